@@ -1,0 +1,1 @@
+"""One node of the replicated lock service: Raft, journal, peer links, batching. Knows no HTTP."""

@@ -1,0 +1,144 @@
+"""Run one piece of work in a forked child, so that the event loop does not wait for it.
+
+The child sees the memory as it was at the fork: a consistent state for free. It must not touch anything else
+of its parent: it gives up all inherited descriptors (sockets, the lock of the data directory), all signal
+handlers, and its life when the parent dies. It never returns into the caller's code.
+"""
+
+import contextlib
+import ctypes
+import gc
+import logging
+import os
+import signal
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Final, Literal, NoReturn
+
+logger = logging.getLogger(__name__)
+
+Outcome = Literal["idle", "running", "done", "failed"]
+
+EXIT_PARENT_GONE: Final = 201
+EXIT_FAILED: Final = 202
+"""Above all errno values, which are the exit codes after an OSError."""
+ERRNO_MAX: Final = 200
+NICENESS: Final = 10
+"""The child gets the processor time that the node leaves."""
+
+_PR_SET_PDEATHSIG: Final = 1
+_libc = ctypes.CDLL(None)  # loaded here: a forked child of a process with threads must not load libraries
+
+
+class Child:
+    """At most one forked child at a time."""
+
+    def __init__(self) -> None:
+        """Begin idle."""
+        self.pid = 0
+        self._is_failed = False
+        self._is_killed = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a child was started whose end `poll` has not told yet."""
+        return self.pid != 0 or self._is_failed
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Fork and do `work` in the child. When no process can be made, the next `poll` says "failed"."""
+        assert not self.is_running, "the last child's end was not polled"
+        parent_pid = os.getpid()
+        # No handler of ours may run in the child, not even between the fork and its first statement.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            with warnings.catch_warnings():
+                # Python 3.12 warns of threads; the child takes no lock that another thread may hold.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+            if pid == 0:
+                _run(work, parent_pid)
+            self.pid = pid
+        except OSError as error:
+            logger.warning("event=fork-failed error=%r", str(error))
+            self._is_failed = True
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def poll(self) -> Outcome:
+        """Return how the child is, without waiting; "done" and "failed" exactly once."""
+        if self._is_failed:
+            self._is_failed = False
+            return "failed"
+        if self.pid == 0:
+            return "idle"
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            logger.warning("event=child-lost pid=%d", self.pid)
+            self.pid = 0
+            self._is_killed = False
+            return "failed"
+        if pid == 0:
+            return "running"
+        self.pid = 0
+        is_killed, self._is_killed = self._is_killed, False
+        code = os.waitstatus_to_exitcode(status)
+        if code == 0 and not is_killed:
+            logger.info("event=child-done pid=%d", pid)
+            return "done"
+        logger.warning("event=child-failed pid=%d exit_code=%d reason=%r", pid, code, _reason(code))
+        return "failed"
+
+    def kill(self) -> None:
+        """Make a running child fail, even if it has just finished; `poll` tells it when the child is gone."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still this child's
+            self._is_killed = True
+
+    def stop(self) -> None:
+        """End a running child now and wait for it; nothing is polled of it any more."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+            self.pid = 0
+        self._is_failed = self._is_killed = False
+
+
+def _reason(code: int) -> str:
+    if code < 0:
+        return f"killed by signal {-code}"
+    if code == EXIT_PARENT_GONE:
+        return "its parent ended"
+    return "unexpected error, see standard error" if code == EXIT_FAILED else os.strerror(code)
+
+
+def _run(work: Callable[[], None], parent_pid: int) -> NoReturn:
+    """Live the child's life: detach, work, exit."""
+    code = EXIT_FAILED
+    try:
+        _detach(parent_pid)
+        work()
+        code = 0
+    except OSError as error:
+        code = error.errno if error.errno and 0 < error.errno <= ERRNO_MAX else EXIT_FAILED
+    except BaseException:  # noqa: BLE001 - nothing may travel up into the copy of the node's code
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(code)
+
+
+def _detach(parent_pid: int) -> None:
+    """Give up what belongs to the parent."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os._exit(EXIT_PARENT_GONE)
+    gc.disable()  # a collection would copy most of the shared memory
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.nice(NICENESS)

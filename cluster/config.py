@@ -1,0 +1,263 @@
+"""The configuration of a node: one frozen value, checked once.
+
+`load` makes it from flags, environment, file and defaults. Every wrong value is refused by a ConfigError that
+names the setting, its value, where it came from, and what is allowed.
+"""
+
+import re
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from cluster.config_sources import NUMBERS, Given, WrongValueError, collect
+
+NODES_COUNT_MAX: Final = 7
+"""More nodes make every write slower and nothing safer."""
+SECRET_BYTES_MIN: Final = 16
+"""128 bits, if they are random."""
+
+_PORT_MAX: Final = 65_535
+_DIGITS_MAX: Final = 15
+_NODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - recognised here, bound to only when asked for
+
+_RANGES: Final = {
+    "heartbeat_ms": (10, 10_000),
+    "election_ms_min": (10, 60_000),
+    "election_ms_max": (10, 120_000),
+    "compact_entries": (100, 10_000_000),
+    "request_timeout_ms": (50, 60_000),
+}
+_WORDS: Final = {"log_level": ("debug", "info", "warning", "error"), "log_format": ("text", "json")}
+
+
+class Address(NamedTuple):
+    """Where to listen or connect."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read "host:port" or "[ipv6]:port". Raise ValueError, whose message says what is allowed."""
+        host, colon, port = text.strip().rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            raise ValueError("an IPv6 address stands in brackets, as [::1]:7700")
+        if not colon or not host or any(character.isspace() or character in "[]/@" for character in host):
+            raise ValueError("must be HOST:PORT, as 127.0.0.1:7700")
+        if not (port.isascii() and port.isdigit() and int(port) <= _PORT_MAX):
+            raise ValueError(f"must be HOST:PORT with a port of 0 to {_PORT_MAX}")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        """Write the address as `parse` reads it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """All that a node has to know before it starts. Raises WrongValueError when made of wrong values.
+
+    `peers` maps the id of every node of the cluster, this one included, to its peer address; with no other
+    entry the node is a cluster of its own. `peer` is where this node listens for the others, `http` where for
+    clients, and `advertise_http` the URL under which clients reach it.
+    """
+
+    node_id: str
+    data_dir: Path
+    http: Address
+    peer: Address
+    peers: Mapping[str, Address]
+    secret: bytes = field(repr=False)
+    advertise_http: str
+    heartbeat_ms: int = 100
+    election_ms_min: int = 500
+    election_ms_max: int = 1000
+    compact_entries: int = 20_000
+    request_timeout_ms: int = 5_000
+    log_level: str = "info"
+    log_format: str = "text"
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of bounds or does not fit together."""
+        _check_node_id("node_id", self.node_id)
+        self._check_peers()
+        self._check_secret()
+        _check_url(self.advertise_http)
+        for setting, (smallest, largest) in _RANGES.items():
+            value = getattr(self, setting)
+            if not smallest <= value <= largest:
+                raise WrongValueError(setting, value, f"must be {smallest} to {largest}")
+        for setting, words in _WORDS.items():
+            if getattr(self, setting) not in words:
+                raise WrongValueError(setting, getattr(self, setting), f"must be one of {', '.join(words)}")
+        self._check_elections()
+
+    def _check_peers(self) -> None:
+        """Refuse a cluster that this node is no part of, or that is none."""
+        told = format_peers(self.peers)
+        for node_id in self.peers:
+            _check_node_id("peers", node_id)
+        if self.peers and self.node_id not in self.peers:
+            raise WrongValueError("peers", told, f"must name this node too, node_id {self.node_id!r}")
+        if len(self.peers) > NODES_COUNT_MAX:
+            raise WrongValueError("peers", told, f"must name 1 to {NODES_COUNT_MAX} nodes")
+        if len(set(self.peers.values())) < len(self.peers):
+            raise WrongValueError("peers", told, "two nodes cannot have the same address")
+        if not self.is_single and not all(address.port for address in self.peers.values()):
+            raise WrongValueError("peers", told, "a port of 0 is for a single node only")
+
+    def _check_secret(self) -> None:
+        """Refuse a secret that can be guessed; a node of its own needs none."""
+        if self.secret and len(self.secret) < SECRET_BYTES_MIN:
+            shown = f"<{len(self.secret)} bytes>"
+            raise WrongValueError("secret", shown, f"must have {SECRET_BYTES_MIN} bytes or more")
+        if not self.is_single and not self.secret:
+            raise WrongValueError("secret", "", "the nodes of a cluster need one, the same on all of them")
+
+    def _check_elections(self) -> None:
+        """Refuse elections that one lost heartbeat could start, or that all nodes would start at once."""
+        least = 3 * self.heartbeat_ms
+        if self.election_ms_min <= least:
+            allowed = f"must be above 3 * heartbeat_ms = {least}"
+            raise WrongValueError("election_ms_min", self.election_ms_min, allowed)
+        if self.election_ms_max <= self.election_ms_min:
+            allowed = f"must be above election_ms_min = {self.election_ms_min}"
+            raise WrongValueError("election_ms_max", self.election_ms_max, allowed)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether this node is a cluster of its own."""
+        return len(self.peers) <= 1
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed but hardly meant, for the log."""
+        count = len(self.peers)
+        if count > 1 and count % 2 == 0:
+            return (f"peers: {count} nodes survive no more failures than {count - 1}; use an odd number",)
+        return ()
+
+
+def load(argv: Sequence[str], environ: Mapping[str, str]) -> NodeConfig:
+    """Return the configuration. Raises ConfigError; --help and --version print and exit.
+
+    Args:
+        argv: the flags, without the program's name.
+        environ: the environment; only HOLDFAST_* is looked at.
+    """
+    given = collect(argv, environ)
+    try:
+        return _build(given)
+    except WrongValueError as wrong:
+        source = given.get(wrong.setting)
+        if source is None and wrong.setting == "secret":
+            source = given.get("secret_file")
+        origin = source.origin if source else "default"
+        raise WrongValueError(wrong.setting, wrong.value, wrong.allowed, origin) from None
+
+
+def format_peers(peers: Mapping[str, Address]) -> str:
+    """Write `peers` as the flag takes them."""
+    return ",".join(f"{node_id}={address}" for node_id, address in peers.items())
+
+
+def _build(given: Mapping[str, Given]) -> NodeConfig:
+    """Turn texts into a NodeConfig. Raises WrongValueError."""
+
+    def text(setting: str, default: str) -> str:
+        return given[setting].text if setting in given else default
+
+    node_id = text("node_id", "n1")
+    peers = _parse_peers(text("peers", ""))
+    peer = _parse_address("peer", text("peer", str(peers.get(node_id, "127.0.0.1:7800"))))
+    http = _parse_address("http", text("http", "127.0.0.1:7700"))
+    peers = peers or {node_id: peer}
+    data_dir = text("data_dir", "holdfast-data")
+    if not data_dir:
+        raise WrongValueError("data_dir", data_dir, "must name a directory")
+    # The rest keeps the defaults of NodeConfig where nothing is given.
+    rest: dict[str, Any] = {name: _parse_number(name, given[name].text) for name in NUMBERS if name in given}
+    rest |= {name: given[name].text for name in _WORDS if name in given}
+    return NodeConfig(
+        node_id=node_id,
+        data_dir=Path(data_dir),
+        http=http,
+        peer=peer,
+        peers=peers,
+        secret=_secret(given),
+        advertise_http=text("advertise_http", _reachable_url(http, peers.get(node_id))).rstrip("/"),
+        **rest,
+    )
+
+
+def _parse_address(setting: str, text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as exc:
+        raise WrongValueError(setting, text, str(exc)) from None
+
+
+def _parse_peers(text: str) -> dict[str, Address]:
+    """Read "n1=host:port,n2=host:port"."""
+    peers: dict[str, Address] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        node_id, equals, address = part.partition("=")
+        if not equals:
+            raise WrongValueError("peers", part, "must be ID=HOST:PORT, separated by commas")
+        if node_id in peers:
+            raise WrongValueError("peers", text, f"names {node_id!r} twice")
+        peers[node_id] = _parse_address("peers", address)
+    return peers
+
+
+def _parse_number(setting: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        raise WrongValueError(setting, text, "must be a whole number")
+    return int(text)
+
+
+def _secret(given: Mapping[str, Given]) -> bytes:
+    """Return the secret, empty when there is none."""
+    if "secret" in given:
+        return given["secret"].text.encode("utf-8", "surrogateescape")
+    if "secret_file" not in given:
+        return b""
+    path = given["secret_file"].text
+    try:
+        secret = Path(path).read_bytes().rstrip(b"\r\n")
+    except OSError as exc:
+        raise WrongValueError("secret_file", path, f"cannot be read: {exc.strerror}") from None
+    if not secret:
+        raise WrongValueError("secret_file", path, "the file is empty")
+    return secret
+
+
+def _reachable_url(http: Address, own: Address | None) -> str:
+    """Return the URL of `http`; when that listens everywhere, with our host among the peers."""
+    host = http.host
+    if host in _WILDCARDS:
+        host = own.host if own is not None and own.host not in _WILDCARDS else "127.0.0.1"
+    return f"http://{Address(host, http.port)}"
+
+
+def _check_node_id(setting: str, node_id: str) -> None:
+    if not _NODE_ID.fullmatch(node_id):
+        allowed = "a node id is 1 to 63 letters, digits, '.', '_' or '-', and starts with a letter or digit"
+        raise WrongValueError(setting, node_id, allowed)
+
+
+def _check_url(url: str) -> None:
+    """Refuse what clients could not put a path behind."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port or 0  # raises ValueError when it is no port
+    except ValueError:
+        parts, port = None, 0
+    is_base = parts and not (parts.path or parts.query or parts.fragment or parts.username)
+    if not (parts and is_base and parts.scheme in ("http", "https") and parts.hostname and port >= 0):
+        raise WrongValueError("advertise_http", url, "must be http://HOST:PORT or https://HOST:PORT")

@@ -1,0 +1,155 @@
+"""Where settings come from: flags, HOLDFAST_* variables, a TOML file. Texts, with their origin.
+
+Flags win over variables, variables over the file. What the texts mean is decided in cluster/config.py.
+"""
+
+import argparse
+import importlib.metadata
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+from cluster.errors import ConfigError
+
+NUMBERS: Final = frozenset(
+    {"heartbeat_ms", "election_ms_min", "election_ms_max", "compact_entries", "request_timeout_ms"}
+)
+"""The settings that are whole numbers; all others are strings."""
+
+# Every setting with its placeholder and help: flag --node-id, variable HOLDFAST_NODE_ID, key node_id.
+_SETTINGS: Final[dict[str, tuple[str, str]]] = {
+    "node_id": ("ID", "name of this node, unique and for ever its own (default: n1)"),
+    "data_dir": ("DIR", "where this node, and nobody else, keeps its files (default: ./holdfast-data)"),
+    "http": ("HOST:PORT", "listen here for clients (default: 127.0.0.1:7700)"),
+    "peer": ("HOST:PORT", "listen here for other nodes (default: own entry of --peers, or 127.0.0.1:7800)"),
+    "peers": ("ID=HOST:PORT,...", "all nodes of the cluster, this one too (default: a cluster of one node)"),
+    "secret": ("TEXT", "shared by all nodes, 16 bytes or more; other users of the machine can see flags"),
+    "secret_file": ("FILE", "read the secret from this file; a newline at its end does not count"),
+    "advertise_http": ("URL", "where clients reach this node (default: made from --http)"),
+    "heartbeat_ms": ("MS", "interval of the leader's heartbeats (default: 100)"),
+    "election_ms_min": ("MS", "shortest silence after which a node wants to lead (default: 500)"),
+    "election_ms_max": ("MS", "longest such silence (default: 1000)"),
+    "compact_entries": ("COUNT", "entries in the journal before it is compacted (default: 20000)"),
+    "request_timeout_ms": ("MS", "answer a request within this time, waits in queues apart (default: 5000)"),
+    "log_level": ("LEVEL", "debug, info, warning or error (default: info)"),
+    "log_format": ("FORMAT", "text (key=value) or json (default: text)"),
+}
+
+_EPILOG: Final = """\
+Each flag has a variable (--node-id: HOLDFAST_NODE_ID) and a key in the file (node_id = "n1").
+Flags win over variables, variables over the file.
+
+examples:
+  one node, to try things:
+    holdfast-node
+  one of three nodes:
+    holdfast-node --node-id n1 --data-dir /var/lib/holdfast --secret-file /etc/holdfast/secret \\
+        --http 10.0.0.1:7700 --peers n1=10.0.0.1:7800,n2=10.0.0.2:7800,n3=10.0.0.3:7800
+  the same from a file:
+    holdfast-node --config /etc/holdfast/node.toml
+"""
+
+
+class WrongValueError(ConfigError):
+    """A setting has a value that is not allowed."""
+
+    def __init__(self, setting: str, value: object, allowed: str, origin: str = "") -> None:
+        """Keep the parts, so that the origin can be added where it is known."""
+        self.setting, self.value, self.allowed = setting, value, allowed
+        super().__init__(f"{setting}: {value!r}{f' ({origin})' if origin else ''}: {allowed}")
+
+
+class Given(NamedTuple):
+    """The text of a setting, and where it was found."""
+
+    text: str
+    origin: str
+
+
+def collect(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, Given]:
+    """Return every setting that was given. Raises ConfigError; --help and --version print and exit."""
+    flags = vars(_parser().parse_args(argv))
+    config_file = flags.pop("config") or environ.get("HOLDFAST_CONFIG")
+    layers = [
+        _from_file(Path(config_file)) if config_file else {},
+        {
+            setting: Given(environ[variable], f"variable {variable}")
+            for setting in _SETTINGS
+            if (variable := f"HOLDFAST_{setting.upper()}") in environ
+        },
+        {name: Given(text, f"flag {_flag(name)}") for name, text in flags.items() if text is not None},
+    ]
+    given: dict[str, Given] = {}
+    for layer in layers:
+        if "secret" in layer and "secret_file" in layer:
+            both = f"{layer['secret'].origin} and {layer['secret_file'].origin}"
+            raise ConfigError(f"secret: given twice ({both}): choose one")
+        if "secret" in layer or "secret_file" in layer:
+            given.pop("secret", None)
+            given.pop("secret_file", None)
+        given |= layer
+    return given
+
+
+def _from_file(path: Path) -> dict[str, Given]:
+    """Read settings from a TOML file. Raises ConfigError, also for keys that are no settings."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise ConfigError(f"config: {str(path)!r}: cannot be read: {exc.strerror}") from None
+    except ValueError as exc:
+        raise ConfigError(f"config: {str(path)!r}: is no TOML file: {exc}") from None
+    settings = {}
+    for key, value in table.items():
+        origin = f"key {key} in {path}"
+        if key not in _SETTINGS:
+            raise WrongValueError(key, value, f"no such setting; there are {', '.join(_SETTINGS)}", origin)
+        settings[key] = Given(_file_text(key, value, origin), origin)
+    return settings
+
+
+def _file_text(key: str, value: object, origin: str) -> str:
+    """Return a value of the file as a flag would say it. `peers` may be a table."""
+    if key == "peers" and isinstance(value, dict):
+        return ",".join(f"{node_id}={address}" for node_id, address in value.items())
+    if key in NUMBERS and (not isinstance(value, int) or isinstance(value, bool)):
+        raise WrongValueError(key, value, "must be a whole number", origin)
+    if key not in NUMBERS and not isinstance(value, str):
+        raise WrongValueError(key, "<hidden>" if key == "secret" else value, "must be a string", origin)
+    return str(value)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises instead of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ConfigError."""
+        raise ConfigError(f"{message}; see holdfast-node --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="holdfast-node",
+        description="Run one node of a Holdfast cluster, a distributed lock service.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", metavar="FILE", help="read settings from this TOML file")
+    for setting, (metavar, text) in _SETTINGS.items():
+        parser.add_argument(_flag(setting), dest=setting, metavar=metavar, help=text)
+    parser.add_argument("--version", action="version", version=f"holdfast-node {version()}")
+    return parser
+
+
+def _flag(setting: str) -> str:
+    return "--" + setting.replace("_", "-")
+
+
+def version() -> str:
+    """Return the version of the installed distribution."""
+    try:
+        return importlib.metadata.version("holdfast")
+    except importlib.metadata.PackageNotFoundError:
+        return "of a source tree that is not installed"

@@ -1,0 +1,192 @@
+"""The data directory of one node: who may use it, whose it is, and which peers' directories it has met.
+
+A Raft node that forgets its vote or its log breaks the cluster's promises. So the directory is locked against
+a second process, remembers which node it belongs to, and carries a random disk id which the peers remember: a
+node that comes back under its old name with another, empty directory is recognised and refused.
+"""
+
+import fcntl
+import os
+import secrets
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from cluster.errors import DataDirError
+from cluster.files import Files, replace_file
+from cluster.recovery import list_segments
+
+FORMAT: Final = 1
+LOCK_NAME: Final = "lock"
+IDENTITY_NAME: Final = "identity.json"
+PEERS_NAME: Final = "peers.json"
+
+_REPLACE_ADVICE = (
+    "Restore the directory from a backup, or replace this node with a new one (new id, empty directory)"
+)
+
+
+class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whose directory this is. `disk_id` is 32 random hexadecimal digits, made once."""
+
+    format: int
+    node_id: str
+    disk_id: str
+
+
+class _Peers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: int
+    disk_ids: dict[str, str]
+
+
+_Stored = TypeVar("_Stored", Identity, _Peers)
+
+
+class DataDir:
+    """An exclusively locked data directory. One per process and directory; close it to free the lock."""
+
+    def __init__(
+        self, path: Path, identity: Identity, known: dict[str, str], lock_fd: int, files: Files
+    ) -> None:
+        """Use `DataDir.open`."""
+        self.path = path
+        self.identity = identity
+        self._known = known
+        self._lock_fd = lock_fd
+        self._files = files
+
+    @classmethod
+    def open(cls, path: Path, node_id: str, *, files: Files | None = None) -> "DataDir":
+        """Take the directory for `node_id`, creating it if it is not there. Raises DataDirError."""
+        files = files or Files()
+        try:
+            _create_directory(path, files)
+            lock_fd = _take_lock(path)
+        except OSError as error:
+            message = f"{path}: the data directory cannot be used: {error}"
+            raise DataDirError(message) from error
+        try:
+            identity = _load_identity(path, node_id, files)
+            known = _load_peers(path)
+            if known and not list_segments(path):
+                message = (
+                    f"{path}: the journal is missing from a directory that was in use. {_REPLACE_ADVICE}"
+                )
+                raise DataDirError(message)  # noqa: TRY301 - the lock must be freed on every way out
+        except OSError as error:
+            os.close(lock_fd)
+            message = f"{path}: the data directory cannot be read or written: {error}"
+            raise DataDirError(message) from error
+        except DataDirError:
+            os.close(lock_fd)
+            raise
+        return cls(path, identity, known, lock_fd, files)
+
+    @property
+    def disk_id(self) -> str:
+        """The random id of this directory."""
+        return self.identity.disk_id
+
+    @property
+    def known(self) -> dict[str, str]:
+        """The remembered disk id of each peer met so far (a copy)."""
+        return dict(self._known)
+
+    def remember(self, peer_id: str, disk_id: str) -> None:
+        """Remember the peer's disk id; durable before return. A known id changes only through `forget`.
+
+        Raises OSError when the disk fails.
+        """
+        if self._known.get(peer_id) == disk_id:
+            return
+        assert peer_id not in self._known, f"{peer_id} is remembered with another disk id"
+        self._store_peers({**self._known, peer_id: disk_id})
+
+    def forget(self, peer_id: str) -> None:
+        """Forget the peer's disk id, when it left the cluster or was replaced; durable before return."""
+        if peer_id in self._known:
+            self._store_peers({other: known for other, known in self._known.items() if other != peer_id})
+
+    def is_established(self, peer_ids: Collection[str]) -> bool:
+        """Whether this node has met the directory of every one of `peer_ids` (so: true without peers)."""
+        return all(peer_id in self._known for peer_id in peer_ids)
+
+    def close(self) -> None:
+        """Free the lock. Idempotent."""
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def _store_peers(self, disk_ids: dict[str, str]) -> None:
+        replace_file(self._files, self.path / PEERS_NAME, msgspec.json.encode(_Peers(FORMAT, disk_ids)))
+        self._known = disk_ids
+
+
+def _create_directory(path: Path, files: Files) -> None:
+    """Create the directory and make its own name durable; an existing one is left as it is."""
+    if not path.is_dir():
+        path.mkdir(mode=0o700, parents=True)
+        files.fsync_dir(path.parent)
+
+
+def _take_lock(path: Path) -> int:
+    """Return the descriptor that holds the lock: it ends with the process, and programs do not inherit it."""
+    fd = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(fd)
+        message = (
+            f"{path}: the data directory is in use by the process with pid {holder}. Stop that node first,"
+            " or give this one a directory of its own"
+        )
+        raise DataDirError(message) from error
+    except OSError:
+        os.close(fd)
+        raise
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
+def _load_identity(path: Path, node_id: str, files: Files) -> Identity:
+    """Return the directory's identity, made now if the directory is new."""
+    file = path / IDENTITY_NAME
+    if not file.exists():
+        if list_segments(path) or (path / PEERS_NAME).exists():
+            message = f"{file} is missing from a directory that was in use. {_REPLACE_ADVICE}"
+            raise DataDirError(message)
+        identity = Identity(FORMAT, node_id, secrets.token_hex(16))
+        replace_file(files, file, msgspec.json.encode(identity))
+        return identity
+    identity = _decode(file, Identity)
+    if identity.node_id != node_id:
+        message = (
+            f"{path}: the data directory belongs to node {identity.node_id!r}, not to {node_id!r}. Correct"
+            " the node id or the directory in the configuration"
+        )
+        raise DataDirError(message)
+    return identity
+
+
+def _load_peers(path: Path) -> dict[str, str]:
+    file = path / PEERS_NAME
+    return _decode(file, _Peers).disk_ids if file.exists() else {}
+
+
+def _decode(file: Path, stored_type: type[_Stored]) -> _Stored:
+    """Return the content of one of our JSON files. Raises DataDirError naming it."""
+    try:
+        stored = msgspec.json.decode(file.read_bytes(), type=stored_type)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"{file} is damaged: {error}. {_REPLACE_ADVICE}"
+        raise DataDirError(message) from error
+    if stored.format != FORMAT:
+        message = (
+            f"{file} has format {stored.format}; this release reads format {FORMAT}. Use the matching release"
+        )
+        raise DataDirError(message)
+    return stored

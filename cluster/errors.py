@@ -1,0 +1,87 @@
+"""Failures of the world, as exceptions. Each says whether the command may have been applied.
+
+ClusterError
+ +-- NoLeader          not applied   no leader was reachable before the deadline
+ +-- Overloaded        not applied   a bounded queue is full; try again after `retry_after_ms`
+ +-- ShuttingDown      not applied   this node is stopping; ask another
+ +-- TransferFailed    not applied   leadership could not be handed over
+ +-- OutcomeUnknown    unknown       it was sent and no outcome came before the deadline
+StartupError                         the node refuses to start; the message says what to do
+ +-- ConfigError                     a wrong flag, variable or file entry
+ +-- DataDirError                    a data directory that is in use, damaged or somebody else's
+ +-- IdentityRefused                 a peer knows this node id with another data directory
+NodeFailed                           this node broke and must stop: disk, damage, or a bug of ours
+"""
+
+
+class ClusterError(Exception):
+    """Base: a command that got no result. `outcome` is "not-applied" or "unknown"; `code` is the public code."""
+
+    code: str
+    outcome: str = "not-applied"
+    retry_after_ms: int = 0
+
+
+class NoLeader(ClusterError):
+    """No leader was reachable before the deadline; the command was never proposed."""
+
+    code = "no-leader"
+    retry_after_ms = 500
+
+
+class Overloaded(ClusterError):
+    """A bounded queue is full; nothing was applied."""
+
+    code = "overloaded"
+    retry_after_ms = 100
+
+
+class ShuttingDown(ClusterError):
+    """This node is stopping; nothing was applied."""
+
+    code = "shutting-down"
+    retry_after_ms = 100
+
+
+class TransferFailed(ClusterError):
+    """Leadership could not be handed over; the leader is the same as before."""
+
+    code = "transfer-failed"
+    retry_after_ms = 500
+
+
+class OutcomeUnknown(ClusterError):
+    """The command was sent and may or may not be applied; repeat it with the same request id."""
+
+    code = "outcome-unknown"
+    outcome = "unknown"
+
+
+class StartupError(Exception):
+    """The node refuses to start. The message is for the operator; `exit_code` is the process's."""
+
+    exit_code = 1
+
+
+class ConfigError(StartupError):
+    """A wrong flag, environment variable or file entry."""
+
+    exit_code = 2
+
+
+class DataDirError(StartupError):
+    """The data directory is in use, damaged, or belongs to another node."""
+
+    exit_code = 3
+
+
+class IdentityRefused(StartupError):
+    """A peer remembers this node id with another data directory: this node may have voted and forgotten it."""
+
+    exit_code = 4
+
+
+class NodeFailed(Exception):
+    """This node broke and must stop; it acknowledged nothing that it could not keep."""
+
+    exit_code = 70

@@ -1,0 +1,269 @@
+"""A node as its HTTP front end sees it: commands and reads in, outcomes out, and the way it starts and stops."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from cluster.config import NodeConfig
+from cluster.core import Core
+from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, ShuttingDown, TransferFailed
+from cluster.link import Kind
+from cluster.metrics import Metrics
+from cluster.outbox import Answer, Pending
+from cluster.status import ClusterStatus, PeerStatus
+from lockstate import codec
+from lockstate.commands import Acquire, Cancel, Command
+from lockstate.machine import LockMachine
+from lockstate.results import Granted
+
+__all__ = ["Answer", "Node"]
+
+T = TypeVar("T")
+
+HANDOVER_S: Final = 2.0
+"""How long a stopping leader tries to hand leadership over."""
+DRAIN_S: Final = 2.0
+"""How long a stopping node waits for the outcomes of what is under way."""
+CANCEL_S: Final = 5.0
+"""How long the cancel of an abandoned acquire is tried."""
+READY_LAG_MS_MAX: Final = 3_000
+"""A node that has heard of no leader for longer is not ready."""
+
+logger = logging.getLogger(__name__)
+
+
+class Node:
+    """One node of the cluster: takes commands and reads, replicates them, completes them from its own apply.
+
+    One thread: everything is called from the event loop in which it was started.
+    """
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self._core: Core | None = None
+        self._is_shutting_down = False
+        self._cancels: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Take the data directory, recover, listen for peers. Raises StartupError."""
+        self._core = Core(self.config)
+        try:
+            await self._core.start()
+        except BaseException:
+            await self._core.stop()
+            raise
+
+    def begin_shutdown(self) -> None:
+        """Refuse new work; waits in queues end here. What was sent may still finish."""
+        self._is_shutting_down = True
+        self.core.waiters.fail_all(_left())
+
+    async def hand_over(self) -> None:
+        """Make another node lead, if this one does and any can: before clients have to notice anything."""
+        core = self.core
+        deadline_s = asyncio.get_running_loop().time() + HANDOVER_S
+        while core.replica.is_leader and asyncio.get_running_loop().time() < deadline_s:
+            successor = core.replica.most_caught_up()
+            if successor is None:
+                return
+            if await core.transfer(successor):
+                logger.info("event=leadership-handed-over to=%s", successor)
+
+    async def stop(self) -> None:
+        """Hand leadership over if leading, finish what is in flight, sync, close. Idempotent."""
+        core = self._core
+        if core is None:
+            return
+        self._is_shutting_down = True
+        if not core.failed.done():
+            await self.hand_over()
+            core.waiters.fail_all(_left())
+            deadline_s = asyncio.get_running_loop().time() + DRAIN_S
+            while len(core.outbox) and asyncio.get_running_loop().time() < deadline_s:
+                await asyncio.sleep(0.005)
+        await core.stop()
+
+    async def wait_failed(self) -> BaseException:
+        """Return the failure once this node broke. It must be stopped then."""
+        return await asyncio.shield(self.core.failed)
+
+    @property
+    def core(self) -> Core:
+        """Return the core of a started node."""
+        assert self._core is not None, "the node has not been started"
+        return self._core
+
+    @property
+    def machine(self) -> LockMachine:
+        """Return this node's state, which may be stale. To be read only."""
+        return self.core.machine
+
+    @property
+    def metrics(self) -> Metrics:
+        """Return this node's counters."""
+        return self.core.metrics
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether this node refuses new work."""
+        return self._is_shutting_down
+
+    # -- commands and reads ---------------------------------------------------------------------------------
+
+    async def submit(self, command: Command, timeout_s: float) -> Answer:
+        """Replicate one command and return its result and revision.
+
+        Raises:
+            NoLeader, Overloaded, ShuttingDown: not applied.
+            OutcomeUnknown: sent, and no outcome within `timeout_s`.
+        """
+        return await self._submit(command, timeout_s).future
+
+    async def acquire(self, command: Acquire, timeout_s: float) -> Answer:
+        """Replicate an acquire and wait in the queue if need be: the result is Granted or Refused.
+
+        When the calling task is cancelled (the client went away) a waiting acquire is cancelled in the cluster
+        too, unless this node is shutting down: then its client may ask on another node with the same
+        request_id. Takes at most `wait_ms` + 2 * `timeout_s`. Raises as `submit`.
+        """
+        pending = self._submit(command, timeout_s)
+        try:
+            answer = await asyncio.shield(pending.future)
+        except asyncio.CancelledError:
+            if command.wait_ms:
+                self._undo_when_known(command, pending)
+            raise
+        if answer.wait is None:
+            return answer
+        try:
+            async with asyncio.timeout(command.wait_ms / 1000 + timeout_s):
+                return await answer.wait
+        except TimeoutError:
+            raise OutcomeUnknown("the wait did not end in time; repeat with the same request_id") from None
+        except asyncio.CancelledError:
+            self._undo(command, answer)
+            raise
+        except OutcomeUnknown:
+            if self._is_shutting_down and not command.request_id:
+                # Nobody can ask for this outcome again: take the ticket back rather than leave it behind.
+                await self._cancel(command, answer)
+            raise
+
+    async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
+        """Answer from a state at least as new as every answer given anywhere before this call. Raises NoLeader."""
+        self._check_open()
+        future = self.core.outbox.read(query, timeout_s)
+        self.core.request_flush()
+        return await future
+
+    def _submit(self, command: Command, timeout_s: float) -> Pending:
+        self._check_open()
+        try:
+            pending = self.core.outbox.submit(codec.encode_command(command), timeout_s)
+        except ClusterError as error:
+            self.metrics.failures[error.code] += 1
+            raise
+        self.core.request_flush()
+        return pending
+
+    def _check_open(self) -> None:
+        if self._is_shutting_down or self.core.failed.done():
+            self.metrics.failures[ShuttingDown.code] += 1
+            raise ShuttingDown("this node is stopping; ask another")
+
+    # -- clients that went away -----------------------------------------------------------------------------
+
+    def _undo_when_known(self, command: Acquire, pending: Pending) -> None:
+        """Undo an acquire whose client left before it was known whether it waits or holds."""
+
+        def on_outcome(future: asyncio.Future[Answer]) -> None:
+            if not future.cancelled() and future.exception() is None:
+                self._undo(command, future.result())
+
+        pending.future.add_done_callback(on_outcome)
+
+    def _undo(self, command: Acquire, answer: Answer) -> None:
+        """Cancel in the background."""
+        if not self._is_shutting_down:
+            task = asyncio.get_running_loop().create_task(self._cancel(command, answer))
+            self._cancels.add(task)
+            task.add_done_callback(self._cancels.discard)
+
+    async def _cancel(self, command: Acquire, answer: Answer) -> None:
+        """Take a wait back. If no leader can be told, the ticket ends with its wait and the hold with its lease."""
+        result = answer.result
+        hold_id = getattr(result, "hold_id", "")
+        if not hold_id or isinstance(result, Granted) and hold_id != command.hold_id:
+            return
+        cancel = codec.encode_command(Cancel(hold_id, command.attempt_id))
+        try:
+            pending = self.core.outbox.submit(cancel, CANCEL_S)
+            self.core.request_flush()
+            await pending.future
+        except ClusterError as error:
+            logger.warning("event=cancel-failed code=%s name=%r", error.code, command.name)
+
+    # -- cluster --------------------------------------------------------------------------------------------
+
+    def status(self) -> ClusterStatus:
+        """Return the cluster as this node sees it."""
+        core = self.core
+        leader_id = core.leader_id()
+        silence_s = core.replica.leader_silence_s
+        lag_ms = int(min(silence_s, 10**6) * 1000)
+        return ClusterStatus(
+            node_id=self.config.node_id,
+            leader=leader_id,
+            term=core.replica.term,
+            revision=core.machine.revision,
+            lag_ms=lag_ms,
+            ready=self._is_ready(leader_id, lag_ms),
+            nodes=tuple(self._peer_status(node_id, leader_id) for node_id in self.config.peers),
+        )
+
+    def _is_ready(self, leader_id: str | None, lag_ms: int) -> bool:
+        is_broken = self._is_shutting_down or self.core.failed.done()
+        return not is_broken and leader_id is not None and lag_ms < READY_LAG_MS_MAX
+
+    def _peer_status(self, node_id: str, leader_id: str | None) -> PeerStatus:
+        core, peer = self.core, str(self.config.peers[node_id])
+        if node_id == self.config.node_id:
+            return PeerStatus(node_id, self.config.advertise_http, peer, core.role(), core.machine.revision)
+        ping = core.pings.get(node_id)
+        if ping is None or not core.links.is_up(node_id):
+            return PeerStatus(node_id, "", peer, "unreachable", ping.revision if ping else 0)
+        told = "follower" if ping.state == "leader" else ping.state
+        state = "leader" if node_id == leader_id else told
+        return PeerStatus(node_id, core.links.http_of(node_id), peer, state, ping.revision)
+
+    async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
+        """Hand leadership to `to`, or to the most caught-up follower, from any node; return who leads then.
+
+        Raises NoLeader, TransferFailed.
+        """
+        core = self.core
+        leader_id = core.leader_id()
+        if leader_id is None:
+            raise NoLeader("no leader can be reached")
+        if to is None:
+            others = [node_id for node_id in self.config.peers if node_id != leader_id]
+            mine = core.replica.most_caught_up() if core.replica.is_leader else None
+            to = mine or next((node_id for node_id in others if core.pings.get(node_id)), self.config.node_id)
+        if to == leader_id:
+            return leader_id
+        if core.replica.is_leader:
+            await core.transfer(to)
+        else:
+            core.links.send(leader_id, Kind.CONTROL, {"do": "transfer", "to": to})
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        while core.leader_id() != to:
+            if asyncio.get_running_loop().time() > deadline_s:
+                raise TransferFailed(f"{to} did not take over; {core.leader_id()} leads")
+            await asyncio.sleep(0.005)
+        return to
+
+
+def _left() -> OutcomeUnknown:
+    """Say that a wait ended here only because this node stops."""
+    return OutcomeUnknown("this node stops; repeat the request with the same request_id on another node")

@@ -1,0 +1,189 @@
+"""The commands of this node that have no outcome yet: numbered, sent to whoever leads, sent again, given up.
+
+Numbers rise by one per command and never come again within one run of the process. A leader's log holds each
+sender's commands in the order of their numbers, because all that is pending is sent again from the lowest on
+whenever the leader, the term or the connection changes. So a number at or below the last applied one means:
+applied already (see lockstate.commands.Batch).
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded
+from lockstate import codec
+from lockstate.commands import Barrier
+from lockstate.machine import LockMachine
+from lockstate.results import Result
+
+T = TypeVar("T")
+
+PENDING_COUNT_MAX: Final = 20_000
+PENDING_BYTES_MAX: Final = 64 << 20
+"""Above either, new commands are refused at once: memory must not grow with what waits."""
+SEND_BYTES_MAX: Final = 1 << 20
+"""One forwarded frame, at most about so much."""
+
+_BARRIER: Final = codec.encode_command(Barrier())
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The result of a command, the revision at which it was applied, and, for a queued acquire, what to await."""
+
+    result: Result
+    revision: int
+    wait: "asyncio.Future[Answer] | None" = None
+
+
+class Pending(msgspec.Struct, eq=False):
+    """One command without an outcome. `readers` are reads that ride on a barrier."""
+
+    seq: int
+    command: bytes
+    future: "asyncio.Future[Answer]"
+    is_sent: bool = False
+    readers: list[tuple[Callable[[LockMachine], Any], "asyncio.Future[Any]"]] | None = None
+
+
+class Outbox:
+    """Commands from submission to outcome. `origin` names this run of the process."""
+
+    def __init__(self, origin: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.origin = origin
+        self._loop = loop
+        self._next_seq = 1
+        self._pending: dict[int, Pending] = {}
+        self._pending_bytes = 0
+        self._unsent: list[Pending] = []
+        self._deadlines: list[tuple[float, int]] = []
+        self._barrier: Pending | None = None
+
+    def __len__(self) -> int:
+        """Return how many commands have no outcome yet."""
+        return len(self._pending)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something waits to be sent."""
+        return bool(self._unsent)
+
+    def submit(self, command: bytes, timeout_s: float) -> Pending:
+        """Number a command. Its future gets the Answer or a ClusterError. Raises Overloaded."""
+        if len(self._pending) >= PENDING_COUNT_MAX or self._pending_bytes >= PENDING_BYTES_MAX:
+            raise Overloaded(
+                f"{len(self._pending)} commands wait on this node; try again later or on another node"
+            )
+        pending = Pending(self._next_seq, command, self._loop.create_future())
+        self._next_seq += 1
+        self._pending[pending.seq] = pending
+        self._pending_bytes += len(command)
+        self._unsent.append(pending)
+        heapq.heappush(self._deadlines, (self._loop.time() + timeout_s, pending.seq))
+        return pending
+
+    def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> "asyncio.Future[T]":
+        """Answer `query` at a place in the log behind everything answered so far. Reads share a barrier."""
+        barrier = self._barrier
+        if barrier is None or barrier.is_sent:
+            barrier = self._barrier = self.submit(_BARRIER, timeout_s)
+            barrier.readers = []
+            barrier.future.add_done_callback(_retrieve)
+        assert barrier.readers is not None
+        future: asyncio.Future[T] = self._loop.create_future()
+        barrier.readers.append((query, future))
+        return future
+
+    def take(self) -> tuple[list[int], list[bytes]]:
+        """Return the next unsent commands, in order, as many as fit a frame, and count them as sent."""
+        seqs: list[int] = []
+        commands: list[bytes] = []
+        size_bytes = taken = 0
+        for pending in self._unsent:
+            if size_bytes >= SEND_BYTES_MAX:
+                break
+            taken += 1
+            if pending.seq in self._pending:
+                pending.is_sent = True
+                seqs.append(pending.seq)
+                commands.append(pending.command)
+                size_bytes += len(pending.command)
+        del self._unsent[:taken]
+        return seqs, commands
+
+    def rewind(self) -> int:
+        """Make everything pending unsent; return how much of it had been sent."""
+        self._unsent = list(self._pending.values())
+        return sum(pending.is_sent for pending in self._unsent)
+
+    def complete(self, seq: int, answer: Answer, machine: LockMachine) -> None:
+        """Hand an outcome to who waits for it; readers get theirs from the state at this very place."""
+        pending = self._remove(seq)
+        if pending is None:
+            return
+        for query, future in pending.readers or ():
+            if not future.done():
+                _settle(future, query, machine)
+        if not pending.future.done():
+            pending.future.set_result(answer)
+
+    def give_up_due(self) -> None:
+        """End what has passed its deadline."""
+        now_s = self._loop.time()
+        while self._deadlines and self._deadlines[0][0] <= now_s:
+            _, seq = heapq.heappop(self._deadlines)
+            pending = self._pending.get(seq)
+            if pending is None:
+                continue
+            if pending.is_sent and pending.readers is None:
+                self.fail(
+                    seq, OutcomeUnknown("no outcome before the deadline; repeat with the same request_id")
+                )
+            else:
+                self.fail(
+                    seq, NoLeader("no leader answered before the deadline; a majority of nodes must be up")
+                )
+
+    def fail(self, seq: int, error: ClusterError) -> None:
+        """End one command without an outcome."""
+        pending = self._remove(seq)
+        if pending is None:
+            return
+        for _, future in pending.readers or ():
+            if not future.done():
+                future.set_exception(error)
+        if not pending.future.done():
+            pending.future.set_exception(error)
+
+    def fail_all(self, unsent: ClusterError, sent: ClusterError) -> None:
+        """End everything: this node stops."""
+        for pending in list(self._pending.values()):
+            self.fail(pending.seq, sent if pending.is_sent and pending.readers is None else unsent)
+
+    def applied_up_to(self, seq: int) -> list[Pending]:
+        """Return what is pending and was applied in entries that this node never saw one by one."""
+        return [pending for pending in self._pending.values() if pending.seq <= seq]
+
+    def _remove(self, seq: int) -> Pending | None:
+        pending = self._pending.pop(seq, None)
+        if pending is not None:
+            self._pending_bytes -= len(pending.command)
+            if len(self._deadlines) > 2 * len(self._pending) + 1024:
+                self._deadlines = [item for item in self._deadlines if item[1] in self._pending]
+                heapq.heapify(self._deadlines)
+        return pending
+
+
+def _settle(future: "asyncio.Future[T]", query: Callable[[LockMachine], T], machine: LockMachine) -> None:
+    try:
+        future.set_result(query(machine))
+    except Exception as error:  # noqa: BLE001 - a query's mistake belongs to its caller
+        future.set_exception(error)
+
+
+def _retrieve(future: "asyncio.Future[Answer]") -> None:
+    """Look at a barrier's failure: its readers have been told."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,202 @@
+"""The one snapshot of a node: written by a forked child, read in pieces for a peer, received from one.
+
+The file `snapshot` is always whole: it is replaced by renaming a finished, synced file over it, and only by
+the node's own process. Only `load` and `finish` take long (they read the whole state); writing is the
+child's work.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from cluster.child import Child, Outcome
+from cluster.errors import DataDirError
+from cluster.files import Files
+from cluster.records import LogEntry
+from cluster.snapshot_file import DIGEST_BYTES, Snapshot, SnapshotDamaged, parse_snapshot, write_snapshot
+
+__all__ = ["Snapshot", "SnapshotDamaged", "SnapshotReader", "SnapshotStore"]
+
+SNAPSHOT_NAME: Final = "snapshot"
+INCOMING_NAME: Final = "incoming.tmp"
+RECEIVED_BYTES_MAX: Final = 8 * 1024**3
+"""All tables full give less than half of it; a peer that sends more is broken, and would fill the disk."""
+RECEIVED_SYNC_BYTES: Final = 8 * 1024 * 1024
+"""Received bytes are synced in pieces of this size, so that no single sync stops the loop for long."""
+
+logger = logging.getLogger(__name__)
+
+
+class SnapshotReader:
+    """The snapshot file as it was when opened: a later one that replaces it does not show."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file. Raises OSError."""
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self._fd).st_size
+
+    def read(self, size_bytes: int) -> bytes:
+        """Return the next bytes, at most `size_bytes`; empty at the end."""
+        return os.read(self._fd, size_bytes)
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class _Incoming:
+    """A snapshot on its way in, hashed as it comes; its last 32 bytes are the stored digest."""
+
+    def __init__(self, path: Path, files: Files) -> None:
+        path.unlink(missing_ok=True)
+        self.path = path
+        self.fd = files.create(path)
+        self.size_bytes = 0
+        self.unsynced_bytes = 0
+        self.tail = b""
+        self.digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+
+    def write(self, data: bytes, files: Files) -> None:
+        files.write(self.fd, data)
+        self.size_bytes += len(data)
+        self.unsynced_bytes += len(data)
+        seen = self.tail + data
+        self.digest.update(seen[:-DIGEST_BYTES])
+        self.tail = seen[-DIGEST_BYTES:]
+        if self.unsynced_bytes >= RECEIVED_SYNC_BYTES:
+            files.fdatasync(self.fd)
+            self.unsynced_bytes = 0
+
+
+class SnapshotStore:
+    """The snapshot in a locked data directory. One thread."""
+
+    def __init__(self, directory: Path, files: Files | None = None) -> None:
+        """Use `directory` and remove what a killed process left unfinished there."""
+        self._directory = directory
+        self._path = directory / SNAPSHOT_NAME
+        self._files = files or Files()
+        self._child = Child()
+        self._written_path: Path | None = None
+        self._incoming: _Incoming | None = None
+        for pattern in (f"{SNAPSHOT_NAME}.*.tmp", INCOMING_NAME):
+            for leftover in directory.glob(pattern):
+                self._files.unlink(leftover)
+
+    def load(self) -> Snapshot | None:
+        """Return the verified snapshot, None if there is none yet. Raises DataDirError if it is damaged."""
+        try:
+            return parse_snapshot(self._path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except SnapshotDamaged as error:
+            message = (
+                f"{self._path}: the snapshot cannot be used: {error}. Restore this data directory from a"
+                " backup that is not older than its last stop, or replace this node with a new one (the"
+                " other nodes have the data)"
+            )
+            raise DataDirError(message) from error
+
+    def begin_write(self, last: LogEntry, previous: LogEntry, encode_state: Callable[[], bytes]) -> None:
+        """Fork a child that encodes and writes the state as it is now; `poll` tells how it goes."""
+        directory, files = self._directory, self._files
+
+        def write() -> None:
+            path = _written_path(directory, os.getpid())
+            write_snapshot(path, Snapshot(previous, last, encode_state()), files)
+
+        self._child.start(write)
+        self._written_path = _written_path(directory, self._child.pid) if self._child.pid else None
+
+    def poll(self) -> Outcome:
+        """Tell how the child is doing, without waiting; "done" and "failed" are told exactly once.
+
+        On "done" the new snapshot is in place and durable: the log before it may go. Raises OSError when
+        renaming fails.
+        """
+        outcome = self._child.poll()
+        if outcome in ("done", "failed") and self._written_path is not None:
+            path, self._written_path = self._written_path, None
+            if outcome == "done":
+                self._put_in_place(path)
+            else:
+                path.unlink(missing_ok=True)
+        return outcome
+
+    def open_reader(self) -> SnapshotReader:
+        """Open the present snapshot for sending. Raises FileNotFoundError when there is none."""
+        return SnapshotReader(self._path)
+
+    def begin_receive(self) -> None:
+        """Begin a snapshot from a peer; an unfinished one is dropped. Raises OSError."""
+        self.abort_receive()
+        self._incoming = _Incoming(self._directory / INCOMING_NAME, self._files)
+
+    def write_chunk(self, data: bytes) -> None:
+        """Append the next bytes. Raises OSError or, when it gets too long, SnapshotDamaged; both drop it."""
+        incoming = self._receiving()
+        if incoming.size_bytes + len(data) > RECEIVED_BYTES_MAX:
+            self.abort_receive()
+            message = f"it is longer than {RECEIVED_BYTES_MAX} bytes"
+            raise SnapshotDamaged(message)
+        try:
+            incoming.write(data, self._files)
+        except OSError:
+            self.abort_receive()
+            raise
+
+    def finish(self) -> Snapshot:
+        """Verify what was received, put it in place durably and return it.
+
+        A snapshot that is being written by a child is dropped: it is older, and renaming it later over this
+        one would take away entries that the journal no longer has. Raises SnapshotDamaged or OSError; both
+        drop what came.
+        """
+        incoming = self._receiving()
+        try:
+            self._files.fdatasync(incoming.fd)
+            snapshot = parse_snapshot(incoming.path.read_bytes(), incoming.digest.digest())
+            self._stop_writing()
+            self._put_in_place(incoming.path)
+        finally:
+            self.abort_receive()
+        return snapshot
+
+    def abort_receive(self) -> None:
+        """Drop an unfinished snapshot from a peer, if there is one."""
+        if self._incoming is not None:
+            os.close(self._incoming.fd)
+            self._incoming.path.unlink(missing_ok=True)
+            self._incoming = None
+
+    def close(self) -> None:
+        """End a running child and drop what is unfinished. Idempotent."""
+        self._child.stop()
+        if self._written_path is not None:
+            self._written_path.unlink(missing_ok=True)
+            self._written_path = None
+        self.abort_receive()
+
+    def _receiving(self) -> _Incoming:
+        assert self._incoming is not None, "begin_receive was not called"
+        return self._incoming
+
+    def _stop_writing(self) -> None:
+        """Kill a writing child; the next `poll` tells "failed" as for any other death of it."""
+        if self._child.is_running:
+            logger.info("event=snapshot-superseded pid=%d", self._child.pid)
+            self._child.kill()
+
+    def _put_in_place(self, path: Path) -> None:
+        self._files.rename(path, self._path)
+        self._files.fsync_dir(self._directory)
+
+
+def _written_path(directory: Path, pid: int) -> Path:
+    """Return where the child `pid` writes."""
+    return directory / f"{SNAPSHOT_NAME}.{pid}.tmp"

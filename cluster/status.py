@@ -1,0 +1,25 @@
+"""What a node says about itself and its peers: plain values, made on request."""
+
+import msgspec
+
+
+class PeerStatus(msgspec.Struct, frozen=True):
+    """One node as the asked node sees it. `state` is leader, follower, candidate, starting or unreachable."""
+
+    id: str
+    http: str
+    peer: str
+    state: str
+    revision: int
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """The cluster as one node sees it. `lag_ms` is how long this node has not heard from a leader (0 on the leader)."""
+
+    node_id: str
+    leader: str | None
+    term: int
+    revision: int
+    lag_ms: int
+    ready: bool
+    nodes: tuple[PeerStatus, ...]

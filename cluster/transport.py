@@ -1,0 +1,223 @@
+"""The links of a node to its peers: dials, accepts, replaces, watches over silence. One link per peer.
+
+The node with the smaller id dials. A link that takes the place of another ends it first, so frames of one peer
+are always handled in the order of one connection.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from cluster.config import Address
+from cluster.errors import StartupError
+from cluster.link import Kind, Link
+from cluster.peer_auth import Particulars
+
+PING_S: Final = 1.0
+"""How often peers hear from us at least."""
+SILENCE_S_MAX: Final = 4.0
+"""A peer not heard of for so long is gone, whatever TCP believes."""
+DIAL_S_MAX: Final = 2.0
+RETRY_S_MIN: Final = 0.05
+RETRY_S_MAX: Final = 1.0
+"""A restarted node is back within a second of being reachable; a dead one costs one packet per second."""
+
+logger = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """What the links ask of their node."""
+
+    def particulars(self) -> Particulars:
+        """Return what this node tells about itself."""
+
+    def objection(self, peer_id: str, theirs: Particulars) -> str | None:
+        """Return why a peer that knows the secret is not let in, None if it is (and is remembered)."""
+
+    def peer_up(self, peer_id: str) -> None:
+        """Take note that a peer can be reached."""
+
+    def peer_down(self, peer_id: str) -> None:
+        """Take note that a peer cannot be reached."""
+
+    def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
+        """Take a frame from a peer. Raises msgspec.DecodeError when it makes no sense."""
+
+    def refused(self, peer_id: str, reason: str) -> None:
+        """Take note that a peer does not let this node in."""
+
+    def ping(self) -> Any:
+        """Return what the peers shall know of this node's state."""
+
+
+class PeerLinks:
+    """All links of one node. `peers` maps the others' ids to their addresses."""
+
+    def __init__(self, node_id: str, secret: bytes, peers: Mapping[str, Address], host: Host) -> None:
+        self.node_id = node_id
+        self.secret = secret
+        self._peers = dict(peers)
+        self._host = host
+        self._open: dict[str, Link] = {}
+        self._all: set[Link] = set()
+        self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._dropped: dict[str, asyncio.Event] = {}
+        self._is_closing = False
+
+    async def start(self, listen: Address) -> None:
+        """Listen and dial. Raises StartupError when the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(self._accept, listen.host, listen.port)
+        except OSError as error:
+            raise StartupError(f"peer: cannot listen on {listen}: {error.strerror or error}") from error
+        for peer_id in self._peers:
+            if self.node_id < peer_id:
+                self._dropped[peer_id] = asyncio.Event()
+                self._tasks.append(loop.create_task(self._keep_dialing(peer_id), name=f"dial-{peer_id}"))
+        self._tasks.append(loop.create_task(self._watch(), name="watch-links"))
+
+    async def stop(self) -> None:
+        """Send what waits, close everything."""
+        self._is_closing = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+        for link in list(self._all):
+            link.finish()
+
+    def send(self, peer_id: str, kind: Kind, body: Any) -> bool:
+        """Send a frame if the peer is connected; tell whether it was."""
+        link = self._open.get(peer_id)
+        if link is None:
+            return False
+        link.send(kind, body)
+        return True
+
+    def flush(self) -> None:
+        """Hand everything to the network now, ahead of a sync that will stop the loop for a moment."""
+        for link in self._open.values():
+            link.flush()
+
+    def has_room(self, peer_id: str) -> bool:
+        """Whether bulk data may be sent to the peer now."""
+        link = self._open.get(peer_id)
+        return link is not None and link.has_room
+
+    def is_up(self, peer_id: str) -> bool:
+        """Whether the peer is connected."""
+        return peer_id in self._open
+
+    def up(self) -> Iterable[str]:
+        """Return the connected peers."""
+        return self._open.keys()
+
+    def http_of(self, peer_id: str) -> str:
+        """Return where clients reach a connected peer, empty if it is not connected."""
+        link = self._open.get(peer_id)
+        return link.theirs.http if link is not None and link.theirs is not None else ""
+
+    # -- link.Links -----------------------------------------------------------------------------------------
+
+    def particulars(self) -> Particulars:
+        """Return what this node tells about itself."""
+        return self._host.particulars()
+
+    def is_peer(self, node_id: str) -> bool:
+        """Whether `node_id` is another node of this cluster."""
+        return node_id in self._peers
+
+    def objection(self, peer_id: str, theirs: Particulars) -> str | None:
+        """Return why a peer that knows the secret is not let in."""
+        return self._host.objection(peer_id, theirs)
+
+    def refused(self, peer_id: str, reason: str) -> None:
+        """Pass a refusal on."""
+        self._host.refused(peer_id, reason)
+
+    def opened(self, link: Link) -> None:
+        """Make `link` the link of its peer."""
+        old = self._open.pop(link.peer_id, None)
+        if old is not None:
+            self._host.peer_down(link.peer_id)
+            old.close("replaced by a new connection")
+        self._all.add(link)
+        self._open[link.peer_id] = link
+        link.send(Kind.PING, self._host.ping())
+        logger.info("event=link-opened peer=%s", link.peer_id)
+        self._host.peer_up(link.peer_id)
+
+    def closed(self, link: Link) -> None:
+        """Forget `link`; report its peer down if it was the one in use."""
+        self._all.discard(link)
+        if self._open.get(link.peer_id) is link:
+            del self._open[link.peer_id]
+            logger.info("event=link-lost peer=%s", link.peer_id)
+            if not self._is_closing:
+                self._host.peer_down(link.peer_id)
+        if link.peer_id in self._dropped:
+            self._dropped[link.peer_id].set()
+
+    def received(self, link: Link, kind: int, body: msgspec.Raw) -> None:
+        """Hand on a frame of the link in use; those of a replaced one are nothing any more."""
+        if self._open.get(link.peer_id) is link and not self._is_closing:
+            self._host.frame(link.peer_id, kind, body)
+        elif kind == Kind.REFUSED and not self._is_closing:
+            self._host.frame(link.peer_id, kind, body)
+
+    # -- dialing and watching -------------------------------------------------------------------------------
+
+    def _accept(self) -> Link:
+        link = Link(self)
+        self._all.add(link)
+        return link
+
+    async def _keep_dialing(self, peer_id: str) -> None:
+        """Connect to a peer, again whenever the connection is lost."""
+        address = self._peers[peer_id]
+        loop = asyncio.get_running_loop()
+        retry_s, failures = RETRY_S_MIN, 0
+        while True:
+            self._dropped[peer_id].clear()
+            try:
+                async with asyncio.timeout(DIAL_S_MAX):
+                    _, link = await loop.create_connection(
+                        lambda: Link(self, dials=peer_id), address.host, address.port
+                    )
+            except OSError as error:
+                if failures % 60 == 0:
+                    logger.info(
+                        "event=peer-unreachable peer=%s address=%s error=%r", peer_id, address, str(error)
+                    )
+                failures += 1
+            else:
+                self._all.add(link)
+                await self._dropped[peer_id].wait()
+                if link.is_open:
+                    retry_s, failures = RETRY_S_MIN, 0
+            await asyncio.sleep(retry_s * (0.5 + random.random()))  # noqa: S311 - spreads load, no secret
+            retry_s = min(2 * retry_s, RETRY_S_MAX)
+
+    async def _watch(self) -> None:
+        """Ping everybody; drop who has been silent for too long."""
+        loop = asyncio.get_running_loop()
+        last_s = loop.time()
+        while True:
+            await asyncio.sleep(PING_S)
+            now_s = loop.time()
+            was_stalled = now_s - last_s > 2 * PING_S
+            last_s = now_s
+            ping = self._host.ping()
+            for link in list(self._open.values()):
+                # A stall of our own loop is no silence of theirs: what they sent waits to be read.
+                if now_s - link.heard_s > SILENCE_S_MAX and not was_stalled:
+                    link.close(f"silent for {now_s - link.heard_s:.1f} s")
+                else:
+                    link.send(Kind.PING, ping)

@@ -1,0 +1,48 @@
+"""Holdfast's client: locks with leases and fencing tokens, from a cluster that survives its nodes.
+
+async with holdfast.Client(["http://127.0.0.1:7701", "http://127.0.0.1:7702"]) as client:
+    async with client.lock("db/migrate", ttl_ms=10_000, wait_ms=60_000) as hold:
+        migrate(token=hold.token)
+"""
+
+from holdfast._client import Client
+from holdfast._errors import (
+    InvalidRequest,
+    LeaseExpired,
+    LeaseLost,
+    LockError,
+    LockHeld,
+    OutcomeUnknown,
+    Refused,
+    SessionExpired,
+    StaleToken,
+    Unavailable,
+)
+from holdfast._fencing import FencedResource
+from holdfast._hold import Hold, Session
+from holdfast._lock import Lock
+from holdfast._values import ClusterInfo, Holder, LockInfo, LockPage, NodeInfo, Waiter
+
+__all__ = [
+    "Client",
+    "ClusterInfo",
+    "FencedResource",
+    "Hold",
+    "Holder",
+    "InvalidRequest",
+    "LeaseExpired",
+    "LeaseLost",
+    "Lock",
+    "LockError",
+    "LockHeld",
+    "LockInfo",
+    "LockPage",
+    "NodeInfo",
+    "OutcomeUnknown",
+    "Refused",
+    "Session",
+    "SessionExpired",
+    "StaleToken",
+    "Unavailable",
+    "Waiter",
+]

@@ -1,0 +1,93 @@
+"""What can go wrong, as exceptions. Each says whether it happened.
+
+LockError
+ +-- Refused           no        the cluster decided against it; `.code` says why
+ |    +-- InvalidRequest         the call is wrong: mend it
+ |    +-- LockHeld               somebody else has the lock, and the wait (if any) is over
+ |    +-- SessionExpired         the session is over, and with it all that it held
+ |    +-- LeaseExpired           the hold is over: it expired, was released, or was forced
+ |    +-- StaleToken             a fenced resource has already seen a newer token
+ +-- Unavailable       no        no node could do it before the deadline; surely not applied
+ +-- OutcomeUnknown    perhaps   it was sent, and no answer came before the deadline
+ +-- LeaseLost         it did,   but the lock cannot be relied on any longer: stop the protected work
+"""
+
+from collections.abc import Mapping
+
+
+class LockError(Exception):
+    """Base of all errors of this package."""
+
+
+class Refused(LockError):
+    """The cluster decided against the request, which had no effect.
+
+    `code` is the public problem code; `problem` the whole problem document, as decoded JSON.
+    """
+
+    def __init__(self, code: str, detail: str, problem: Mapping[str, object] | None = None) -> None:
+        super().__init__(f"{code}: {detail}" if detail else code)
+        self.code = code
+        self.detail = detail
+        self.problem: Mapping[str, object] = problem or {}
+
+
+class InvalidRequest(Refused):
+    """The call is wrong, and stays wrong when repeated."""
+
+
+class LockHeld(Refused):
+    """Somebody else has the lock. `problem["holders"]` says who."""
+
+
+class SessionExpired(Refused):
+    """The session is over, or was never known."""
+
+
+class LeaseExpired(Refused):
+    """The hold is over: it expired, was released, or was ended by force."""
+
+
+class StaleToken(Refused):
+    """A fenced resource has already seen `highest_token`, which is newer than the token shown."""
+
+    def __init__(self, token: int, highest_token: int) -> None:
+        super().__init__("stale-token", f"token {token} is older than {highest_token}, which was seen before")
+        self.token = token
+        self.highest_token = highest_token
+
+
+class Unavailable(LockError):
+    """No node could do it before the deadline, and it was surely not applied. `code` is the last reason."""
+
+    def __init__(self, detail: str, code: str = "unavailable") -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+class OutcomeUnknown(LockError):
+    """It may or may not have been applied. Repeating it with the same `request_id` tells."""
+
+    def __init__(self, detail: str, request_id: str = "") -> None:
+        super().__init__(detail)
+        self.request_id = request_id
+
+
+class LeaseLost(LockError):
+    """The lock cannot be relied on any longer: somebody else may hold it now. Stop the protected work."""
+
+
+_REFUSALS: dict[str, type[Refused]] = {
+    "lock-held": LockHeld,
+    "session-expired": SessionExpired,
+    "lease-expired": LeaseExpired,
+    "invalid-request": InvalidRequest,
+    "name-too-long": InvalidRequest,
+    "ttl-out-of-range": InvalidRequest,
+    "payload-too-large": InvalidRequest,
+}
+
+
+def refusal(code: str, detail: str, problem: Mapping[str, object]) -> Refused:
+    """Return the exception for a refusal: the subclass of its code, or `Refused` for a code of the future."""
+    return _REFUSALS.get(code, Refused)(code, detail, problem)

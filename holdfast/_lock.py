@@ -1,0 +1,147 @@
+"""The lock as a context manager: renewed while the body runs, released after it, and loud when it is lost."""
+
+import asyncio
+import logging
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from holdfast._errors import LeaseExpired, LeaseLost, LockError, OutcomeUnknown, Unavailable
+from holdfast._hold import Hold, now_s
+
+if TYPE_CHECKING:
+    from holdfast._client import Client
+
+_log = logging.getLogger("holdfast")
+
+
+class Lock:
+    """A lock for `async with`. It may be entered again and again, by one task at a time.
+
+    When the lease is lost, because the cluster says so or because its time has passed by our own clock with
+    no answer from the cluster, the body is cancelled and the `async with` raises LeaseLost.
+    """
+
+    def __init__(
+        self,
+        client: "Client",
+        name: str,
+        *,
+        ttl_ms: int,
+        wait_ms: int,
+        mode: str,
+        lock_delay_ms: int,
+        note: str,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._ttl_ms = ttl_ms
+        self._wait_ms = wait_ms
+        self._mode = mode
+        self._lock_delay_ms = lock_delay_ms
+        self._note = note
+        self._is_entered = False
+        self._keeper: _Keeper | None = None
+
+    async def __aenter__(self) -> Hold:
+        if self._is_entered:
+            raise RuntimeError(f"this Lock of {self._name!r} is in use; make one for each task")
+        self._is_entered = True
+        try:
+            hold = await self._client.acquire(
+                self._name,
+                ttl_ms=self._ttl_ms,
+                wait_ms=self._wait_ms,
+                mode=self._mode,
+                lock_delay_ms=self._lock_delay_ms,
+                note=self._note,
+            )
+        except BaseException:
+            self._is_entered = False
+            raise
+        self._keeper = _Keeper(self._client, hold)
+        return hold
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        keeper = self._keeper
+        assert keeper is not None
+        self._keeper = None
+        self._is_entered = False
+        lost = keeper.stop()
+        if lost is not None:
+            if not keeper.was_only_canceller() and isinstance(exc, asyncio.CancelledError):
+                return  # somebody else wants the task cancelled, too: that goes first
+            raise lost from (lost.__cause__ or exc)
+        await self._release(keeper.hold)
+
+    async def _release(self, hold: Hold) -> None:
+        """Give the hold back. The body has ended in time, so an unreachable cluster is no failure of it."""
+        remaining_s = hold.lease.remaining_s(now_s())
+        try:
+            await self._client.release(hold, timeout_s=remaining_s)
+        except LeaseExpired as error:
+            raise LeaseLost(f"{hold.name!r} was lost before the protected work ended") from error
+        except (Unavailable, OutcomeUnknown) as error:
+            _log.warning(
+                "not released, expires by itself: name=%s token=%d error=%s", hold.name, hold.token, error
+            )
+
+
+class _Keeper:
+    """Renews one hold from a task of its own and cancels the body's task when the hold is lost."""
+
+    def __init__(self, client: "Client", hold: Hold) -> None:
+        body = asyncio.current_task()
+        assert body is not None
+        self.hold = hold
+        self._client = client
+        self._body = body
+        self._cancels_before = body.cancelling()
+        self._has_cancelled = False
+        self._task = asyncio.create_task(self._keep())
+        self._task.add_done_callback(self._cancel_body)
+
+    async def _keep(self) -> None:
+        """Renew for ever. Raises LeaseLost."""
+        hold = self.hold
+        while True:
+            await asyncio.sleep(max(0.0, hold.lease.renew_at_s - now_s()))
+            remaining_s = hold.lease.remaining_s(now_s())
+            try:
+                # The client repeats on its own; the outer timeout also ends an attempt under way in time.
+                async with asyncio.timeout(remaining_s):
+                    await self._client.renew(hold, timeout_s=remaining_s)
+            except (LockError, TimeoutError) as error:
+                why = str(error) or "no answer in time"
+                raise LeaseLost(f"the lock {hold.name!r} (token {hold.token}) is lost: {why}") from error
+
+    def _cancel_body(self, task: asyncio.Task[None]) -> None:
+        """Cancel the body, whatever ended the task: without renewals the lock cannot be relied on."""
+        if not task.cancelled():
+            self._has_cancelled = True
+            self._body.cancel()
+
+    def stop(self) -> LeaseLost | None:
+        """End the renewals; return why the hold is lost, or None while it can be relied on.
+
+        It does not wait: nothing may come between the end of the body and this verdict.
+        """
+        self._task.remove_done_callback(self._cancel_body)
+        if not self._task.done():
+            self._task.cancel()
+            if self.hold.is_valid:
+                return None
+            # The body kept the event loop busy for so long that nobody could tell it.
+            return LeaseLost(f"the work took longer than the lease of {self.hold.name!r}")
+        error = None if self._task.cancelled() else self._task.exception()
+        if isinstance(error, LeaseLost):
+            return error
+        lost = LeaseLost(f"the renewal of {self.hold.name!r} broke")
+        lost.__cause__ = error
+        return lost
+
+    def was_only_canceller(self) -> bool:
+        """Take our own cancellation of the body back; return whether nobody else has cancelled it."""
+        cancels = self._body.uncancel() if self._has_cancelled else self._body.cancelling()
+        return cancels <= self._cancels_before

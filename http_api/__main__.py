@@ -1,0 +1,124 @@
+"""Run a node: the one place that knows all the parts, from configuration to signals."""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+import signal
+import socket
+import sys
+import urllib.parse
+from collections.abc import Sequence
+
+import uvloop
+from aiohttp import web
+from cluster.node import Node
+
+from cluster.config import Address, NodeConfig, load
+from cluster.errors import IdentityRefused, NodeFailed, StartupError
+from http_api import logs
+from http_api.app import build_server
+
+logger = logging.getLogger("http_api")
+
+_CLOSE_S = 2.0
+"""How long open calls may take once the node has stopped: it has answered them, clients have to read."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a node until it is told to stop or breaks; return the exit code."""
+    try:
+        config = load(sys.argv[1:] if argv is None else argv, os.environ)
+        logs.set_up(config.log_level, config.log_format)
+        return uvloop.run(_run(config))
+    except StartupError as exc:
+        print(f"holdfast-node: {exc}", file=sys.stderr)
+        return exc.exit_code
+
+
+async def _run(config: NodeConfig) -> int:
+    """Run a node; return the exit code. Raises StartupError."""
+    for warning in config.warnings:
+        logger.warning("event=config-warning detail=%r", warning)
+    stop_asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop_asked.set)
+    # Bound first: an address in use is found before the data directory is touched.
+    with contextlib.closing(_bind(config.http)) as listener:
+        config = _with_port(config, listener)
+        node = Node(config)
+        await node.start()
+        runner = web.ServerRunner(build_server(node, config.request_timeout_ms), shutdown_timeout=_CLOSE_S)
+        await runner.setup()
+        site = web.SockSite(runner, listener, backlog=1024)
+        await site.start()
+        _log_ready(config, listener)
+        failure = await _until_stopped(node, stop_asked)
+        node.begin_shutdown()
+        await site.stop()
+        if failure is None:
+            await node.stop()
+        else:
+            logger.critical("event=node-failed detail=%r", str(failure), exc_info=failure)
+        await runner.cleanup()
+    if failure is None:
+        logger.info("event=stopped node_id=%s", config.node_id)
+        return 0
+    return failure.exit_code if isinstance(failure, NodeFailed | IdentityRefused) else NodeFailed.exit_code
+
+
+async def _until_stopped(node: Node, stop_asked: asyncio.Event) -> BaseException | None:
+    """Return when told to stop, with None, or when the node broke, with the failure."""
+    stopping = asyncio.ensure_future(stop_asked.wait())
+    failing = asyncio.ensure_future(node.wait_failed())
+    await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
+    failure = failing.result() if failing.done() else None
+    stopping.cancel()
+    failing.cancel()
+    return failure
+
+
+def _bind(address: Address) -> socket.socket:
+    """Return a bound socket that does not listen yet. Raises StartupError."""
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as exc:
+        raise StartupError(f"http: {address}: {exc.strerror}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+    except OSError as exc:
+        listener.close()
+        raise StartupError(f"http: {address}: cannot listen: {exc.strerror}") from None
+    return listener
+
+
+def _with_port(config: NodeConfig, listener: socket.socket) -> NodeConfig:
+    """Return `config` with the port that the system chose, when it was asked to."""
+    if config.http.port:
+        return config
+    port = listener.getsockname()[1]
+    advertised = urllib.parse.urlsplit(config.advertise_http)
+    url = config.advertise_http
+    if advertised.port == 0:
+        url = f"{advertised.scheme}://{Address(advertised.hostname or config.http.host, port)}"
+    return dataclasses.replace(config, http=Address(config.http.host, port), advertise_http=url)
+
+
+def _log_ready(config: NodeConfig, listener: socket.socket) -> None:
+    """Say where this node can be reached."""
+    logger.info(
+        "event=ready node_id=%s http=http://%s peer=%s advertise_http=%s",
+        config.node_id,
+        Address(*listener.getsockname()[:2]),
+        config.peer,
+        config.advertise_http,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

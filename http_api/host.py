@@ -1,0 +1,75 @@
+"""What the HTTP face needs of a node. `cluster.node.Node` is one; tests may bring a smaller one."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from cluster.status import ClusterStatus
+from lockstate.commands import Acquire, Command
+from lockstate.machine import LockMachine
+from lockstate.results import Result
+
+T = TypeVar("T")
+
+Sample = tuple[str, str, str, dict[str, str], float]
+"""One value of a metric: name, help, type (counter, gauge, histogram), labels, value."""
+
+
+class Answer(Protocol):
+    """The result of a command, and the revision at which it was applied."""
+
+    @property
+    def result(self) -> Result:
+        """Return what the state machine said."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """Return how many entries had been applied then."""
+        ...
+
+
+class Metrics(Protocol):
+    """The node's counters."""
+
+    def samples(self) -> Iterable[Sample]:
+        """Return every value, those of one name next to each other."""
+        ...
+
+
+class Node(Protocol):
+    """Takes commands and reads. A call that fails raises a ClusterError: it says whether it had effect."""
+
+    @property
+    def machine(self) -> LockMachine:
+        """Return the state of this node, as far as it has heard. Read only."""
+        ...
+
+    @property
+    def metrics(self) -> Metrics:
+        """Return the counters."""
+        ...
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Return whether the node takes no new work."""
+        ...
+
+    async def submit(self, command: Command, timeout_s: float) -> Answer:
+        """Replicate one command and return its result."""
+        ...
+
+    async def acquire(self, command: Acquire, timeout_s: float) -> Answer:
+        """Replicate an acquire and wait in the queue, if it has to. Cancelled with the calling task."""
+        ...
+
+    async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
+        """Answer from a state at least as new as every answer given anywhere before this call."""
+        ...
+
+    def status(self) -> ClusterStatus:
+        """Return the cluster as this node sees it."""
+        ...
+
+    async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
+        """Hand leadership over and return the new leader's id."""
+        ...

@@ -1,0 +1,44 @@
+"""How log lines look: key=value for people, JSON for collectors. To standard error."""
+
+import datetime as dt
+import json
+import logging
+import sys
+
+
+class TextFormatter(logging.Formatter):
+    """One line of key=value pairs; a traceback follows in lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record."""
+        message = record.getMessage().replace("\n", "\\n")
+        line = f"time={_time(record)} level={record.levelname.lower()} logger={record.name} {message}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record."""
+        line = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def set_up(level: str, form: str) -> None:
+    """Send log lines of `level` and above to standard error, as "text" or "json"."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = dt.datetime.fromtimestamp(record.created, dt.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,68 @@
+"""What happens around every call: deadline, problems, request id, access log, counts. One wrapper for all."""
+
+import asyncio
+import logging
+
+from aiohttp import web
+
+from holdfast import wire
+from http_api import answers, problems
+from http_api.call import Call, Reply
+from http_api.host import Node
+from http_api.metrics import RequestCounts
+from http_api.routes import Router
+
+logger = logging.getLogger("http_api.access")
+
+_STATUS_REFUSED = 400
+
+
+class Front:
+    """Answers calls; whatever happens, there is an answer, and it says what happened."""
+
+    def __init__(self, node: Node, router: Router, counts: RequestCounts, request_timeout_ms: int) -> None:
+        """Answer from `node`, within `request_timeout_ms` unless the call says otherwise."""
+        self._node = node
+        self._router = router
+        self._counts = counts
+        self._timeout_s = request_timeout_ms / 1000
+        self._now_s = asyncio.get_running_loop().time
+
+    async def handle(self, call: web.BaseRequest) -> web.StreamResponse:
+        """Answer one call. Cancelled when the client goes away."""
+        assert isinstance(call, Call)
+        started_s = self._now_s()
+        method = path = "-"  # logs and counts take the route's: the call's may hold a session id
+        try:
+            route = self._router.resolve(call)
+            method, path = route.method, route.path
+            call.read_timeout(self._timeout_s)
+            reply = await route.handler(self._node, call)
+        except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
+            reply = _problem_reply(call, exc)
+        if self._node.is_shutting_down:
+            reply.force_close()
+        self._counts.add(method, path, reply.status)
+        level = logging.INFO if reply.status >= _STATUS_REFUSED else logging.DEBUG
+        if logger.isEnabledFor(level):
+            duration_ms = (self._now_s() - started_s) * 1000
+            logger.log(
+                level,
+                "event=request request_id=%s method=%s route=%s status=%d duration_ms=%.1f",
+                *(call.id, method, path, reply.status, duration_ms),
+            )
+        return reply
+
+
+def _problem_reply(call: Call, exc: Exception) -> Reply:
+    """Return the problem document for `exc`; what nobody foresaw is logged."""
+    problem = problems.of_exception(exc)
+    if problem.code == "internal" and call.transport is not None:
+        logger.error("event=internal-error request_id=%s", call.id, exc_info=exc)
+    document = problems.document(problem, call.id)
+    reply = Reply(
+        answers.encode(document), document.status, wire.PROBLEM_JSON, problems.header_lines(problem)
+    )
+    if problem.ends_connection:
+        reply.force_close()
+    return reply

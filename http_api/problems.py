@@ -1,0 +1,113 @@
+"""What can go wrong, as problem documents (RFC 9457): one way from a refusal or error to its answer.
+
+Codes, statuses and outcomes are the table in holdfast/wire.py.
+"""
+
+import urllib.parse
+from typing import TypeVar
+
+import msgspec
+
+from cluster.errors import ClusterError
+from holdfast import wire
+from http_api.answers import Holder, holders_of
+from lockstate.results import Reason, Refused, Result
+
+T = TypeVar("T")
+
+
+class Problem(msgspec.Struct, kw_only=True):
+    """A problem document."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    outcome: str
+    request_id: str
+    retry_after_ms: int | msgspec.UnsetType = msgspec.UNSET
+    holders: tuple[Holder, ...] | msgspec.UnsetType = msgspec.UNSET
+    queue_length: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class ProblemError(Exception):
+    """The call is answered with a problem. `detail` is for people, `code` for programs."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        retry_after_ms: int = 0,
+        allow: str = "",
+        refused: Refused | None = None,
+        ends_connection: bool = False,
+    ) -> None:
+        """Make a problem; `allow` names the methods of a path, `refused` brings holders and queue length."""
+        super().__init__(detail)
+        self.code, self.detail = code, detail
+        self.retry_after_ms, self.allow, self.refused = retry_after_ms, allow, refused
+        self.ends_connection = ends_connection
+
+
+def refusal(refused: Refused) -> ProblemError:
+    """Return what the state machine, or a check of its limits, refused."""
+    return ProblemError(
+        refused.reason.value, refused.detail, retry_after_ms=refused.retry_after_ms, refused=refused
+    )
+
+
+def expect(result: Result, kind: type[T]) -> T:
+    """Return `result` if it is what was asked for. Raises ProblemError for a refusal."""
+    if isinstance(result, kind):
+        return result
+    if isinstance(result, Refused):
+        raise refusal(result)
+    raise AssertionError(f"expected {kind.__name__}, got {result!r}")
+
+
+def of_exception(exc: Exception) -> ProblemError:
+    """Return how `exc` is told to the client. What nobody foresaw is `internal`, without details."""
+    match exc:
+        case ProblemError():
+            return exc
+        case ClusterError():
+            return ProblemError(
+                exc.code, str(exc) or wire.PROBLEMS[exc.code].title, retry_after_ms=exc.retry_after_ms
+            )
+        case _:
+            return ProblemError(
+                "internal", "an unexpected error; the log of the node has it under the request id"
+            )
+
+
+def document(problem: ProblemError, request_id: str) -> Problem:
+    """Return the problem document."""
+    kind = wire.PROBLEMS[problem.code]
+    made = Problem(
+        type=wire.PROBLEM_TYPE_PREFIX + problem.code,
+        title=kind.title,
+        status=kind.status,
+        detail=problem.detail,
+        # Not the path: that may hold a session id, and problem documents end up in logs.
+        instance=f"urn:holdfast:request:{urllib.parse.quote(request_id, safe='')}",
+        code=problem.code,
+        outcome=kind.outcome,
+        request_id=request_id,
+    )
+    if problem.retry_after_ms:
+        made.retry_after_ms = problem.retry_after_ms
+    if problem.refused is not None and problem.refused.reason is Reason.LOCK_HELD:
+        made.holders = holders_of(problem.refused.holders)
+        made.queue_length = problem.refused.queue_length
+    return made
+
+
+def header_lines(problem: ProblemError) -> str:
+    """Return the header lines that go with the problem."""
+    lines = f"Allow: {problem.allow}\r\n" if problem.allow else ""
+    if problem.retry_after_ms:
+        lines += f"{wire.HEADER_RETRY_AFTER}: {-(-problem.retry_after_ms // 1000)}\r\n"
+    return lines

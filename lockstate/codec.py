@@ -1,0 +1,80 @@
+"""Log entries as bytes: MessagePack, versioned by the first element, canonical, no pickle.
+
+An entry is `[format, now_ms, [[origin, [seq, ...], [command, ...]], ...]]`. Commands stay raw until they are
+decoded one by one, so that one that cannot be decoded spoils only itself.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from lockstate.commands import Batch, Command, Entry, Undecodable
+
+FORMAT: Final = 1
+"""Changes only together with a rule for how a cluster moves to the new format."""
+
+RawBatch = tuple[str, list[int], list[msgspec.Raw]]
+"""Origin, sequence numbers and encoded commands, as they travel to the leader and into the log."""
+
+_encoder = msgspec.msgpack.Encoder()
+_entry_decoder = msgspec.msgpack.Decoder(tuple[int, int, list[RawBatch]])
+_command_decoder = msgspec.msgpack.Decoder(Command)
+_head_decoder = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
+
+
+def encode_command(command: Command) -> bytes:
+    """Return `command` as bytes."""
+    return _encoder.encode(command)
+
+
+def encode_entry(now_ms: int, batches: Iterable[tuple[str, list[int], list[bytes]]]) -> bytes:
+    """Return an entry of already encoded commands as bytes."""
+    raw = [
+        (origin, seqs, [msgspec.Raw(command) for command in commands]) for origin, seqs, commands in batches
+    ]
+    return _encoder.encode((FORMAT, now_ms, raw))
+
+
+def decode_entry(data: bytes) -> Entry:
+    """Return the entry in `data`; never raises.
+
+    A command that cannot be decoded becomes `Undecodable`; bytes that are no entry at all become an entry
+    without commands at time 0, which changes nothing but the revision.
+    """
+    try:
+        entry_format, now_ms, raw_batches = _entry_decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return Entry(0)
+    if entry_format != FORMAT or any(len(seqs) != len(commands) for _, seqs, commands in raw_batches):
+        return Entry(0)
+    return Entry(
+        now_ms,
+        tuple(
+            Batch(origin, tuple(seqs), tuple([_decode_command(command) for command in commands]))
+            for origin, seqs, commands in raw_batches
+        ),
+    )
+
+
+def entry_time(data: bytes) -> int:
+    """Return the cluster time of an encoded entry without decoding its commands; 0 if it is no entry."""
+    try:
+        return max(0, _head_decoder.decode(data)[1])
+    except msgspec.DecodeError:
+        return 0
+
+
+def entry_format(data: bytes) -> int:
+    """Return the format number of an encoded entry; 0 if it is no entry."""
+    try:
+        return _head_decoder.decode(data)[0]
+    except msgspec.DecodeError:
+        return 0
+
+
+def _decode_command(raw: msgspec.Raw) -> Command | Undecodable:
+    try:
+        return _command_decoder.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return Undecodable()

@@ -1,0 +1,112 @@
+"""The memory of requests: the same `request_id` gets the same outcome. Part of the replicated state."""
+
+import hashlib
+from collections import OrderedDict
+
+import msgspec
+
+from lockstate import limits
+from lockstate.commands import Acquire, CloseSession, Command, ForceRelease, OpenSession, Release, Renew
+from lockstate.results import Queued, Result
+from lockstate.tables import RequestKey
+
+_encoder = msgspec.msgpack.Encoder()
+_DIGEST_BYTES = 12
+
+
+class Remembered(msgspec.Struct, array_like=True):
+    """One remembered request: what it asked (a digest), when its outcome came, and the outcome so far."""
+
+    digest: bytes
+    at_ms: int
+    result: Result
+
+
+def request_key(command: Command) -> RequestKey | None:
+    """Return under which key `command` is remembered: scope and request id; None when it carries no id.
+
+    The scope keeps clients apart that count their requests from 1: the session or hold that a request is
+    about (both secrets), else the owner or the name it gives.
+    """
+    match command:
+        case Acquire():
+            scope = command.session_id or command.owner
+        case CloseSession():
+            scope = command.session_id
+        case Renew() | Release():
+            scope = command.hold_id
+        case ForceRelease():
+            scope = command.name
+        case OpenSession():
+            scope = ""
+        case _:
+            return None
+    return (scope, command.request_id) if command.request_id else None
+
+
+def content_digest(command: Command) -> bytes:
+    """Return a digest of what `command` asks, without the ids that differ from attempt to attempt."""
+    match command:
+        case Acquire():
+            command = msgspec.structs.replace(command, hold_id="", attempt_id="")
+        case OpenSession():
+            command = msgspec.structs.replace(command, session_id="")
+    return hashlib.blake2b(_encoder.encode(command), digest_size=_DIGEST_BYTES).digest()
+
+
+class RequestMemory:
+    """Outcomes by request key, oldest first. Bounded by age and count; see `limits`."""
+
+    def __init__(self) -> None:
+        self._requests: OrderedDict[RequestKey, Remembered] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many requests are remembered."""
+        return len(self._requests)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another request would push out one that must still be remembered."""
+        return len(self._requests) >= limits.REQUESTS_COUNT_MAX
+
+    def get(self, key: RequestKey) -> Remembered | None:
+        """Return what is remembered under `key`."""
+        return self._requests.get(key)
+
+    def remember(self, key: RequestKey, digest: bytes, now_ms: int, result: Result) -> None:
+        """Keep the first outcome of a request; a `Queued` one is settled later."""
+        self._requests[key] = Remembered(digest, now_ms, result)
+
+    def settle(self, key: RequestKey | None, now_ms: int, result: Result) -> None:
+        """Replace the outcome of a request that waited. Its age counts from now."""
+        remembered = None if key is None else self._requests.get(key)
+        if key is None or remembered is None:
+            return
+        remembered.result = result
+        remembered.at_ms = now_ms
+        self._requests.move_to_end(key)
+
+    def forget(self, key: RequestKey | None) -> None:
+        """Drop a request that was undone, so that a repetition starts afresh."""
+        if key is not None:
+            self._requests.pop(key, None)
+
+    def prune(self, now_ms: int) -> None:
+        """Drop what is older than it must be. Requests that still wait stay."""
+        while self._requests:
+            key, oldest = next(iter(self._requests.items()))
+            if oldest.at_ms + limits.REQUEST_AGE_MS >= now_ms:
+                return
+            if isinstance(oldest.result, Queued):
+                oldest.at_ms = now_ms
+                self._requests.move_to_end(key)
+            else:
+                del self._requests[key]
+
+    def dump(self) -> list[tuple[RequestKey, Remembered]]:
+        """Return everything, oldest first, for a snapshot."""
+        return list(self._requests.items())
+
+    def load(self, items: list[tuple[RequestKey, Remembered]]) -> None:
+        """Take over what `dump` returned."""
+        self._requests = OrderedDict(items)

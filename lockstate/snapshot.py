@@ -1,0 +1,158 @@
+"""The whole state as bytes and back: versioned, canonical, no pickle. One definition of equal: the digest.
+
+Only what cannot be derived is stored; tables of active names, queues and the deadline heap are rebuilt.
+"""
+
+import hashlib
+from typing import Final, TypeVar
+
+import msgspec
+
+from lockstate.machine import LockMachine
+from lockstate.modes import Mode
+from lockstate.requests import Remembered
+from lockstate.state import Origin, State
+from lockstate.tables import Delay, Hold, RequestKey, Session, Ticket
+
+FORMAT: Final = 1
+
+
+class SnapshotError(Exception):
+    """The bytes are no snapshot that this version can read."""
+
+
+class _SessionRow(msgspec.Struct, array_like=True):
+    order: int
+    expires_at_ms: int
+    session_id: str
+    ttl_ms: int
+    owner: str
+    labels: dict[str, str]
+    is_own: bool
+
+
+class _HoldRow(msgspec.Struct, array_like=True):
+    hold_id: str
+    token: int
+    name: str
+    mode: Mode
+    owner: str
+    note: str
+    session_id: str
+    lock_delay_ms: int
+    attempt_id: str
+    request: RequestKey | None
+
+
+class _TicketRow(msgspec.Struct, array_like=True):
+    order: int
+    expires_at_ms: int
+    hold_id: str
+    name: str
+    mode: Mode
+    owner: str
+    note: str
+    session_id: str
+    ttl_ms: int
+    lock_delay_ms: int
+    queued_at_ms: int
+    attempt_id: str
+    request: RequestKey | None
+
+
+class _DelayRow(msgspec.Struct, array_like=True):
+    order: int
+    expires_at_ms: int
+    name: str
+
+
+class _Image(msgspec.Struct, array_like=True):
+    """A snapshot. Sessions in order of creation, holds of tokens, tickets of arrival, requests of age."""
+
+    format: int
+    revision: int
+    now_ms: int
+    next_token: int
+    next_order: int
+    sessions: list[_SessionRow]
+    holds: list[_HoldRow]
+    tickets: list[_TicketRow]
+    delays: list[_DelayRow]
+    requests: list[tuple[RequestKey, Remembered]]
+    origins: list[tuple[str, Origin]]
+
+
+Row = TypeVar("Row", bound=msgspec.Struct)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Image)
+
+
+def encode(machine: LockMachine) -> bytes:
+    """Return the state as bytes; equal states give equal bytes."""
+    state = machine.state
+    delays = [lock.delay for lock in state.locks.values() if lock.delay is not None]
+    return _encoder.encode(
+        _Image(
+            FORMAT,
+            state.revision,
+            state.now_ms,
+            state.next_token,
+            state.next_order,
+            [_row(_SessionRow, session) for session in state.sessions.values()],
+            [_row(_HoldRow, hold) for hold in state.holds.values()],
+            [_row(_TicketRow, ticket) for ticket in state.tickets.values()],
+            [_row(_DelayRow, delay) for delay in sorted(delays, key=lambda delay: delay.order)],
+            state.requests.dump(),
+            sorted(state.origins.items()),
+        )
+    )
+
+
+def decode(data: bytes) -> LockMachine:
+    """Return a machine in the state of `data`.
+
+    Raises:
+        SnapshotError: these bytes are no snapshot of a format that this version knows.
+    """
+    try:
+        image = _decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise SnapshotError(f"not a snapshot of this version: {error}") from error
+    if image.format != FORMAT:
+        raise SnapshotError(f"format {image.format}; this version reads format {FORMAT}")
+    try:
+        return LockMachine(_rebuild(image))
+    except KeyError as error:
+        raise SnapshotError(f"inconsistent: {error} is referred to and not there") from error
+
+
+def digest(machine: LockMachine) -> str:
+    """Return a digest of the state: two nodes at one revision have the same."""
+    return hashlib.blake2b(encode(machine), digest_size=16).hexdigest()
+
+
+def _row(row_type: type[Row], record: msgspec.Struct) -> Row:
+    """Return the fields of `record` that a row of `row_type` stores."""
+    return row_type(*[getattr(record, field) for field in row_type.__struct_fields__])
+
+
+def _rebuild(image: _Image) -> State:
+    state = State()
+    state.revision = image.revision
+    state.now_ms = image.now_ms
+    state.next_token = image.next_token
+    state.next_order = image.next_order
+    for session in image.sessions:
+        state.add_session(Session(**msgspec.structs.asdict(session)))
+    for hold in image.holds:
+        state.add_hold(Hold(**msgspec.structs.asdict(hold)))
+    for ticket in image.tickets:
+        state.add_ticket(Ticket(**msgspec.structs.asdict(ticket)))
+    for row in image.delays:
+        delay = Delay(**msgspec.structs.asdict(row))
+        state.lock_for(delay.name).delay = delay
+        state.deadlines.set(delay)
+    state.requests.load(image.requests)
+    state.origins = dict(image.origins)
+    return state

@@ -1,0 +1,230 @@
+"""The records of the state and the plain data structures that hold them. No rule about locks lives here."""
+
+import bisect
+import heapq
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+
+from lockstate.modes import Mode
+
+RequestKey = tuple[str, str]
+"""Scope and request id of a remembered request."""
+
+
+class Timed(msgspec.Struct, kw_only=True, eq=False):
+    """Something that ends by itself when cluster time has passed `expires_at_ms`.
+
+    `order` is its place among all creations: it breaks ties between equal deadlines. `scheduled_ms` is
+    bookkeeping of `Deadlines` and no part of the state.
+    """
+
+    order: int
+    expires_at_ms: int
+    scheduled_ms: int = 0
+
+
+class Hold(msgspec.Struct, kw_only=True, eq=False):
+    """One granted right. It lives as long as its session."""
+
+    hold_id: str
+    token: int
+    name: str
+    mode: Mode
+    owner: str
+    note: str
+    session_id: str
+    lock_delay_ms: int
+    attempt_id: str
+    request: RequestKey | None
+
+
+class Ticket(Timed, kw_only=True, eq=False):
+    """A waiter. `session_id` is empty for one that will get a lease of its own, of `ttl_ms`."""
+
+    hold_id: str
+    name: str
+    mode: Mode
+    owner: str
+    note: str
+    session_id: str
+    ttl_ms: int
+    lock_delay_ms: int
+    queued_at_ms: int
+    attempt_id: str
+    request: RequestKey | None
+
+
+class Session(Timed, kw_only=True, eq=False):
+    """A client's registered liveness. `is_own` marks the lease of a single hold, whose id it shares."""
+
+    session_id: str
+    ttl_ms: int
+    owner: str
+    labels: dict[str, str]
+    is_own: bool
+    holds: dict[str, Hold] = {}
+    tickets: dict[str, Ticket] = {}
+
+
+class Delay(Timed, kw_only=True, eq=False):
+    """A lock-delay: nobody gets the lock until it is over."""
+
+    name: str
+
+
+class Lock(msgspec.Struct, kw_only=True, eq=False):
+    """One active name. Holders in order of their tokens, waiters in order of arrival."""
+
+    name: str
+    holders: dict[str, Hold] = {}
+    queue: dict[str, Ticket] = {}
+    delay: Delay | None = None
+    held_modes: Counter[Mode] = msgspec.field(default_factory=Counter)
+    waiting_modes: Counter[Mode] = msgspec.field(default_factory=Counter)
+
+    def add_holder(self, hold: Hold) -> None:
+        """Put `hold` behind the other holders."""
+        self.holders[hold.hold_id] = hold
+        self.held_modes[hold.mode] += 1
+
+    def remove_holder(self, hold: Hold) -> None:
+        """Take `hold` out."""
+        del self.holders[hold.hold_id]
+        _count_down(self.held_modes, hold.mode)
+
+    def add_waiter(self, ticket: Ticket) -> None:
+        """Put `ticket` at the end of the queue."""
+        self.queue[ticket.hold_id] = ticket
+        self.waiting_modes[ticket.mode] += 1
+
+    def remove_waiter(self, ticket: Ticket) -> None:
+        """Take `ticket` out, wherever it stands."""
+        del self.queue[ticket.hold_id]
+        _count_down(self.waiting_modes, ticket.mode)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing about this name needs to be remembered."""
+        return not self.holders and not self.queue and self.delay is None
+
+
+def _count_down(counter: Counter[Mode], mode: Mode) -> None:
+    """Take one off, and the key with the last one: the keys are the modes present."""
+    counter[mode] -= 1
+    if counter[mode] == 0:
+        del counter[mode]
+
+
+class Deadlines:
+    """All records that end by themselves, by (deadline, order).
+
+    The heap is lazy: a renewed record keeps its old place until that comes up, a removed one leaves a husk.
+    Husks never outnumber the living by much, so memory follows the records and not the traffic.
+    """
+
+    _HUSKS_MIN = 1024
+
+    def __init__(self) -> None:
+        self._live: dict[int, Timed] = {}
+        self._heap: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        """Return how many records are waiting for their end."""
+        return len(self._live)
+
+    def set(self, record: Timed) -> None:
+        """Add `record`, or take note that its `expires_at_ms` has changed."""
+        is_new = record.order not in self._live
+        if is_new or record.expires_at_ms < record.scheduled_ms:
+            self._live[record.order] = record
+            self._push(record)
+            if len(self._heap) > 2 * len(self._live) + self._HUSKS_MIN:
+                self._rebuild()
+
+    def discard(self, record: Timed) -> None:
+        """Forget `record`."""
+        self._live.pop(record.order, None)
+
+    def pop_due(self, now_ms: int) -> Timed | None:
+        """Remove and return the first record whose end `now_ms` has passed, or None."""
+        self._settle_top(now_ms)
+        if not self._heap or self._heap[0][0] >= now_ms:
+            return None
+        _, order = heapq.heappop(self._heap)
+        return self._live.pop(order)
+
+    def next_ms(self) -> int | None:
+        """Return the earliest deadline, or None when nothing will end by itself."""
+        self._settle_top(None)
+        return self._heap[0][0] if self._heap else None
+
+    def _settle_top(self, now_ms: int | None) -> None:
+        """Clear husks and outdated places off the top, as far as `now_ms` (None: until the top is right)."""
+        heap = self._heap
+        while heap and (now_ms is None or heap[0][0] < now_ms):
+            deadline_ms, order = heap[0]
+            record = self._live.get(order)
+            if record is not None and record.scheduled_ms == deadline_ms:
+                if record.expires_at_ms == deadline_ms:
+                    return
+                heapq.heappop(heap)
+                self._push(record)
+            else:
+                heapq.heappop(heap)
+
+    def _push(self, record: Timed) -> None:
+        record.scheduled_ms = record.expires_at_ms
+        heapq.heappush(self._heap, (record.expires_at_ms, record.order))
+
+    def _rebuild(self) -> None:
+        for record in self._live.values():
+            record.scheduled_ms = record.expires_at_ms
+        self._heap = [(record.expires_at_ms, order) for order, record in self._live.items()]
+        heapq.heapify(self._heap)
+
+
+class NameIndex:
+    """A sorted set of names in short runs: adding, removing and finding a place never touch more than one run."""
+
+    _RUN_MAX = 512
+
+    def __init__(self) -> None:
+        self._runs: list[list[str]] = []
+        self._firsts: list[str] = []
+
+    def add(self, name: str) -> None:
+        """Add `name`, which must not be there."""
+        if not self._runs:
+            self._runs.append([name])
+            self._firsts.append(name)
+            return
+        at = max(bisect.bisect_right(self._firsts, name) - 1, 0)
+        run = self._runs[at]
+        bisect.insort(run, name)
+        self._firsts[at] = run[0]
+        if len(run) > self._RUN_MAX:
+            half = len(run) // 2
+            self._runs[at : at + 1] = [run[:half], run[half:]]
+            self._firsts[at : at + 1] = [run[0], run[half]]
+
+    def remove(self, name: str) -> None:
+        """Remove `name`, which must be there."""
+        at = bisect.bisect_right(self._firsts, name) - 1
+        run = self._runs[at]
+        del run[bisect.bisect_left(run, name)]
+        if run:
+            self._firsts[at] = run[0]
+        else:
+            del self._runs[at]
+            del self._firsts[at]
+
+    def after(self, name: str, *, inclusive: bool) -> Iterator[str]:
+        """Yield the names behind `name` in order, with `name` itself if `inclusive` and it is there."""
+        at = max(bisect.bisect_right(self._firsts, name) - 1, 0)
+        find = bisect.bisect_left if inclusive else bisect.bisect_right
+        for run_at in range(at, len(self._runs)):
+            run = self._runs[run_at]
+            start = find(run, name) if run_at == at else 0
+            yield from run[start:]

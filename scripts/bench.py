@@ -1,0 +1,231 @@
+"""The command line of scripts/bench: what a cluster costs and how fast it is, on this machine."""
+
+import argparse
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvloop
+
+from scripts.lib import processes
+from scripts.lib.load import Tally, Worker
+from scripts.lib.ports import PortsBusyError
+from scripts.local_cluster import ClusterFailure, LocalCluster
+
+WORKERS = (1, 16, 64, 256)
+WARM_UP_S = 1.0
+DRAIN_S = 30.0
+
+_COLUMNS = (
+    ("workers", "workers", "{}"),
+    ("cycles_per_s", "cycles/s", "{:.0f}"),
+    ("acquire_p50_ms", "acquire p50", "{:.2f}"),
+    ("acquire_p99_ms", "p99 ms", "{:.2f}"),
+    ("cycle_p50_ms", "cycle p50", "{:.2f}"),
+    ("cycle_p99_ms", "p99 ms", "{:.2f}"),
+    ("server_us_per_cycle", "nodes us", "{:.0f}"),
+    ("client_us_per_cycle", "client us", "{:.0f}"),
+    ("errors_count", "errors", "{}"),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench",
+        description="Measure a cluster of three nodes on this machine, with fsync on. Client and nodes share "
+        "its processors. Exit code 1 if anything was answered with an error.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    http = commands.add_parser(
+        "http",
+        help="closed loop of acquire and release over HTTP",
+        description="Each worker cycles acquire (a name of its own) and release on its own keep-alive "
+        "connection; workers are spread over the nodes. 'nodes us' and 'client us' are processor time per "
+        "cycle, of all nodes together and of this client.",
+    )
+    http.add_argument(
+        "--workers",
+        type=_counts,
+        default=WORKERS,
+        metavar="N,N,...",
+        help="one step each (default: 1,16,64,256)",
+    )
+    http.add_argument("--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)")
+    idle = commands.add_parser("idle", help="processor and memory of nodes that nobody asks anything")
+    idle.add_argument(
+        "--seconds", type=float, default=20.0, metavar="S", help="how long to look (default: 20)"
+    )
+    for command in (http, idle):
+        command.add_argument(
+            "--dir", type=Path, metavar="DIR", help="measure the running cluster of DIR instead"
+        )
+        command.add_argument(
+            "--disk",
+            type=Path,
+            default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
+            metavar="DIR",
+            help="where an own cluster keeps its data meanwhile (default: /var/tmp)",
+        )
+        command.add_argument("--json", action="store_true", help="print the figures as JSON")
+    return parser
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    """Read numbers of workers."""
+    counts = tuple(int(part) for part in text.split(","))
+    if min(counts) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: each number of workers must be at least 1")
+    return counts
+
+
+async def _step(cluster: LocalCluster, workers: int, seconds: float) -> dict[str, Any]:
+    """Run one step of the load and return its figures."""
+    tally = Tally()
+    nodes = cluster.nodes()
+    loop = asyncio.get_running_loop()
+    running = []
+    prefix = f"bench/{time.monotonic_ns()}"
+    for i in range(workers):
+        address = urlsplit(nodes[i % len(nodes)].http)
+        connect = functools.partial(Worker, tally, address.netloc, f"{prefix}/{i}")
+        _, worker = await loop.create_connection(connect, address.hostname or "", address.port or 80)
+        running.append(worker.ended)
+    await asyncio.sleep(WARM_UP_S)
+    pids = [node.pid for node in nodes]
+    tally.begin()
+    began_s, client_s, server_s = time.perf_counter(), time.process_time(), _cpu_s(pids)
+    await asyncio.sleep(seconds)
+    elapsed_s = time.perf_counter() - began_s
+    client_s, server_s = time.process_time() - client_s, _cpu_s(pids) - server_s
+    acquires_s, cycles_s = sorted(tally.acquires_s), sorted(tally.cycles_s)
+    tally.is_stopping = True
+    if (await asyncio.wait(running, timeout=DRAIN_S))[1]:
+        raise ClusterFailure(
+            f"requests are still unanswered {DRAIN_S:.0f} s after the step with {workers} workers"
+        )
+    cycles = max(1, len(cycles_s))
+    return {
+        "workers": workers,
+        "seconds": round(elapsed_s, 3),
+        "cycles_per_s": len(cycles_s) / elapsed_s,
+        "acquire_p50_ms": _percentile_ms(acquires_s, 0.50),
+        "acquire_p99_ms": _percentile_ms(acquires_s, 0.99),
+        "cycle_p50_ms": _percentile_ms(cycles_s, 0.50),
+        "cycle_p99_ms": _percentile_ms(cycles_s, 0.99),
+        "server_us_per_cycle": server_s / cycles * 1e6,
+        "client_us_per_cycle": client_s / cycles * 1e6,
+        "errors_count": tally.errors_count,
+        "errors": tally.errors,
+    }
+
+
+def _cpu_s(pids: Sequence[int]) -> float:
+    """Return the processor time that the nodes have used, together."""
+    return sum(processes.cpu_s(pid) for pid in pids)
+
+
+def _percentile_ms(ordered_s: Sequence[float], fraction: float) -> float:
+    """Return a percentile of ordered times; not a number if there are none."""
+    if not ordered_s:
+        return float("nan")
+    return ordered_s[min(len(ordered_s) - 1, int(len(ordered_s) * fraction))] * 1000
+
+
+def _http(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
+    """Run all steps; print the table as it grows."""
+    rows = []
+    if not arguments.json:
+        print("  ".join(f"{title:>11}" for _, title, _ in _COLUMNS))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        for workers in arguments.workers:
+            row = runner.run(_step(cluster, workers, arguments.seconds))
+            rows.append(row)
+            if not arguments.json:
+                print("  ".join(f"{form.format(row[key]):>11}" for key, _, form in _COLUMNS), flush=True)
+            for error in row["errors"]:
+                print(f"scripts/bench: error: {error}", file=sys.stderr)
+    is_clean = all(row["errors_count"] == 0 and row["cycles_per_s"] > 0 for row in rows)
+    return rows, 0 if is_clean else 1
+
+
+def _idle(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
+    """Watch the nodes do nothing."""
+    nodes = cluster.nodes()
+    before_s = [processes.cpu_s(node.pid) for node in nodes]
+    began_s = time.perf_counter()
+    time.sleep(arguments.seconds)
+    elapsed_s = time.perf_counter() - began_s
+    rows = [
+        {
+            "node": node.id,
+            "cpu_percent": (processes.cpu_s(node.pid) - node_before_s) / elapsed_s * 100,
+            "rss_mib": processes.resident_bytes(node.pid) / 2**20,
+        }
+        for node, node_before_s in zip(nodes, before_s, strict=True)
+    ]
+    if not arguments.json:
+        print(f"{'node':<6}{'% of a core':>12}{'RSS MiB':>10}")
+        for row in rows:
+            print(f"{row['node']:<6}{row['cpu_percent']:>12.2f}{row['rss_mib']:>10.1f}")
+    return rows, 0
+
+
+@contextlib.contextmanager
+def _cluster(arguments: argparse.Namespace) -> Iterator[LocalCluster]:
+    """Give the cluster to measure: a running one, or an own one that is gone afterwards."""
+    if arguments.dir is not None:
+        yield LocalCluster(arguments.dir)
+        return
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=arguments.disk))
+    try:
+        with LocalCluster.up(
+            directory, progress=lambda text: print(f"bench: {text}", file=sys.stderr)
+        ) as cluster:
+            yield cluster
+    finally:
+        shutil.rmtree(directory)
+
+
+def _machine(directory: Path) -> dict[str, Any]:
+    """Say what the figures were measured on."""
+    command = ["stat", "--file-system", "--format=%T", str(directory)]
+    disk = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return {"cpus": os.cpu_count(), "python": platform.python_version(), "disk": disk}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    arguments = build_parser().parse_args(argv)
+    # So that a terminated run cleans up like an interrupted one.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with _cluster(arguments) as cluster:
+            machine = _machine(cluster.directory)
+            print(f"bench: {machine}", file=sys.stderr)
+            rows, code = (_http if arguments.command == "http" else _idle)(cluster, arguments)
+            if arguments.json:
+                print(json.dumps({"command": arguments.command, "machine": machine, "rows": rows}, indent=2))
+            return code
+    except (ClusterFailure, PortsBusyError, OSError) as error:
+        print(f"scripts/bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""The command line of scripts/cluster: a cluster of real nodes on this machine, for trying things out."""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.lib.ports import PortsBusyError
+from scripts.local_cluster import ClusterFailure, LocalCluster
+
+DEFAULT_BASE_PORT = 7701
+NODES_MAX = 9
+
+EXAMPLE = """\
+example:
+  scripts/cluster up --dir /tmp/hold          three nodes on http://127.0.0.1:7701 to 7703
+  scripts/cluster status --dir /tmp/hold
+  scripts/cluster kill n1 --dir /tmp/hold     as kill -9 does; the others go on
+  scripts/cluster restart n1 --dir /tmp/hold
+  scripts/cluster down --dir /tmp/hold        the data stays; `up` starts it again
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/cluster",
+        description="Run a Holdfast cluster on this machine: real processes, real disks, loopback.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    up = commands.add_parser("up", help="start a cluster, or start it again, and wait until it answers")
+    up.add_argument(
+        "--nodes", type=int, default=3, metavar="N", help="how many nodes, if it is new (default: 3)"
+    )
+    up.add_argument(
+        "--base-port",
+        type=int,
+        default=DEFAULT_BASE_PORT,
+        metavar="P",
+        help=f"if it is new: HTTP from port P, peers from P+100; 0: free ones (default: {DEFAULT_BASE_PORT})",
+    )
+    commands.add_parser("down", help="stop all nodes; the data stays")
+    commands.add_parser("status", help="show the nodes; exit 0 if the cluster has a leader")
+    for name, text in (
+        ("kill", "end a node at once, as kill -9 does"),
+        ("restart", "stop a node if it runs, and start it"),
+        ("pause", "hold a node where it is (SIGSTOP)"),
+        ("resume", "let a paused node run on"),
+        ("logs", "print a node's log"),
+    ):
+        commands.add_parser(name, help=text).add_argument("node", metavar="NODE", help="such as n1")
+    commands.choices["logs"].add_argument("-f", "--follow", action="store_true", help="go on as it grows")
+    for command in commands.choices.values():
+        command.add_argument("--dir", type=Path, required=True, metavar="DIR", help="where the cluster lives")
+    return parser
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    """Start the cluster and print where it is."""
+    if not 1 <= arguments.nodes <= NODES_MAX:
+        raise ClusterFailure(f"--nodes {arguments.nodes}: must be 1 to {NODES_MAX}")
+    cluster = LocalCluster.up(
+        arguments.dir,
+        nodes=arguments.nodes,
+        base_port=arguments.base_port,
+        progress=lambda text: print(f"cluster: {text}", file=sys.stderr),
+    )
+    print(f"export HOLDFAST_NODES={','.join(node.http for node in cluster.nodes())}")
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    """Print a table of the nodes; return 0 if a majority agrees on a leader."""
+    cluster = LocalCluster(arguments.dir)
+    nodes = cluster.nodes()
+    row = "{:<5} {:<24} {:>8}  {:<8} {:<12} {:>6} {:>10}"
+    print(row.format("id", "http", "pid", "state", "role", "term", "revision"))
+    leaders = []
+    for node in nodes:
+        alive, paused = cluster.is_alive(node.id), cluster.is_paused(node.id)
+        view = cluster.view(node.id) if alive and not paused else None
+        roles = {member["id"]: member["state"] for member in (view or {}).get("nodes", [])}
+        leaders.append((view or {}).get("leader"))
+        state = "paused" if paused else "running" if alive else "dead"
+        term, revision = (view or {}).get("term", "-"), (view or {}).get("revision", "-")
+        pid = node.pid if alive else "-"
+        print(row.format(node.id, node.http, pid, state, roles.get(node.id, "-"), term, revision))
+    has_leader = any(leaders.count(leader) > len(nodes) // 2 for leader in leaders if leader)
+    return 0 if has_leader else 1
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    """Print a log, with tail's own way of following a file."""
+    cluster = LocalCluster(arguments.dir)
+    log = cluster.log(cluster.node(arguments.node).id)
+    if not log.exists():
+        raise ClusterFailure(f"{arguments.node} has not been started yet")
+    follow = ["-F"] if arguments.follow else []
+    return subprocess.run(["tail", "-n", "+1", *follow, str(log)], check=False).returncode
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Run one command."""
+    match arguments.command:
+        case "up":
+            return _up(arguments)
+        case "status":
+            return _status(arguments)
+        case "logs":
+            return _logs(arguments)
+        case "down":
+            LocalCluster(arguments.dir).down()
+        case command:
+            getattr(LocalCluster(arguments.dir), command)(arguments.node)
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return _run(arguments)
+    except (ClusterFailure, PortsBusyError) as error:
+        print(f"scripts/cluster: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+# shellcheck shell=bash
+# Make the virtual environment of a checkout and set VENV. To be sourced, with the checkout's root:
+#
+#     source "$root/scripts/lib/venv.sh" "$root"
+#     exec "$VENV/bin/python" ...
+#
+# Afterwards $VENV/bin/python has the project (editable) and its `dev` extra. Costs nothing when that is so
+# already; installs again when pyproject.toml changed or the checkout moved. Safe when several scripts start
+# at once. Talks on stderr only. HOLDFAST_PYTHON names the interpreter to use instead of the first that fits.
+
+holdfast_find_python() {
+    local candidate
+    for candidate in ${HOLDFAST_PYTHON:+"$HOLDFAST_PYTHON"} python3 python3.11 python3.12 python3.13 python; do
+        if "$candidate" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return 0
+        fi
+        if [[ -n "${HOLDFAST_PYTHON:-}" ]]; then
+            break
+        fi
+    done
+    echo "holdfast: no Python 3.11 or newer with the venv module found${HOLDFAST_PYTHON:+ at $HOLDFAST_PYTHON}." >&2
+    echo "holdfast: on Debian or Ubuntu: apt-get install python3 python3-venv; or set HOLDFAST_PYTHON." >&2
+    return 1
+}
+
+# What the environment was made from. It is written last, so an interrupted installation leaves none.
+holdfast_stamp() {
+    echo "$1 $(cksum <"$1/pyproject.toml")"
+}
+
+holdfast_venv_is_ready() {
+    [[ -x "$VENV/bin/python" && -f "$VENV/holdfast.stamp" ]] &&
+        [[ "$(<"$VENV/holdfast.stamp")" == "$(holdfast_stamp "$1")" ]]
+}
+
+holdfast_install() {
+    local root=$1 python
+    rm -f "$VENV/holdfast.stamp"
+    if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
+        python=$(holdfast_find_python) || return 1
+        echo "holdfast: making $VENV with $("$python" --version)" >&2
+        "$python" -m venv --clear "$VENV" >&2 || return 1
+    fi
+    echo "holdfast: installing the project and its tools into $VENV" >&2
+    (cd "$root" && "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]') >&2 ||
+        return 1
+    holdfast_stamp "$root" >"$VENV/holdfast.stamp"
+}
+
+holdfast_ensure_venv() {
+    local root=$1
+    holdfast_venv_is_ready "$root" && return 0
+    (
+        # Where there is no flock, only the protection against a second script that starts now is lost.
+        if command -v flock >/dev/null; then
+            flock 9 || exit 1
+        fi
+        holdfast_venv_is_ready "$root" || holdfast_install "$root" 9>&-
+    ) 9>"$root/.venv.lock"
+}
+
+VENV="$1/.venv"
+holdfast_ensure_venv "$1" || exit 1

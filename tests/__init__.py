@@ -1,0 +1,1 @@
+"""Tests of Holdfast: what they share is in conftest.py and next to them."""

@@ -1,0 +1,29 @@
+"""What all tests share: how `async def` tests run, and how hard Hypothesis searches."""
+
+import asyncio
+import inspect
+import os
+
+import hypothesis
+import pytest
+
+ASYNC_TEST_DEADLINE_S = 240
+"""A test that hangs fails, below pytest's faulthandler_timeout; no test waits as long as this."""
+
+hypothesis.settings.register_profile("dev", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=200, print_blob=True)
+hypothesis.settings.register_profile("nightly", deadline=None, max_examples=5000, print_blob=True)
+hypothesis.settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test to its end in an event loop of its own; leave other tests to pytest."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+    asyncio.run(asyncio.wait_for(test(**arguments), ASYNC_TEST_DEADLINE_S))
+    return True

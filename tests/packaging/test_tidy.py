@@ -1,0 +1,147 @@
+"""House rules that a tool can see. Each failure says where, and what is better."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("holdfast", "http_api", "cluster", "lockstate")
+FOREIGN = {"LICENSE"}
+"""Texts that others wrote, which stay as they are."""
+
+MACHINE_PATH = re.compile(r"(?<![\w.$}>~-])/(?:home|root|Users|work|tmp/w)/[\w.-]")
+LEFTOVER = re.compile(r"\b(?:TO[D]O|FI[X]ME|X[X]X|HA[C]K)\b")
+CONFLICT = re.compile(r"^(?:<{7}|>{7}|={7}$)", re.MULTILINE)
+
+
+def project_files() -> list[str]:
+    """Return the paths of the project's text files: what git tracks, or would if it were added."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listing.returncode == 0:
+        paths = [path for path in listing.stdout.split("\0") if path]
+    else:  # an export without history: everything but what tools made
+        made = {".venv", "build", "dist", "__pycache__", "wheels"}
+        found = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
+        paths = [
+            path.as_posix()
+            for path in found
+            if not made.intersection(path.parts) and not path.parts[0].endswith("_cache")
+        ]
+    return sorted(path for path in paths if (ROOT / path).is_file() and path not in FOREIGN)
+
+
+def read(path: str) -> str:
+    """Return the text of a file of the project."""
+    return (ROOT / path).read_text("utf-8")
+
+
+def lines_with(pattern: re.Pattern[str]) -> list[str]:
+    """Return the places where `pattern` occurs in the project."""
+    return [
+        f"{path}:{number}: {line.strip()}"
+        for path in project_files()
+        for number, line in enumerate(read(path).splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def modules(*folders: str) -> list[str]:
+    """Return the Python files of `folders`."""
+    return [path for path in project_files() if path.endswith(".py") and path.split("/")[0] in folders]
+
+
+def all_tests(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the test functions of a module, those in classes included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield node
+
+
+def plain_sleeps(node: ast.AST) -> Iterator[int]:
+    """Yield the lines of sleep() calls below `node` that no loop repeats; sleep(0) only lets others run."""
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.While() | ast.For() | ast.AsyncFor() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                continue
+            case ast.Call(func=ast.Attribute(attr="sleep"), args=[ast.Constant(value=0)]):
+                continue
+            case ast.Call(func=ast.Attribute(attr="sleep") | ast.Name(id="sleep")):
+                yield child.lineno
+        yield from plain_sleeps(child)
+
+
+def test_git_or_the_folder_lists_files() -> None:
+    """The rules below look at the project's files: this one is among them."""
+    assert "tests/packaging/test_tidy.py" in project_files()
+
+
+def test_no_machine_path() -> None:
+    """No file names a folder of the machine that it was written on."""
+    found = lines_with(MACHINE_PATH)
+    assert not found, "\n".join(["use a path relative to the file, or an argument:", *found])
+
+
+def test_nothing_is_left_for_later() -> None:
+    """No file has a note of unfinished work."""
+    found = lines_with(LEFTOVER)
+    assert not found, "\n".join(["do it now, or describe the limit in docs/ as a fact:", *found])
+
+
+def test_no_conflict_markers() -> None:
+    """No file has the marks of an unfinished merge."""
+    found = [path for path in project_files() if CONFLICT.search(read(path))]
+    assert not found, f"finish the merge: {found}"
+
+
+def test_lines_end_cleanly() -> None:
+    """Every line ends with its last visible character, and every file with one newline."""
+    found = [
+        path
+        for path in project_files()
+        if (text := read(path))
+        and (re.search(r"[ \t\r]$", text, re.MULTILINE) or not re.search(r"\S\n\Z", text))
+    ]
+    assert not found, f"remove white space at the ends of lines, end with one newline: {found}"
+
+
+@pytest.mark.parametrize("path", modules(*PACKAGES, "scripts"))
+def test_module_says_what_lives_in_it(path: str) -> None:
+    """Every module of the packages and of scripts/ opens with a docstring."""
+    assert ast.get_docstring(ast.parse(read(path))), f"{path}: begin with what lives here and what must not"
+
+
+@pytest.mark.parametrize("path", modules("tests"))
+def test_every_test_states_its_fact(path: str) -> None:
+    """Every test has a docstring: the fact that it proves."""
+    found = [
+        f"{path}:{test.lineno}: {test.name}"
+        for test in all_tests(ast.parse(read(path)))
+        if not ast.get_docstring(test)
+    ]
+    assert not found, "\n".join(["state the fact, in the present tense, as the docstring:", *found])
+
+
+@pytest.mark.parametrize("path", modules("tests"))
+def test_no_test_sleeps(path: str) -> None:
+    """No test waits for a fixed time."""
+    found = [f"{path}:{line}" for test in all_tests(ast.parse(read(path))) for line in plain_sleeps(test)]
+    assert not found, "\n".join(
+        ["wait for a condition with a deadline, or move the test's own clock:", *found]
+    )
+
+
+@pytest.mark.parametrize("source", ["time.sleep(1)", "await asyncio.sleep(0.1)", "if x:\n    sleep(n)"])
+def test_sleep_is_found(source: str) -> None:
+    """A sleep outside a loop is seen in whatever way it is written; one that polls a condition is not."""
+    assert list(plain_sleeps(ast.parse(source)))
+    assert not list(plain_sleeps(ast.parse("while not done():\n    time.sleep(0.01)\nasyncio.sleep(0)")))

@@ -1,0 +1,127 @@
+"""The wheel that users install: built without the network, opened, and installed next to nothing else."""
+
+import ast
+import configparser
+import email.message
+import email.parser
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {"holdfast", "lockstate", "cluster", "http_api"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def pip(*arguments: str | Path) -> None:
+    """Run pip without the network; fail with what it said."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", folder, ROOT)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> list[str]:
+    """Return the paths inside the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+def read(wheel: Path, name: str) -> str:
+    """Return a text of the wheel's metadata folder, or a module."""
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.read(name).decode("utf-8")
+
+
+def metadata(wheel: Path) -> email.message.Message:
+    """Return the wheel's metadata."""
+    return email.parser.Parser().parsestr(read(wheel, f"holdfast-{PROJECT['version']}.dist-info/METADATA"))
+
+
+def entry_points(wheel: Path) -> dict[str, str]:
+    """Return the commands that the wheel installs."""
+    parser = configparser.ConfigParser()
+    parser.read_string(read(wheel, f"holdfast-{PROJECT['version']}.dist-info/entry_points.txt"))
+    return dict(parser["console_scripts"])
+
+
+def test_wheel_is_pure_python(wheel: Path) -> None:
+    """One wheel serves every machine and Python."""
+    assert wheel.name == f"holdfast-{PROJECT['version']}-py3-none-any.whl"
+
+
+def test_wheel_has_only_the_four_packages(names: list[str]) -> None:
+    """No other top-level folder is installed: tests, scripts or deploy would overwrite those of others."""
+    tops = {name.partition("/")[0] for name in names}
+    assert tops == PACKAGES | {f"holdfast-{PROJECT['version']}.dist-info"}
+
+
+def test_wheel_has_every_module_and_nothing_else(names: list[str]) -> None:
+    """Each source file of the packages is in the wheel, with its py.typed, and no other kind of file."""
+    inside = {name for name in names if name.partition("/")[0] in PACKAGES}
+    sources = {
+        path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+    }
+    assert inside == sources | {f"{package}/py.typed" for package in PACKAGES}
+
+
+def test_wheel_has_the_licence(names: list[str]) -> None:
+    """The text of the licence comes with the wheel."""
+    assert f"holdfast-{PROJECT['version']}.dist-info/licenses/LICENSE" in names
+
+
+def test_commands_are_those_of_the_documentation(wheel: Path) -> None:
+    """The wheel installs the commands holdfast and holdfast-node."""
+    assert entry_points(wheel) == {
+        "holdfast": "holdfast.__main__:main",
+        "holdfast-node": "http_api.__main__:main",
+    }
+
+
+def test_commands_lead_to_functions(wheel: Path) -> None:
+    """Every command names a module of the wheel, and a function that this module defines."""
+    for target in entry_points(wheel).values():
+        module, _, function = target.partition(":")
+        tree = ast.parse(read(wheel, f"{module.replace('.', '/')}.py"))
+        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, target
+
+
+def test_metadata_names_python_and_dependencies(wheel: Path) -> None:
+    """The wheel asks for Python 3.11 and for four packages; exactly one release of pysyncobj fits."""
+    told = metadata(wheel)
+    required = [text for text in told.get_all("Requires-Dist", []) if "extra ==" not in text]
+    assert told["Requires-Python"] == ">=3.11"
+    assert sorted(text.partition(">")[0].partition("=")[0] for text in required) == [
+        "aiohttp",
+        "msgspec",
+        "pysyncobj",
+        "uvloop",
+    ]
+    assert "pysyncobj==0.3.17" in required
+
+
+def test_installed_wheel_imports_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    """All four packages import from the installed wheel alone."""
+    pip("install", "--no-deps", "--no-index", "--no-compile", "--target", tmp_path, wheel)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import holdfast, lockstate, cluster, http_api\n"
+        "print(*(m.__file__ for m in (holdfast, lockstate, cluster, http_api)), sep='\\n')"
+    )
+    command = [sys.executable, "-I", "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [Path(line).is_relative_to(tmp_path) for line in done.stdout.splitlines()] == [True] * 4

@@ -1,0 +1,140 @@
+"""Entries as bytes: what goes in comes out, and what is no entry does no harm."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstate import codec, invariants, snapshot
+from lockstate.commands import (
+    Acquire,
+    Barrier,
+    Cancel,
+    CloseSession,
+    Command,
+    Entry,
+    ForceRelease,
+    KeepAlive,
+    OpenSession,
+    Release,
+    Renew,
+    Tick,
+    Undecodable,
+)
+from lockstate.machine import LockMachine
+from lockstate.modes import Mode
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+numbers = st.integers(-(2**63), 2**63 - 1)
+commands: st.SearchStrategy[Command] = st.one_of(
+    st.builds(OpenSession, texts, numbers, st.dictionaries(texts, texts, max_size=3), texts),
+    st.builds(KeepAlive, texts),
+    st.builds(CloseSession, texts, texts),
+    st.builds(
+        Acquire,
+        name=texts,
+        mode=st.sampled_from(Mode),
+        hold_id=texts,
+        attempt_id=texts,
+        session_id=texts,
+        ttl_ms=numbers,
+        owner=texts,
+        wait_ms=numbers,
+        lock_delay_ms=numbers,
+        note=texts,
+        request_id=texts,
+    ),
+    st.builds(Cancel, texts, texts),
+    st.builds(Renew, texts, numbers, texts),
+    st.builds(Release, texts, texts),
+    st.builds(ForceRelease, texts, texts, numbers, texts),
+    st.builds(Tick),
+    st.builds(Barrier),
+)
+batches = st.tuples(texts, st.lists(st.tuples(st.integers(0, 2**53), commands), max_size=4))
+times_ms = st.integers(0, 2**53)
+
+
+def _encode(now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]]) -> bytes:
+    encoded = [
+        (origin, [seq for seq, _ in pairs], [codec.encode_command(command) for _, command in pairs])
+        for origin, pairs in content
+    ]
+    return codec.encode_entry(now_ms, encoded)
+
+
+@given(times_ms, st.lists(batches, max_size=3))
+def test_an_entry_survives_its_encoding(
+    now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]]
+) -> None:
+    """Every command of every batch comes out as it went in, and so does the time."""
+    data = _encode(now_ms, content)
+    entry = codec.decode_entry(data)
+    assert entry.now_ms == codec.entry_time(data) == now_ms
+    assert [
+        (batch.origin, list(zip(batch.seqs, batch.commands, strict=True))) for batch in entry.batches
+    ] == content
+
+
+@given(times_ms, st.lists(batches, max_size=3))
+def test_any_command_can_be_applied(
+    now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]]
+) -> None:
+    """Whatever a decodable entry says, it is applied, and the state stays sound and can be stored."""
+    machine = LockMachine()
+    outcome = machine.apply(codec.decode_entry(_encode(now_ms, content)))
+    assert outcome.revision == 1
+    invariants.check(machine)
+    data = snapshot.encode(machine)
+    assert snapshot.encode(snapshot.decode(data)) == data
+
+
+@given(st.binary(max_size=200))
+def test_junk_is_an_entry(junk: bytes) -> None:
+    """Bytes of any kind are decoded and applied without an exception, and count as one revision."""
+    codec.entry_time(junk)
+    codec.entry_format(junk)
+    machine = LockMachine()
+    machine.apply(codec.decode_entry(junk))
+    assert machine.revision == 1
+    invariants.check(machine)
+    snapshot.encode(machine)
+
+
+@given(times_ms, st.lists(batches, min_size=1, max_size=3), st.data())
+def test_a_flipped_byte_is_survived(
+    now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]], data: st.DataObject
+) -> None:
+    """An entry with a wrong byte in it is applied as far as it makes sense, the same way every time."""
+    spoilt = bytearray(_encode(now_ms, content))
+    spoilt[data.draw(st.integers(0, len(spoilt) - 1))] ^= data.draw(st.integers(1, 255))
+    one, other = LockMachine(), LockMachine()
+    assert one.apply(codec.decode_entry(bytes(spoilt))) == other.apply(codec.decode_entry(bytes(spoilt)))
+    assert snapshot.digest(one) == snapshot.digest(other)
+    invariants.check(one)
+
+
+@given(st.binary(max_size=30))
+def test_a_bad_command_spoils_only_itself(junk: bytes) -> None:
+    """Next to a command of unknown tag, the others of the batch are still read."""
+    unknown = b"\x92\x7f" + msgspec.msgpack.encode(junk)
+    tick = codec.encode_command(Tick())
+    entry = codec.decode_entry(codec.encode_entry(7, [("n1", [1, 2, 3], [tick, unknown, tick])]))
+    assert entry.batches[0].commands == (Tick(), Undecodable(), Tick())
+
+
+@given(st.binary(max_size=200))
+def test_junk_is_no_snapshot(junk: bytes) -> None:
+    """Bytes that are no snapshot raise SnapshotError and nothing else."""
+    try:
+        snapshot.decode(junk)
+    except snapshot.SnapshotError as error:
+        assert str(error)
+    else:
+        raise AssertionError("junk was taken for a snapshot")
+
+
+def test_an_empty_entry_counts() -> None:
+    """An entry without commands raises the revision."""
+    machine = LockMachine()
+    assert machine.apply(Entry(5)).revision == 1
+    assert machine.now_ms == 5

@@ -1,0 +1,14 @@
+"""The option that writes the traces anew: `pytest tests/scenarios --rewrite`. Read the diff before you keep it."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --rewrite."""
+    parser.addoption("--rewrite", action="store_true", help="write the expected traces of scenarios anew")
+
+
+@pytest.fixture
+def rewrite(request: pytest.FixtureRequest) -> bool:
+    """Whether to replace expected traces by what happened."""
+    return bool(request.config.getoption("--rewrite", default=False))

@@ -1,0 +1,152 @@
+"""The data directory belongs to one process and one node, and says so when it does not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster.datadir import DataDir
+from cluster.errors import DataDirError
+from cluster.journal import Journal
+
+
+def test_a_new_directory_is_private_and_gets_a_random_disk_id(tmp_path: Path) -> None:
+    """Two directories never share an id, and nobody else may read them."""
+    one = DataDir.open(tmp_path / "deep" / "one", "node-a")
+    two = DataDir.open(tmp_path / "two", "node-a")
+    assert one.path.stat().st_mode & 0o777 == 0o700
+    assert len(one.disk_id) == 32
+    assert int(one.disk_id, 16) != int(two.disk_id, 16)
+    one.close()
+    two.close()
+
+
+def test_the_identity_and_the_known_peers_survive(tmp_path: Path) -> None:
+    """What was remembered is there at the next start; what was forgotten is not."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    disk_id = data_dir.disk_id
+    data_dir.remember("node-b", "b" * 32)
+    data_dir.remember("node-c", "c" * 32)
+    data_dir.remember("node-c", "c" * 32)
+    data_dir.forget("node-b")
+    Journal.open(tmp_path).close()
+    data_dir.close()
+    again = DataDir.open(tmp_path, "node-a")
+    assert again.disk_id == disk_id
+    assert again.known == {"node-c": "c" * 32}
+    again.close()
+
+
+def test_a_node_is_established_when_it_has_met_all_peers(tmp_path: Path) -> None:
+    """One peer missing is not established; no peers at all is."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    assert data_dir.is_established([])
+    data_dir.remember("node-b", "b" * 32)
+    assert not data_dir.is_established(["node-b", "node-c"])
+    data_dir.remember("node-c", "c" * 32)
+    assert data_dir.is_established(["node-b", "node-c"])
+    data_dir.close()
+
+
+def test_a_known_disk_id_does_not_change_by_itself(tmp_path: Path) -> None:
+    """Remembering another disk id for a known peer is a bug of the caller."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    data_dir.remember("node-b", "b" * 32)
+    with pytest.raises(AssertionError, match="node-b"):
+        data_dir.remember("node-b", "d" * 32)
+    assert data_dir.known == {"node-b": "b" * 32}
+    data_dir.close()
+
+
+def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
+    """The message names the directory and the holder; after the holder's end the directory is free."""
+    program = (
+        "import sys, pathlib; from cluster.datadir import DataDir;"
+        "d = DataDir.open(pathlib.Path(sys.argv[1]), 'node-a');"
+        "print(d.disk_id, flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    root = Path(__file__).parents[3]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        disk_id = holder.stdout.readline().strip()
+        with pytest.raises(DataDirError) as caught:
+            DataDir.open(tmp_path, "node-a")
+        assert str(tmp_path) in str(caught.value)
+        assert f"pid {holder.pid}" in str(caught.value)
+        holder.stdin.close()
+    data_dir = DataDir.open(tmp_path, "node-a")
+    assert data_dir.disk_id == disk_id
+    data_dir.close()
+
+
+def test_the_lock_is_not_inherited_and_ends_with_close(tmp_path: Path) -> None:
+    """A program started by the node does not keep the lock; closing frees it at once."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    assert not os.get_inheritable(data_dir._lock_fd)
+    with pytest.raises(DataDirError, match="in use"):
+        DataDir.open(tmp_path, "node-a")
+    data_dir.close()
+    data_dir.close()
+    DataDir.open(tmp_path, "node-a").close()
+
+
+def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    """The message names both nodes, and the refusal frees the lock."""
+    DataDir.open(tmp_path, "node-a").close()
+    for _ in range(2):
+        with pytest.raises(DataDirError, match="belongs to node 'node-a', not to 'node-b'"):
+            DataDir.open(tmp_path, "node-b")
+
+
+@pytest.mark.parametrize("name", ["identity.json", "peers.json"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": "\xff"}'])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    """A file that cannot be read stops the node with its name."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    data_dir.remember("node-b", "b" * 32)
+    data_dir.close()
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataDirError, match=f"{name} is damaged"):
+        DataDir.open(tmp_path, "node-a")
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    """A file of a later release is not guessed at."""
+    DataDir.open(tmp_path, "node-a").close()
+    (tmp_path / "identity.json").write_text('{"format": 2, "node_id": "node-a", "disk_id": "00"}')
+    with pytest.raises(DataDirError, match="format 2"):
+        DataDir.open(tmp_path, "node-a")
+
+
+def test_a_journal_without_identity_is_refused(tmp_path: Path) -> None:
+    """Somebody deleted the identity: the node must not invent a new one for old data."""
+    DataDir.open(tmp_path, "node-a").close()
+    Journal.open(tmp_path).close()
+    (tmp_path / "identity.json").unlink()
+    with pytest.raises(DataDirError, match=r"identity\.json is missing"):
+        DataDir.open(tmp_path, "node-a")
+
+
+def test_an_identity_without_journal_is_refused_once_peers_are_known(tmp_path: Path) -> None:
+    """A node that has met peers may have voted: without its journal it must not start."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    Journal.open(tmp_path).close()
+    data_dir.remember("node-b", "b" * 32)
+    data_dir.close()
+    for segment in tmp_path.glob("journal-*.log"):
+        segment.unlink()
+    with pytest.raises(DataDirError, match="journal is missing"):
+        DataDir.open(tmp_path, "node-a")
+
+
+def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
+    """A wrong path is a clear message, not a traceback."""
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(DataDirError, match="cannot be used"):
+        DataDir.open(file, "node-a")

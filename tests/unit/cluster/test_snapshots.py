@@ -1,0 +1,332 @@
+"""A snapshot is whole and verified or it is not there; writing one does not hold up the node."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cluster.child import Outcome
+from cluster.errors import DataDirError
+from cluster.snapshots import Snapshot, SnapshotDamaged, SnapshotStore
+
+DEADLINE_S = 30
+PREVIOUS = (b"previous", 41, 6)
+LAST = (b"last", 42, 7)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; fail after the deadline."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        os.sched_yield()
+
+
+def outcome_of(store: SnapshotStore) -> Outcome:
+    """Poll until the child has ended and return how."""
+    outcomes: list[Outcome] = []
+
+    def has_ended() -> bool:
+        outcomes.append(store.poll())
+        return outcomes[-1] != "running"
+
+    wait_until(has_ended)
+    return outcomes[-1]
+
+
+def write(store: SnapshotStore, state: bytes) -> None:
+    """Write a snapshot with `state`."""
+    store.begin_write(LAST, PREVIOUS, lambda: state)
+    assert outcome_of(store) == "done"
+
+
+def send(source: SnapshotStore, target: SnapshotStore, size_bytes: int) -> Snapshot:
+    """Copy the snapshot in pieces as a leader and a follower do."""
+    reader = source.open_reader()
+    target.begin_receive()
+    while chunk := reader.read(size_bytes):
+        target.write_chunk(chunk)
+    reader.close()
+    return target.finish()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SnapshotStore:
+    """Return a store in an empty directory."""
+    return SnapshotStore(tmp_path)
+
+
+def files_in(path: Path) -> list[str]:
+    """Return the names in the directory."""
+    return sorted(entry.name for entry in path.iterdir())
+
+
+def test_there_is_no_snapshot_at_first(store: SnapshotStore) -> None:
+    """An empty directory loads as None and has nothing to send."""
+    assert store.load() is None
+    assert store.poll() == "idle"
+    with pytest.raises(FileNotFoundError):
+        store.open_reader()
+
+
+def test_a_snapshot_written_by_the_child_loads(store: SnapshotStore, tmp_path: Path) -> None:
+    """State and log entries come back, done is told once, and nothing else stays in the directory."""
+    state = os.urandom(9_000_000)
+    write(store, state)
+    assert store.poll() == "idle"
+    assert store.load() == Snapshot(PREVIOUS, LAST, state)
+    assert files_in(tmp_path) == ["snapshot"]
+
+
+def test_the_child_sees_the_state_of_the_fork(store: SnapshotStore) -> None:
+    """What the node changes after `begin_write` is not in the snapshot."""
+    state = [b"before"]
+    store.begin_write(LAST, PREVIOUS, lambda: state[0])
+    state[0] = b"after"
+    assert outcome_of(store) == "done"
+    loaded = store.load()
+    assert loaded is not None
+    assert loaded.state == b"before"
+
+
+def test_the_old_snapshot_stays_until_the_poll_that_tells_done(store: SnapshotStore) -> None:
+    """Only the node's own process replaces the snapshot."""
+    write(store, b"old")
+    store.begin_write(LAST, PREVIOUS, lambda: b"new")
+    pid = store._child.pid
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"old")
+    assert store.poll() == "done"
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"new")
+
+
+def test_a_child_that_fails_changes_nothing(
+    store: SnapshotStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An exception in the encoder is failed, once, with the exit code in the log and the reason on stderr."""
+    write(store, b"old")
+
+    def fail() -> bytes:
+        message = "encoder is broken"
+        raise RuntimeError(message)
+
+    store.begin_write(LAST, PREVIOUS, fail)
+    assert outcome_of(store) == "failed"
+    assert store.poll() == "idle"
+    assert "exit_code=202" in caplog.text
+    assert "encoder is broken" in capfd.readouterr().err
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"old")
+    assert files_in(tmp_path) == ["snapshot"]
+
+
+def test_a_disk_error_of_the_child_is_named(store: SnapshotStore, caplog: pytest.LogCaptureFixture) -> None:
+    """The error number travels in the exit code."""
+
+    def fail() -> bytes:
+        raise OSError(28, "No space left on device")
+
+    store.begin_write(LAST, PREVIOUS, fail)
+    assert outcome_of(store) == "failed"
+    assert "No space left on device" in caplog.text
+
+
+def test_a_killed_child_is_failed(store: SnapshotStore, tmp_path: Path) -> None:
+    """A child that somebody kills leaves no file."""
+    store.begin_write(LAST, PREVIOUS, wait_for_ever)
+    os.kill(store._child.pid, signal.SIGKILL)
+    assert outcome_of(store) == "failed"
+    assert files_in(tmp_path) == []
+
+
+def wait_for_ever() -> bytes:
+    """Block until killed."""
+    while True:
+        signal.pause()
+
+
+def test_without_a_process_to_spare_the_write_fails_once(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failing fork is told by the next poll, and a later write works."""
+
+    def fail() -> int:
+        raise OSError(12, "Cannot allocate memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fork", fail)
+        store.begin_write(LAST, PREVIOUS, lambda: b"state")
+    assert store.poll() == "failed"
+    assert store.poll() == "idle"
+    write(store, b"state")
+
+
+def test_the_child_keeps_no_descriptor_and_no_handler(store: SnapshotStore, tmp_path: Path) -> None:
+    """Sockets and locks of the node are closed in the child, and a SIGTERM ends it like any process."""
+    held = os.open(tmp_path / "held", os.O_CREAT | os.O_RDWR)
+    handler_ran = []
+    before = signal.signal(signal.SIGTERM, lambda *_: handler_ran.append(True))
+    try:
+        store.begin_write(LAST, PREVIOUS, wait_for_ever)
+        descriptors = Path(f"/proc/{store._child.pid}/fd")
+        wait_until(lambda: all(int(entry.name) < 3 for entry in descriptors.iterdir()))
+        os.kill(store._child.pid, signal.SIGTERM)
+        assert outcome_of(store) == "failed"
+        assert not handler_ran
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        os.close(held)
+
+
+def test_killing_the_node_ends_the_child_and_keeps_the_old_snapshot(
+    store: SnapshotStore, tmp_path: Path
+) -> None:
+    """After kill -9 during a write no child runs on, and the next start sees the old snapshot only."""
+    write(store, b"old")
+    program = (
+        "import sys, pathlib, signal; from cluster.snapshots import SnapshotStore;"
+        "path = pathlib.Path(sys.argv[1]); store = SnapshotStore(path);"
+        "encode = lambda: (path / 'snapshot.0.tmp').touch() or signal.pause();"
+        "store.begin_write((b'l', 2, 1), (b'p', 1, 1), encode);"
+        "print(store._child.pid, flush=True); signal.pause()"
+    )
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as node:
+        assert node.stdout is not None
+        child = Path("/proc", node.stdout.readline().strip())
+        wait_until((tmp_path / "snapshot.0.tmp").exists)
+        assert child.exists()
+        node.kill()
+    wait_until(lambda: not child.exists() or ") Z " in (child / "stat").read_text())
+    assert SnapshotStore(tmp_path).load() == Snapshot(PREVIOUS, LAST, b"old")
+    assert files_in(tmp_path) == ["snapshot"]
+
+
+def test_a_damaged_byte_anywhere_refuses(store: SnapshotStore, tmp_path: Path) -> None:
+    """Whichever byte is changed, and wherever the file is cut, it is not loaded, and the message names it."""
+    write(store, b"the state")
+    file = tmp_path / "snapshot"
+    pristine = file.read_bytes()
+    for offset in range(len(pristine)):
+        changed = bytearray(pristine)
+        changed[offset] ^= 1
+        for content in (bytes(changed), pristine[:offset]):
+            file.write_bytes(content)
+            with pytest.raises(DataDirError, match=f"{file}: the snapshot cannot be used"):
+                store.load()
+    file.write_bytes(pristine)
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"the state")
+
+
+@pytest.mark.parametrize("size_bytes", [1, 31, 32, 33, 1000, 10**6])
+def test_a_snapshot_travels_in_pieces(tmp_path: Path, size_bytes: int) -> None:
+    """Whatever the size of the pieces, the receiver has the same snapshot, on disk too."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    source, target = SnapshotStore(one), SnapshotStore(two)
+    write(source, bytes(range(256)) * 20)
+    assert send(source, target, size_bytes) == source.load() == target.load()
+    assert (one / "snapshot").read_bytes() == (two / "snapshot").read_bytes()
+    assert files_in(two) == ["snapshot"]
+
+
+def test_a_reader_keeps_the_snapshot_it_opened(store: SnapshotStore, tmp_path: Path) -> None:
+    """A snapshot that replaces the file during a transfer does not mix with the one being sent."""
+    write(store, b"old" * 1000)
+    size_bytes = (tmp_path / "snapshot").stat().st_size
+    reader = store.open_reader()
+    first = reader.read(100)
+    write(store, b"new" * 5000)
+    rest = reader.read(10**6)
+    assert reader.size == len(first + rest) == size_bytes
+    assert b"new" not in rest
+    assert reader.read(1) == b""
+    reader.close()
+
+
+DAMAGES: list[Callable[[bytes], bytes]] = [
+    lambda data: data[:-1],
+    lambda data: data + b"x",
+    lambda _: b"",
+    lambda _: b"no",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_transfer_changes_nothing(
+    store: SnapshotStore, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    """What does not verify is dropped, and the old snapshot stays."""
+    write(store, b"old")
+    store.begin_receive()
+    store.write_chunk(damage((tmp_path / "snapshot").read_bytes()))
+    with pytest.raises(SnapshotDamaged):
+        store.finish()
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"old")
+    assert files_in(tmp_path) == ["snapshot"]
+
+
+def test_an_oversized_transfer_is_dropped(
+    store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer cannot fill the disk."""
+    monkeypatch.setattr("cluster.snapshots.RECEIVED_BYTES_MAX", 1000)
+    store.begin_receive()
+    store.write_chunk(bytes(1000))
+    with pytest.raises(SnapshotDamaged, match="longer than 1000 bytes"):
+        store.write_chunk(b"x")
+    assert files_in(tmp_path) == []
+
+
+def test_a_new_transfer_replaces_an_unfinished_one(tmp_path: Path) -> None:
+    """A transfer that begins again is not mixed with its first part."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    source, target = SnapshotStore(one), SnapshotStore(two)
+    write(source, b"state")
+    target.begin_receive()
+    target.write_chunk(b"unfinished")
+    assert send(source, target, 10).state == b"state"
+
+
+def test_a_received_snapshot_is_not_replaced_by_an_older_write(tmp_path: Path) -> None:
+    """A child that was writing when a newer snapshot arrived fails, even if it had just finished."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    source, target = SnapshotStore(one), SnapshotStore(two)
+    write(source, b"newer")
+    target.begin_write(LAST, PREVIOUS, lambda: b"older")
+    os.waitid(os.P_PID, target._child.pid, os.WEXITED | os.WNOWAIT)
+    send(source, target, 100)
+    assert outcome_of(target) == "failed"
+    assert target.poll() == "idle"
+    loaded = target.load()
+    assert loaded is not None
+    assert loaded.state == b"newer"
+    assert files_in(two) == ["snapshot"]
+
+
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+    """A new store begins with the snapshot alone."""
+    for name in ("snapshot.17.tmp", "incoming.tmp", "snapshot"):
+        (tmp_path / name).touch()
+    SnapshotStore(tmp_path)
+    assert files_in(tmp_path) == ["snapshot"]
+
+
+def test_closing_ends_the_child(store: SnapshotStore, tmp_path: Path) -> None:
+    """A node that stops leaves no process and no unfinished file."""
+    store.begin_write(LAST, PREVIOUS, wait_for_ever)
+    pid = store._child.pid
+    store.begin_receive()
+    store.close()
+    assert not Path("/proc", str(pid)).exists()
+    assert files_in(tmp_path) == []

@@ -1,0 +1,233 @@
+"""The client against servers that fail: what it repeats, what it tells its caller."""
+
+import asyncio
+
+import pytest
+
+import holdfast
+from tests.unit.holdfast.scripted import (
+    ScriptedNode,
+    Step,
+    answer,
+    granted,
+    problem,
+    released,
+    renewed,
+    reset,
+    silence,
+    status,
+)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        reset,
+        problem("no-leader", retry_after_ms=1),
+        problem("shutting-down"),
+        problem("outcome-unknown"),
+        problem("overloaded", retry_after_ms=1),
+        problem("queue-full"),
+        status(503),
+        status(502),
+    ],
+)
+async def test_a_failed_attempt_is_repeated_byte_for_byte(failure: Step) -> None:
+    """After a lost answer, 429, 502, 503 or 504 the same body, request_id included, goes to the next node."""
+    async with ScriptedNode(failure, granted()) as one, ScriptedNode(failure, granted()) as two:
+        async with holdfast.Client([one.url, two.url]) as client:
+            hold = await client.acquire("a/b", ttl_ms=30_000, wait_ms=40)
+        seen = [*one.seen, *two.seen]
+        assert hold.token == 7
+        assert len(one.seen) >= 1
+        assert len(two.seen) >= 1
+        assert len({request.body for request in seen}) == 1
+        assert len(seen[0].fields["request_id"]) == 32
+        assert seen[0].fields["wait_ms"] == 40
+
+
+async def test_a_node_that_is_down_is_passed_over() -> None:
+    """A refused connection leads to the next node, and the client then stays with the one that works."""
+    async with ScriptedNode(granted()) as gone:
+        dead_url = gone.url
+    async with (
+        ScriptedNode(granted()) as alive,
+        holdfast.Client([dead_url, alive.url, dead_url]) as client,
+    ):
+        for _ in range(3):
+            await client.acquire("a/b", ttl_ms=30_000)
+        assert len(alive.seen) == 3
+        assert client._node == 1
+
+
+async def test_a_silent_node_is_given_up_in_time() -> None:
+    """A node that takes the request and says nothing costs one share of the deadline, not all of it."""
+    async with ScriptedNode(silence) as hung, ScriptedNode(granted()) as alive:
+        async with holdfast.Client([hung.url, alive.url], timeout_s=1.0) as client:
+            client._node = 0
+            hold = await client.acquire("a/b", ttl_ms=30_000)
+        assert hold.token == 7
+        assert [request.body for request in hung.seen] == [request.body for request in alive.seen]
+        assert hung.seen[0].timeout_ms == 500
+
+
+async def test_new_calls_have_new_request_ids() -> None:
+    """Two acquires of one client are two requests to the cluster."""
+    async with ScriptedNode(granted()) as node, holdfast.Client([node.url]) as client:
+        await client.acquire("a/b", ttl_ms=30_000)
+        await client.acquire("a/b", ttl_ms=30_000)
+        assert node.seen[0].fields["request_id"] != node.seen[1].fields["request_id"]
+
+
+async def test_surely_not_applied_is_unavailable() -> None:
+    """When every attempt was refused before it had an effect the client says so."""
+    async with (
+        ScriptedNode(problem("no-leader")) as node,
+        holdfast.Client([node.url], timeout_s=0.3) as client,
+    ):
+        with pytest.raises(holdfast.Unavailable) as caught:
+            await client.acquire("a/b", ttl_ms=30_000)
+        assert caught.value.code == "no-leader"
+        assert len(node.seen) > 1
+
+
+async def test_one_lost_answer_makes_the_outcome_unknown() -> None:
+    """A later refusal to serve does not undo that an earlier attempt may have been applied."""
+    script = (reset, problem("no-leader"))
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url], timeout_s=0.3) as client:
+        with pytest.raises(holdfast.OutcomeUnknown) as caught:
+            await client.acquire("a/b", ttl_ms=30_000)
+        assert caught.value.request_id == node.seen[0].fields["request_id"]
+
+
+async def test_a_lost_read_leaves_no_doubt() -> None:
+    """A read changes nothing, so the worst about it is Unavailable."""
+    async with ScriptedNode(reset) as node, holdfast.Client([node.url], timeout_s=0.3) as client:
+        with pytest.raises(holdfast.Unavailable):
+            await client.get_lock("a/b")
+
+
+async def test_an_internal_error_is_not_repeated() -> None:
+    """A node's own mistake is reported at once, as an outcome that is not known."""
+    async with ScriptedNode(problem("internal")) as node, holdfast.Client([node.url]) as client:
+        with pytest.raises(holdfast.OutcomeUnknown):
+            await client.acquire("a/b", ttl_ms=30_000)
+        assert len(node.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("lock-held", holdfast.LockHeld),
+        ("session-expired", holdfast.SessionExpired),
+        ("lease-expired", holdfast.LeaseExpired),
+        ("invalid-request", holdfast.InvalidRequest),
+        ("ttl-out-of-range", holdfast.InvalidRequest),
+        ("not-found", holdfast.Refused),
+    ],
+)
+async def test_a_refusal_is_raised_at_once(code: str, error: type[holdfast.Refused]) -> None:
+    """What the cluster decides is not asked again; the problem document comes with the exception."""
+    async with (
+        ScriptedNode(problem(code, holders=[{"owner": "eve"}])) as node,
+        holdfast.Client([node.url]) as client,
+    ):
+        with pytest.raises(error) as caught:
+            await client.acquire("a/b", ttl_ms=30_000)
+        assert caught.value.code == code
+        assert caught.value.problem["holders"] == [{"owner": "eve"}]
+        assert len(node.seen) == 1
+
+
+async def test_a_late_grant_is_renewed_before_it_is_handed_out() -> None:
+    """After a wait as long as a third of the lease the validity counts from a renewal, not from the grant."""
+
+    async def late(request: object) -> object:
+        await asyncio.sleep(0.2)
+        return await granted(expires_in_ms=500)(request)  # type: ignore[arg-type]
+
+    async with (
+        ScriptedNode(late, renewed(expires_in_ms=500)) as node,  # type: ignore[arg-type]
+        holdfast.Client([node.url]) as client,
+    ):
+        hold = await client.acquire("a/b", ttl_ms=500, wait_ms=5_000)
+        assert [request.path for request in node.seen] == ["/v1/locks/acquire", "/v1/locks/renew"]
+        assert hold.is_valid
+
+
+async def test_a_grant_that_is_over_is_lost() -> None:
+    """A hold that ended before its grant was heard of is LeaseLost, never a Hold."""
+    script = (granted(expires_in_ms=0), problem("lease-expired"))
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        with pytest.raises(holdfast.LeaseLost):
+            await client.acquire("a/b", ttl_ms=500)
+
+
+async def test_sessions_own_locks() -> None:
+    """A lock acquired for a session names the session and no ttl; keepalive and close name it in the path."""
+    opened = answer(session_id="s/1", ttl_ms=5_000, expires_in_ms=5_000, revision=1)
+    kept = answer(session_id="s/1", expires_in_ms=5_000, revision=3)
+    closed = answer(released=["a/b"], revision=4)
+    async with ScriptedNode(opened, granted(), kept, closed) as node, holdfast.Client([node.url]) as client:
+        session = await client.open_session(ttl_ms=5_000, labels={"app": "x"})
+        await client.acquire("a/b", session=session)
+        await client.keepalive(session)
+        assert session.is_valid
+        assert await client.close_session(session) == ("a/b",)
+        assert node.seen[1].fields["session_id"] == "s/1"
+        assert "ttl_ms" not in node.seen[1].fields
+        assert [(request.method, request.path) for request in node.seen[2:]] == [
+            ("POST", "/v1/sessions/s%2F1/keepalive"),
+            ("DELETE", "/v1/sessions/s%2F1"),
+        ]
+
+
+async def test_closing_a_session_is_repeated_with_its_request_id() -> None:
+    """When the answer to a close was lost the repetition gets the first outcome: the names released."""
+    opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000)
+    script = (opened, reset, answer(released=["a/b"], revision=4))
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        session = await client.open_session(ttl_ms=5_000)
+        assert await client.close_session(session) == ("a/b",)
+        assert node.seen[1] == node.seen[2]
+        assert node.seen[1].fields["request_id"]
+
+
+async def test_reads_are_decoded_and_names_are_encoded() -> None:
+    """A lock's name is one encoded part of the path, whatever is in it."""
+    holder = {"owner": "me", "mode": "exclusive", "token": 3, "expires_in_ms": 10, "note": "", "new_field": 1}
+    body = answer(name="a/b c?", state="held", holders=[holder], queue=[])
+    async with ScriptedNode(body) as node, holdfast.Client([node.url]) as client:
+        info = await client.get_lock("a/b c?", is_stale=True)
+        assert info.holders[0].token == 3
+        assert node.seen[0].path == "/v1/locks/a%2Fb%20c%3F?consistency=stale"
+
+
+async def test_an_answer_of_no_node_is_an_unknown_outcome() -> None:
+    """A 200 that is no answer of ours proves nothing."""
+    async with ScriptedNode(status(200)) as node, holdfast.Client([node.url]) as client:
+        with pytest.raises(holdfast.OutcomeUnknown):
+            await client.acquire("a/b", ttl_ms=500)
+
+
+async def test_release_takes_a_hold_or_its_id() -> None:
+    """Who kept only the hold id can give the lock back."""
+    async with ScriptedNode(granted(), released) as node, holdfast.Client([node.url]) as client:
+        hold = await client.acquire("a/b", ttl_ms=30_000)
+        await client.release(hold)
+        await client.release(hold.hold_id)
+        assert node.seen[1].fields["hold_id"] == node.seen[2].fields["hold_id"] == hold.hold_id
+
+
+@pytest.mark.parametrize("nodes", [[], ["localhost:7701"], ["ftp://x"], ["http://"]])
+def test_a_wrong_node_url_is_told_at_once(nodes: list[str]) -> None:
+    """A client that could never reach anything is not made."""
+    with pytest.raises(ValueError, match="http"):
+        holdfast.Client(nodes)
+
+
+async def test_acquire_wants_a_lease_or_a_session() -> None:
+    """Both or neither is a mistake of the caller, found before anything is sent."""
+    async with holdfast.Client(["http://127.0.0.1:1"]) as client:
+        with pytest.raises(ValueError, match="ttl_ms or session"):
+            await client.acquire("a/b")

@@ -1,0 +1,161 @@
+"""The command line as a process: what it prints, how it exits, what becomes of its command."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.__main__ import duration_ms
+from tests.unit.holdfast.scripted import ScriptedNode, answer, granted, problem, released
+
+DEADLINE_S = 30
+
+
+async def _holdfast(node_url: str, *argv: str) -> tuple[int | None, str, str]:
+    """Run the command line against a node; return exit code, stdout and stderr."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "holdfast",
+        "--timeout",
+        "500ms",
+        *argv,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"HOLDFAST_NODES": node_url},
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process is gone, or a zombie that nobody reaps here."""
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+async def test_acquire_prints_the_hold() -> None:
+    """A script finds in the JSON what it needs to fence and to release."""
+    async with ScriptedNode(granted()) as node:
+        code, out, _ = await _holdfast(
+            node.url, "acquire", "a/b", "--ttl", "30s", "--wait", "2s", "--owner", "me"
+        )
+        assert code == 0
+        assert json.loads(out)["token"] == 7
+        assert json.loads(out)["hold_id"] == "h" * 32
+        fields = node.seen[0].fields
+        assert (fields["ttl_ms"], fields["wait_ms"], fields["owner"]) == (30_000, 2_000, "me")
+
+
+async def test_a_held_lock_is_exit_code_1_and_names_its_holder() -> None:
+    """Who is refused learns who holds the lock and what to do."""
+    async with ScriptedNode(problem("lock-held", holders=[{"owner": "eve"}])) as node:
+        code, out, err = await _holdfast(node.url, "acquire", "a/b")
+        assert (code, out) == (1, "")
+        assert "held by eve" in err
+        assert "--wait" in err
+
+
+async def test_an_unavailable_cluster_is_exit_code_3_and_a_lost_answer_4() -> None:
+    """A script can tell what surely did not happen from what may have."""
+    async with ScriptedNode(problem("no-leader")) as node:
+        code, _, err = await _holdfast(node.url, "release", "h")
+        assert code == 3
+        assert "nothing was changed" in err
+    async with ScriptedNode(problem("outcome-unknown")) as node:
+        code, _, err = await _holdfast(node.url, "release", "h")
+        assert code == 4
+        assert "may have been done" in err
+
+
+async def test_run_passes_token_and_exit_code() -> None:
+    """The command finds its fencing token, its exit code is ours, and the lock is released after it."""
+    async with ScriptedNode(granted(token=42), released) as node:
+        code, out, _ = await _holdfast(
+            node.url, "run", "a/b", "--", "sh", "-c", "echo $HOLDFAST_TOKEN $HOLDFAST_LOCK; exit 9"
+        )
+        assert (code, out) == (9, "42 a/b\n")
+        assert [request.path for request in node.seen] == ["/v1/locks/acquire", "/v1/locks/release"]
+
+
+async def test_run_ends_the_command_when_the_lock_is_lost(tmp_path: Path) -> None:
+    """A command whose lease is over gets SIGTERM, what it started is killed, and the exit code is 5."""
+    script = (granted(expires_in_ms=900), problem("lease-expired"))
+    pid_file = tmp_path / "pid"
+    command = f"sleep 600 & echo $! > {pid_file}; trap 'echo stopped; exit 0' TERM; wait"
+    async with ScriptedNode(*script) as node:
+        code, out, err = await _holdfast(node.url, "run", "a/b", "--ttl", "900ms", "--", "sh", "-c", command)
+    assert (code, out) == (5, "stopped\n")
+    assert "lost" in err
+    assert _has_ended(int(pid_file.read_text()))
+
+
+async def test_run_releases_when_the_command_cannot_be_started() -> None:
+    """A command that does not exist is told, and does not keep the lock."""
+    async with ScriptedNode(granted(), released) as node:
+        code, _, err = await _holdfast(node.url, "run", "a/b", "--", "./no-such-command")
+        assert code == 126
+        assert "no-such-command" in err
+        assert node.seen[-1].path == "/v1/locks/release"
+
+
+async def test_status_tells_whether_there_is_a_leader() -> None:
+    """Exit code 0 means that the cluster has a leader."""
+    member = {"id": "n1", "http": "http://x", "peer": "x:1", "state": "leader", "revision": 5}
+    led = answer(node_id="n1", leader="n1", term=2, revision=5, lag_ms=0, ready=True, nodes=[member])
+    async with ScriptedNode(led) as node:
+        code, out, _ = await _holdfast(node.url, "status")
+        assert code == 0
+        assert "n1" in out
+        assert "leader" in out
+    async with ScriptedNode(answer(node_id="n1", leader=None, term=2, revision=5, nodes=[])) as node:
+        code, out, _ = await _holdfast(node.url, "status")
+        assert code == 3
+        assert "none" in out
+
+
+async def test_get_prints_the_lock() -> None:
+    """A lock's holders and waiters come as JSON."""
+    async with ScriptedNode(answer(name="a/b", state="free", holders=[], queue=[])) as node:
+        code, out, _ = await _holdfast(node.url, "get", "a/b")
+        assert code == 0
+        assert json.loads(out) == {"name": "a/b", "state": "free", "holders": [], "queue": []}
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["run", "a/b"], ["run", "a/b", "--"], ["get", "a", "--", "b"], ["acquire", "a", "--ttl", "soon"], []],
+)
+async def test_wrong_usage_is_exit_code_2(argv: list[str]) -> None:
+    """What cannot be understood is told before anything is sent."""
+    code, _, err = await _holdfast("http://127.0.0.1:1", *argv)
+    assert code == 2
+    assert "usage" in err
+
+
+async def test_a_wrong_node_is_exit_code_2() -> None:
+    """A node that is no URL is told, with an example of one."""
+    code, _, err = await _holdfast("localhost:7701", "status")
+    assert code == 2
+    assert "http://" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [("500ms", 500), ("10s", 10_000), ("1.5m", 90_000), ("1h", 3_600_000), ("2", 2_000)],
+)
+def test_lengths_of_time(text: str, expected_ms: int) -> None:
+    """People write units; a bare number means seconds."""
+    assert duration_ms(text) == expected_ms
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "soon", "1d", "nan", "inf", "1 2"])
+def test_what_is_no_length_of_time(text: str) -> None:
+    """Anything else is refused with an example."""
+    with pytest.raises(argparse.ArgumentTypeError, match="10s"):
+        duration_ms(text)

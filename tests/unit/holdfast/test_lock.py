@@ -1,0 +1,169 @@
+"""The lock as a context manager: renewed, released, and loud when lost."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+
+import holdfast
+from tests.unit.holdfast.scripted import ScriptedNode, granted, problem, released, renewed, reset, silence
+
+DEADLINE_S = 10
+
+
+async def _count(node: ScriptedNode, path: str, count: int) -> None:
+    """Wait until the node has been asked for a path this often."""
+    async with asyncio.timeout(DEADLINE_S):
+        while sum(request.path == path for request in node.seen) < count:  # noqa: ASYNC110 - no event to await
+            await asyncio.sleep(0.005)
+
+
+async def test_the_body_runs_under_renewals_and_a_release() -> None:
+    """While the body runs the lease is renewed; after it the hold is released."""
+    script = (granted(expires_in_ms=150), renewed(expires_in_ms=150), renewed(expires_in_ms=30_000), released)
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        async with client.lock("a/b", ttl_ms=150) as hold:
+            await _count(node, "/v1/locks/renew", 2)
+            assert hold.is_valid
+        assert [request.path.rsplit("/", 1)[1] for request in node.seen] == [
+            "acquire",
+            "renew",
+            "renew",
+            "release",
+        ]
+
+
+async def test_a_refused_renewal_cancels_the_body() -> None:
+    """When the cluster says that the lease is over the body is cancelled and LeaseLost comes out."""
+    script = (granted(expires_in_ms=300), problem("lease-expired"))
+    was_cancelled = False
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        with pytest.raises(holdfast.LeaseLost) as caught:  # noqa: PT012 - a block is what is tested
+            async with asyncio.timeout(DEADLINE_S), client.lock("a/b", ttl_ms=300):
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    was_cancelled = True
+                    raise
+        assert was_cancelled
+        assert isinstance(caught.value.__cause__, holdfast.LeaseExpired)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+
+@pytest.mark.parametrize("failure", [silence, reset, problem("no-leader"), problem("outcome-unknown")])
+async def test_an_unreachable_cluster_ends_the_lease_in_time(failure: object) -> None:
+    """Without any answer the body is cancelled before the lease is over by the cluster's clock."""
+    ttl_ms = 400
+    async with (
+        ScriptedNode(granted(expires_in_ms=ttl_ms), failure) as node,  # type: ignore[arg-type]
+        holdfast.Client([node.url]) as client,
+    ):
+        ended_s = 0.0
+        began_s = time.monotonic()
+        with pytest.raises(holdfast.LeaseLost):  # noqa: PT012 - a block is what is tested
+            async with asyncio.timeout(DEADLINE_S), client.lock("a/b", ttl_ms=ttl_ms) as hold:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended_s = time.monotonic()
+        assert ended_s - began_s >= ttl_ms / 1000 / 3
+        assert not node.seen[-1].path.endswith("release")
+        assert hold.token == 7
+
+
+async def test_a_body_that_swallows_the_cancellation_still_hears_of_the_loss() -> None:
+    """LeaseLost comes out even if the body ends as if nothing had happened."""
+    script = (granted(expires_in_ms=300), problem("lease-expired"))
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        with pytest.raises(holdfast.LeaseLost):  # noqa: PT012 - a block is what is tested
+            async with asyncio.timeout(DEADLINE_S), client.lock("a/b", ttl_ms=300):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+
+async def test_a_body_that_blocks_the_loop_beyond_the_lease_is_told() -> None:
+    """Work that kept the event loop busy for longer than the lease ends in LeaseLost."""
+    async with ScriptedNode(granted(expires_in_ms=60)) as node, holdfast.Client([node.url]) as client:
+        with pytest.raises(holdfast.LeaseLost):  # noqa: PT012 - a block is what is tested
+            async with client.lock("a/b", ttl_ms=60) as hold:
+                while hold.is_valid:
+                    """Compute without a pause."""
+        assert [request.path for request in node.seen] == ["/v1/locks/acquire"]
+
+
+async def test_a_hold_that_was_gone_at_the_release_is_a_loss() -> None:
+    """A lock forced away just before the end makes the work suspect, so the caller hears of it."""
+    script = (granted(), problem("lease-expired"))
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        with pytest.raises(holdfast.LeaseLost):
+            async with client.lock("a/b", ttl_ms=30_000):
+                await asyncio.sleep(0)
+
+
+async def test_an_unreachable_cluster_at_the_release_is_no_failure() -> None:
+    """Work that ended in time is good; the hold expires by itself."""
+    script = (granted(expires_in_ms=30_000), problem("no-leader"))
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url], timeout_s=0.2) as client:
+        lock = client.lock("a/b", ttl_ms=30_000)
+        async with lock as hold:
+            hold.lease = type(hold.lease)(hold.lease.asked_at_s, 300)
+        assert node.seen[-1].path == "/v1/locks/release"
+
+
+async def test_the_bodys_own_error_comes_out_and_the_lock_is_released() -> None:
+    """An exception of the body passes unchanged."""
+    async with ScriptedNode(granted(), released) as node, holdfast.Client([node.url]) as client:
+        with pytest.raises(ZeroDivisionError):
+            async with client.lock("a/b", ttl_ms=30_000):
+                raise ZeroDivisionError
+        assert node.seen[-1].path == "/v1/locks/release"
+
+
+async def test_a_cancellation_from_outside_stays_one() -> None:
+    """A task that somebody else cancels ends cancelled, not with LeaseLost, and gives the lock back."""
+    async with ScriptedNode(granted(), released) as node, holdfast.Client([node.url]) as client:
+        entered = asyncio.Event()
+
+        async def body() -> None:
+            async with client.lock("a/b", ttl_ms=30_000):
+                entered.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(body())
+        async with asyncio.timeout(DEADLINE_S):
+            await entered.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert node.seen[-1].path == "/v1/locks/release"
+
+
+async def test_a_lock_is_reusable_but_not_twice_at_once() -> None:
+    """One Lock may be entered again after it was left, and refuses to be entered while it is in use."""
+    script = (granted(1), released, granted(2), released)
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        lock = client.lock("a/b", ttl_ms=30_000)
+        async with lock as hold:
+            assert hold.token == 1
+            with pytest.raises(RuntimeError, match="in use"):
+                await lock.__aenter__()
+        async with lock as hold:
+            assert hold.token == 2
+        assert len(node.seen) == 4
+
+
+async def test_a_refused_lock_can_be_tried_again() -> None:
+    """A Lock whose acquire failed is free to be entered."""
+    script = (problem("lock-held"), granted(), released)
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        lock = client.lock("a/b", ttl_ms=30_000)
+        with pytest.raises(holdfast.LockHeld):
+            await lock.__aenter__()
+        async with lock as hold:
+            assert hold.token == 7

@@ -1,0 +1,132 @@
+"""A node without a cluster: applies each command at once to a real LockMachine, by the real clock."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from cluster.errors import ShuttingDown
+from cluster.status import ClusterStatus, PeerStatus
+from http_api.host import Sample
+from lockstate.commands import Acquire, Batch, Cancel, Command, Entry
+from lockstate.machine import LockMachine
+from lockstate.results import Queued, Result
+
+T = TypeVar("T")
+
+
+class LocalAnswer(msgspec.Struct, frozen=True):
+    """What a command came to."""
+
+    result: Result
+    revision: int
+
+
+class LocalMetrics:
+    """Two metrics that a renderer has to get right."""
+
+    def samples(self) -> Iterable[Sample]:
+        """Return a counter and a histogram."""
+        yield "test_commands_total", "Commands applied.", "counter", {"kind": 'a"b\\c'}, 3
+        yield "test_wait_seconds_bucket", "Waits.", "histogram", {"le": "0.5"}, 1
+        yield "test_wait_seconds_bucket", "Waits.", "histogram", {"le": "+Inf"}, 2
+        yield "test_wait_seconds_sum", "Waits.", "histogram", {}, 0.75
+        yield "test_wait_seconds_count", "Waits.", "histogram", {}, 2
+
+
+class LocalNode:
+    """Keeps the contract of a node. `failure`, when set, is raised by every call instead."""
+
+    def __init__(self) -> None:
+        self.machine = LockMachine()
+        self.metrics = LocalMetrics()
+        self.is_shutting_down = False
+        self.is_ready = True
+        self.failure: Exception | None = None
+        self.timeouts_s: list[float] = []
+        self.cancelled = asyncio.Event()
+        self.transfers: list[str | None] = []
+        self._seqs = itertools.count(1)
+        self._waiters: dict[str, asyncio.Future[Result]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def submit(self, command: Command, timeout_s: float) -> LocalAnswer:
+        """Apply one command."""
+        self._check(timeout_s)
+        return self._apply(command)
+
+    async def acquire(self, command: Acquire, timeout_s: float) -> LocalAnswer:
+        """Apply an acquire and wait for its end; undo it when cancelled."""
+        self._check(timeout_s)
+        answer = self._apply(command)
+        if not isinstance(answer.result, Queued):
+            return answer
+        hold_id = answer.result.hold_id
+        waiter = self._waiters[hold_id] = self._loop.create_future()
+        try:
+            return LocalAnswer(await waiter, self.machine.revision)
+        except asyncio.CancelledError:
+            if not self.is_shutting_down:
+                self._apply(Cancel(hold_id, command.attempt_id))
+            self.cancelled.set()
+            raise
+        finally:
+            self._waiters.pop(hold_id, None)
+
+    async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
+        """Answer from the only state there is."""
+        self._check(timeout_s)
+        self._apply(None)
+        return query(self.machine)
+
+    def status(self) -> ClusterStatus:
+        """Return a cluster of one node."""
+        peers = (PeerStatus("n1", "http://127.0.0.1:1", "127.0.0.1:2", "leader", self.machine.revision),)
+        return ClusterStatus("n1", "n1", 1, self.machine.revision, 7, self.is_ready, peers)
+
+    async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
+        """Note the wish."""
+        self._check(timeout_s)
+        self.transfers.append(to)
+        return to or "n1"
+
+    def begin_shutdown(self) -> None:
+        """Refuse new work and end the waits."""
+        self.is_shutting_down = True
+        for waiter in self._waiters.values():
+            waiter.set_exception(ShuttingDown("the node is shutting down"))
+
+    def _check(self, timeout_s: float) -> None:
+        self.timeouts_s.append(timeout_s)
+        if self.failure is not None:
+            raise self.failure
+        if self.is_shutting_down:
+            raise ShuttingDown("the node is shutting down")
+
+    def _apply(self, command: Command | None) -> LocalAnswer:
+        """Apply a command, or only let time pass, and wake the waiters that it concerns."""
+        batches = () if command is None else (Batch("local", (next(self._seqs),), (command,)),)
+        outcome = self.machine.apply(Entry(int(self._loop.time() * 1000), batches))
+        for event in outcome.events:
+            waiter = self._waiters.get(event.hold_id)
+            if waiter is not None and event.result is not None and not waiter.done():
+                waiter.set_result(event.result)
+        self._set_timer()
+        result = outcome.batches[0].results[0] if outcome.batches else None
+        return LocalAnswer(result, outcome.revision)  # type: ignore[arg-type]  # of no command, nobody asks
+
+    def _set_timer(self) -> None:
+        """Come back when the next thing ends by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+        deadline_ms = self.machine.next_deadline_ms()
+        if deadline_ms is not None:
+            self._timer = self._loop.call_at((deadline_ms + 1) / 1000, self._apply, None)
+
+    def close(self) -> None:
+        """Let no timer outlive the test."""
+        if self._timer is not None:
+            self._timer.cancel()

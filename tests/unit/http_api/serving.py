@@ -1,0 +1,68 @@
+"""A real server on a free port, and clients with real sockets."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import aiohttp
+from aiohttp import web
+
+from http_api.app import build_server
+from tests.unit.http_api.local_node import LocalNode
+
+REQUEST_TIMEOUT_MS = 5_000
+
+
+class Got(NamedTuple):
+    """An answer, read to its end."""
+
+    status: int
+    body: Any
+    headers: Any
+
+
+class Served:
+    """A node and its server."""
+
+    def __init__(self, node: LocalNode, port: int, session: aiohttp.ClientSession) -> None:
+        self.node, self.port, self._session = node, port, session
+
+    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Got:
+        """Send JSON, or `data=` as it is; return the answer, parsed when it is JSON."""
+        if body is not None:
+            options["json"] = body
+        async with self._session.request(method, f"http://127.0.0.1:{self.port}{path}", **options) as response:
+            raw = await response.read()
+            is_json = "json" in response.headers["Content-Type"]
+            return Got(response.status, json.loads(raw) if is_json and raw else raw, response.headers)
+
+    async def acquire(self, name: str, **fields: Any) -> Got:
+        """Acquire a lock with a lease of its own, unless told otherwise."""
+        owned = {} if "session_id" in fields else {"ttl_ms": 60_000}
+        return await self.call("POST", "/v1/locks/acquire", {"name": name, **owned, **fields})
+
+    async def raw(self, sent: bytes) -> bytes:
+        """Send bytes on a connection of their own and return all that comes back."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(sent)
+            return await asyncio.wait_for(reader.read(), 10)
+        finally:
+            writer.close()
+
+
+@contextlib.asynccontextmanager
+async def serving() -> AsyncIterator[Served]:
+    """Run a server for the length of a test."""
+    node = LocalNode()
+    runner = web.ServerRunner(build_server(node, REQUEST_TIMEOUT_MS), shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Served(node, runner.addresses[0][1], session)
+    finally:
+        await runner.cleanup()
+        node.close()

@@ -1,0 +1,322 @@
+"""What is refused: status, code, outcome, and the name of the field."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cluster import errors
+from holdfast import wire
+from lockstate import limits
+from lockstate.results import Reason
+from tests.unit.http_api.serving import Got, serving
+
+ACQUIRE = wire.LOCK_ACQUIRE
+GOOD = {"name": "a", "ttl_ms": 1000}
+LONG = "x" * 5000
+
+WRONG_BODIES: list[tuple[str, dict[str, Any], str]] = [
+    (ACQUIRE, {}, "name"),
+    (ACQUIRE, {"name": "a"}, "session_id or ttl_ms"),
+    (ACQUIRE, {**GOOD, "session_id": "s"}, "session_id and ttl_ms"),
+    (ACQUIRE, {"name": "a", "session_id": ""}, "session_id"),
+    (ACQUIRE, {"name": "a", "session_id": "x" * 65}, "session_id"),
+    (ACQUIRE, {"name": "a", "session_id": None}, "session_id"),
+    (ACQUIRE, {**GOOD, "name": 5}, "name"),
+    (ACQUIRE, {**GOOD, "name": ""}, "name"),
+    (ACQUIRE, {**GOOD, "name": "a//b"}, "name"),
+    (ACQUIRE, {**GOOD, "name": "/a"}, "name"),
+    (ACQUIRE, {**GOOD, "name": "a\nb"}, "name"),
+    (ACQUIRE, {**GOOD, "ttl_ms": "1000"}, "ttl_ms"),
+    (ACQUIRE, {**GOOD, "ttl_ms": 1000.5}, "ttl_ms"),
+    (ACQUIRE, {**GOOD, "ttl_ms": True}, "ttl_ms"),
+    (ACQUIRE, {**GOOD, "mode": "update"}, "mode"),
+    (ACQUIRE, {**GOOD, "mode": 1}, "mode"),
+    (ACQUIRE, {**GOOD, "scope": "subtree"}, "scope"),
+    (ACQUIRE, {**GOOD, "wait_ms": -1}, "wait_ms"),
+    (ACQUIRE, {**GOOD, "wait_ms": limits.WAIT_MS_MAX + 1}, "wait_ms"),
+    (ACQUIRE, {**GOOD, "lock_delay_ms": 10**30}, "lock_delay_ms"),
+    (ACQUIRE, {**GOOD, "owner": LONG}, "owner"),
+    (ACQUIRE, {**GOOD, "owner": "a\x00"}, "owner"),
+    (ACQUIRE, {**GOOD, "note": LONG}, "note"),
+    (ACQUIRE, {**GOOD, "request_id": ""}, "request_id"),
+    (ACQUIRE, {**GOOD, "request_id": LONG}, "request_id"),
+    (ACQUIRE, {**GOOD, "colour": "red"}, "colour"),
+    (wire.LOCK_RENEW, {}, "hold_id"),
+    (wire.LOCK_RENEW, {"hold_id": ["x"]}, "hold_id"),
+    (wire.LOCK_RENEW, {"hold_id": "x", "name": "a"}, "name"),
+    (wire.LOCK_RELEASE, {"hold_id": ""}, "hold_id"),
+    (wire.LOCK_RELEASE, {"hold_id": "x", "token": 1}, "token"),
+    (wire.LOCK_FORCE_RELEASE, {"name": "a"}, "reason"),
+    (wire.LOCK_FORCE_RELEASE, {"name": "a", "reason": ""}, "reason"),
+    (wire.LOCK_FORCE_RELEASE, {"name": "a", "reason": LONG}, "reason"),
+    (wire.LOCK_FORCE_RELEASE, {"name": "a", "reason": "x", "lock_delay_ms": -1}, "lock_delay_ms"),
+    (wire.SESSIONS, {}, "ttl_ms"),
+    (wire.SESSIONS, {"ttl_ms": 1000, "labels": {"a": 1}}, "labels"),
+    (wire.SESSIONS, {"ttl_ms": 1000, "labels": {"": "x"}}, "labels"),
+    (wire.SESSIONS, {"ttl_ms": 1000, "labels": {str(n): "" for n in range(17)}}, "labels"),
+    ("/v1/sessions/s/keepalive", {"ttl_ms": 5}, "ttl_ms"),
+    (wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": "n9"}, "to"),
+    (wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": 1}, "to"),
+]
+
+WRONG_BYTES: list[tuple[bytes, str]] = [
+    (b"", "body"),
+    (b"{", "body"),
+    (b"null", "body"),
+    (b"[]", "body"),
+    (b'"a"', "body"),
+    (b'{"name":"a","ttl_ms":1000} x', "body"),
+    (b'{"name":"a","ttl_ms":NaN}', "body"),
+    (b'{"name":"a","ttl_ms":Infinity}', "body"),
+    (b'{"name":"\xff","ttl_ms":1000}', "body"),
+    (b'{"name":"\\ud800","ttl_ms":1000}', "body"),
+    (b'{"name":"\\udc00 ","ttl_ms":1000}', ""),
+    (b"{'name':'a'}", "body"),
+    (b'{"name":"a","name":"b","ttl_ms":1000}', "name"),
+    (b'{"name":"a","n\\u0061me":"b","ttl_ms":1000}', "name"),
+    (b'{"name" : "a", "ttl_ms":1000, "ttl_ms"\n:1000}', "ttl_ms"),
+    (b'{"name":"a","ttl_ms":' + b"[" * 20_000 + b"]" * 20_000 + b"}", ""),
+    (b"[" * 60_000, "body"),
+]
+
+WRONG_QUERIES = [
+    ("/v1/locks/a?consistency=eventual", "consistency"),
+    ("/v1/locks/a?consistency=", "consistency"),
+    ("/v1/locks/a?colour=red", "colour"),
+    ("/v1/locks/a?consistency=stale&consistency=stale", "consistency"),
+    ("/v1/locks?limit=0", "limit"),
+    ("/v1/locks?limit=1001", "limit"),
+    ("/v1/locks?limit=x", "limit"),
+    ("/v1/locks?limit=-1", "limit"),
+    ("/v1/locks?prefix=" + LONG, "prefix"),
+    ("/v1/locks?after=%00", "after"),
+    ("/v1/locks?after=%ff", "query"),
+    ("/v1/locks/a%ff", "path"),
+    ("/v1/locks/", "name"),
+    ("/v1/locks/a//b", "name"),
+    ("/v1/cluster?x=1", "x"),
+    ("/v1/sessions/" + "x" * 65, "session_id"),
+]
+
+FAILURES: list[tuple[Exception, int, str, str]] = [
+    (errors.NoLeader("no leader"), 503, "no-leader", "not-applied"),
+    (errors.Overloaded("full"), 429, "overloaded", "not-applied"),
+    (errors.ShuttingDown("bye"), 503, "shutting-down", "not-applied"),
+    (errors.TransferFailed("no"), 503, "transfer-failed", "not-applied"),
+    (errors.OutcomeUnknown("who knows"), 504, "outcome-unknown", "unknown"),
+    (RuntimeError("a bug"), 500, "internal", "unknown"),
+    (ConnectionResetError("a bug, too"), 500, "internal", "unknown"),
+]
+
+
+def _check_problem(got: Got, status: int, code: str, outcome: str = "not-applied") -> None:
+    """Check the form of a problem document."""
+    assert (got.status, got.body["code"], got.body["outcome"]) == (status, code, outcome)
+    assert got.headers["Content-Type"] == wire.PROBLEM_JSON
+    assert tuple(got.body)[: len(wire.PROBLEM_FIELDS)] == wire.PROBLEM_FIELDS
+    assert set(got.body) <= {*wire.PROBLEM_FIELDS, *wire.PROBLEM_EXTRA_FIELDS}
+    assert got.body["status"] == status
+    assert got.body["type"] == wire.PROBLEM_TYPE_PREFIX + code
+    assert got.body["request_id"] == got.headers[wire.HEADER_REQUEST_ID]
+    assert got.body["title"]
+    assert got.body["detail"]
+
+
+@pytest.mark.parametrize(("path", "body", "field"), WRONG_BODIES)
+async def test_wrong_bodies(path: str, body: dict[str, Any], field: str) -> None:
+    """A wrong field is refused by its name, and nothing is applied."""
+    async with serving() as served:
+        got = await served.call("POST", path, body)
+        _check_problem(got, 400, "invalid-request")
+        assert got.body["detail"].startswith(f"{field}:")
+        assert served.node.machine.revision == 0
+
+
+@pytest.mark.parametrize(("sent", "field"), WRONG_BYTES)
+async def test_wrong_bytes(sent: bytes, field: str) -> None:
+    """What is no JSON object, or one with a field given twice, is refused."""
+    async with serving() as served:
+        got = await served.call("POST", ACQUIRE, data=sent, headers={"Content-Type": wire.JSON})
+        _check_problem(got, 400, "invalid-request")
+        assert got.body["detail"].startswith(field)
+        assert served.node.machine.revision == 0
+
+
+@pytest.mark.parametrize(("path", "field"), WRONG_QUERIES)
+async def test_wrong_paths_and_queries(path: str, field: str) -> None:
+    """Unknown, repeated and wrong query parameters, and names that are none, are refused by name."""
+    async with serving() as served:
+        head = await served.raw(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert f'"detail":"{field}:'.encode() in head
+
+
+async def test_repeated_looking_texts_are_no_repetition() -> None:
+    """Values that look like keys do not make a body wrong."""
+    async with serving() as served:
+        for note in ('"note":', 'x": "name": "name":', "\\u0041 \\", ":"):
+            got = await served.acquire(f"a{served.node.machine.revision}", note=note, owner="name")
+            assert got.status == 200
+
+
+async def test_names_and_ttls_have_codes_of_their_own() -> None:
+    """Too long a name and too short or long a ttl can be told apart by code."""
+    async with serving() as served:
+        for name in ("x" * 513, "ü" * 257):
+            got = await served.acquire(name)
+            _check_problem(got, 400, "name-too-long")
+        _check_problem(await served.call("GET", f"/v1/locks/{'x' * 513}"), 400, "name-too-long")
+        for ttl_ms in (0, -1, limits.TTL_MS_MIN - 1, limits.TTL_MS_MAX + 1, 10**30):
+            _check_problem(await served.acquire("a", ttl_ms=ttl_ms), 400, "ttl-out-of-range")
+            _check_problem(await served.call("POST", wire.SESSIONS, {"ttl_ms": ttl_ms}), 400, "ttl-out-of-range")
+            renew = {"hold_id": "x", "ttl_ms": ttl_ms}
+            _check_problem(await served.call("POST", wire.LOCK_RENEW, renew), 400, "ttl-out-of-range")
+
+
+async def test_unknown_and_foreign_ids_are_gone() -> None:
+    """A hold id that was never given, or a session id in its place, renews and releases nothing."""
+    async with serving() as served:
+        session = await served.call("POST", wire.SESSIONS, {"ttl_ms": 60_000})
+        session_id = session.body["session_id"]
+        await served.acquire("a", session_id=session_id)
+        for hold_id in ("f" * 32, session_id, "ü"):
+            for path in (wire.LOCK_RENEW, wire.LOCK_RELEASE):
+                _check_problem(await served.call("POST", path, {"hold_id": hold_id}), 410, "lease-expired")
+        got = await served.call("POST", "/v1/sessions/nobody/keepalive")
+        _check_problem(got, 410, "session-expired")
+        assert (await served.call("GET", "/v1/locks/a")).body["state"] == "held"
+
+
+async def test_the_content_type_must_be_json() -> None:
+    """No content type counts as JSON, with or without a charset; any other is refused."""
+    async with serving() as served:
+        body = b'{"name":"a","ttl_ms":60000}'
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        got = await served.call("POST", ACQUIRE, data=body, headers=form)
+        _check_problem(got, 400, "invalid-request")
+        assert got.body["detail"].startswith("Content-Type:")
+        told = {"Content-Type": "Application/JSON; charset=utf-8"}
+        assert (await served.call("POST", ACQUIRE, data=body, headers=told)).status == 200
+        untold = b"POST /v1/locks/acquire HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        sent = untold + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        assert (await served.raw(sent)).startswith(b"HTTP/1.1 409 ")
+
+
+async def test_large_bodies_are_refused_before_they_are_read() -> None:
+    """A length above 64 KiB is refused from the head alone."""
+    async with serving() as served:
+        sent = b"POST /v1/locks/acquire HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(sent)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+        writer.close()
+        data = b'{"name":"' + b"a" * 65_536 + b'"}'
+        got = await served.call("POST", ACQUIRE, data=data, headers={"Content-Type": wire.JSON})
+        _check_problem(got, 413, "payload-too-large")
+
+
+async def test_large_streams_are_refused() -> None:
+    """A body of unknown length is cut at 64 KiB."""
+    async with serving() as served:
+        chunk = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
+        sent = b"POST /v1/locks/acquire HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 5
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(sent)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+        writer.close()
+
+
+async def test_a_body_of_64_kib_is_read() -> None:
+    """The bound itself is allowed, also in pieces."""
+    async with serving() as served:
+        body = b'{"name":"a","ttl_ms":60000}'.ljust(wire.BODY_BYTES_MAX)
+        head = b"POST /v1/locks/acquire HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        whole = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        assert (await served.raw(whole)).startswith(b"HTTP/1.1 200 ")
+        pieces = head + b"Transfer-Encoding: chunked\r\n\r\n8000\r\n" + body[:0x8000] + b"\r\n"
+        pieces += b"8000\r\n" + body[0x8000:] + b"\r\n0\r\n\r\n"
+        assert (await served.raw(pieces)).startswith(b"HTTP/1.1 409 ")
+
+
+async def test_a_body_that_never_comes_is_given_up() -> None:
+    """A client that announces a body and sends none is answered after its own deadline."""
+    async with serving() as served:
+        sent = b"POST /v1/locks/acquire HTTP/1.1\r\nHost: x\r\nHoldfast-Timeout-Ms: 50\r\nContent-Length: 9\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(sent)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("PUT", ACQUIRE, "GET, POST"),
+        ("DELETE", "/v1/locks/a", "GET"),
+        ("GET", wire.SESSIONS, "POST"),
+        ("PATCH", "/v1/sessions/s", "DELETE, GET"),
+        ("POST", wire.LIVEZ, "GET"),
+    ],
+)
+async def test_wrong_methods(method: str, path: str, allow: str) -> None:
+    """A known path says which methods it takes."""
+    async with serving() as served:
+        got = await served.call(method, path)
+        _check_problem(got, 405, "method-not-allowed")
+        assert got.headers["Allow"] == allow
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/v2/locks"),
+        ("GET", "/v1/sessions/a/b"),
+        ("POST", "/v1/locks/convert"),
+        ("POST", "/v1/semaphores/acquire"),
+        ("POST", "/v1/ratelimits/take"),
+        ("POST", "/v1/fences/check"),
+        ("GET", "/v1/elections/a"),
+        ("GET", "/v1/watch?prefix=a"),
+        ("GET", "/v1/stream"),
+        ("POST", "/v1/cluster/members"),
+    ],
+)
+async def test_unknown_paths(method: str, path: str) -> None:
+    """What is not there, or not there yet, is not found."""
+    async with serving() as served:
+        _check_problem(await served.call(method, path), 404, "not-found")
+
+
+async def test_several_locks_come_later() -> None:
+    """An acquire of several locks says that this version has none."""
+    async with serving() as served:
+        got = await served.call("POST", ACQUIRE, {"locks": [{"name": "a"}], "ttl_ms": 1000})
+        _check_problem(got, 404, "not-found")
+        assert "later version" in got.body["detail"]
+
+
+@pytest.mark.parametrize(("failure", "status", "code", "outcome"), FAILURES)
+async def test_failures_of_the_cluster(failure: Exception, status: int, code: str, outcome: str) -> None:
+    """Each failure has its status and says whether the request may have had an effect."""
+    async with serving() as served:
+        served.node.failure = failure
+        for method, path, body in (
+            ("POST", ACQUIRE, GOOD),
+            ("POST", wire.LOCK_RELEASE, {"hold_id": "x"}),
+            ("GET", "/v1/locks/a", None),
+            ("POST", wire.CLUSTER_TRANSFER_LEADERSHIP, None),
+        ):
+            got = await served.call(method, path, body)
+            _check_problem(got, status, code, outcome)
+            assert got.body.get("retry_after_ms", 0) == getattr(failure, "retry_after_ms", 0)
+            assert ("Retry-After" in got.headers) == ("retry_after_ms" in got.body)
+            assert "a bug" not in got.body["detail"]
+
+
+def test_every_code_is_in_the_table() -> None:
+    """Refusals and failures have no code, and no outcome, that the table does not know."""
+    assert {reason.value for reason in Reason} <= set(wire.PROBLEMS)
+    for kind in errors.ClusterError.__subclasses__():
+        assert wire.PROBLEMS[kind.code].outcome == kind.outcome
