@@ -7,7 +7,7 @@ import time
 from typing import Final, Protocol
 
 STALL_COUNTED_MS_MAX: Final = 250
-"""How much of a gap between two looks at the clock counts: a stopped process must not eat its clients' leases."""
+"""How much of a gap between two looks counts: a stopped process must not eat its clients' leases."""
 
 _NS_PER_MS: Final = 1_000_000
 

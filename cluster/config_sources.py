@@ -152,4 +152,4 @@ def version() -> str:
     try:
         return importlib.metadata.version("holdfast")
     except importlib.metadata.PackageNotFoundError:
-        return "of a source tree that is not installed"
+        return "0+source"

@@ -4,18 +4,16 @@ Everything runs in callbacks of the loop's thread, and each does a bounded piece
 
     message or proposal -> tick (commit, apply, send, propose) -> flush links -> sync -> let promises out
 
-What arrives while a tick or a sync runs shares the next one. A failure here is final: the node stops, it never
-retries what broke and never answers from a broken state.
+What arrives while a tick or a sync runs shares the next one. A failure here is final: the node stops; it
+never retries what broke and never answers from a broken state.
 """
 
 import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Mapping
-from typing import Any, Final
-
-import msgspec
+from collections.abc import Callable, Mapping
+from typing import Final, ParamSpec
 
 from cluster.batcher import Batcher
 from cluster.clock import ClusterClock, SystemClock
@@ -24,40 +22,27 @@ from cluster.datadir import DataDir
 from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.expiry import Expiry
 from cluster.guards import Message
+from cluster.handover import Handover
 from cluster.journal import Journal
 from cluster.link import Kind
-from cluster.metrics import Metrics, Sample
+from cluster.metrics import Metrics, Sample, gauge
 from cluster.outbox import Answer, Outbox
-from cluster.peer_auth import Particulars
-from cluster.raft import RaftReplica
+from cluster.peering import Peering
+from cluster.replica import RaftReplica
 from cluster.snapshots import SnapshotStore
 from cluster.transport import PeerLinks
 from cluster.waiters import Waiters
 from lockstate import codec, snapshot
-
 from lockstate.machine import LockMachine
-from lockstate.results import Done, Queued, Refused
+from lockstate.results import Done, Queued, Refused, Result
 
 logger = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+
+_TICKS_PER_HEARTBEAT: Final = 2
+"""Of a node that has nothing to do: an election starts at most half a heartbeat late."""
 _DONE: Final = Done()
-_TIMER_DIVISOR: Final = 2
-"""Ticks per heartbeat of a node that has nothing to do: an election starts at most half a heartbeat late."""
-
-_raft_decoder = msgspec.msgpack.Decoder(dict[str, Any])
-_forward_decoder = msgspec.msgpack.Decoder(tuple[int, str, list[int], list[bytes]])
-_control_decoder = msgspec.msgpack.Decoder(dict[str, str])
-_reason_decoder = msgspec.msgpack.Decoder(str)
-
-
-class Ping(msgspec.Struct, frozen=True, array_like=True):
-    """What nodes tell each other once a second: their revision and role."""
-
-    revision: int
-    state: str
-
-
-_ping_decoder = msgspec.msgpack.Decoder(Ping)
 
 
 class Core:
@@ -75,33 +60,33 @@ class Core:
         self.outbox = Outbox(f"{config.node_id}.{secrets.token_hex(6)}", self._loop)
         self.waiters = Waiters(self._loop)
         self.failed: asyncio.Future[BaseException] = self._loop.create_future()
-        self.pings: dict[str, Ping] = {}
+        self.leadership = asyncio.Event()
         self._batcher = Batcher()
         self._clock = ClusterClock(SystemClock())
         self._expiry = Expiry(self._loop, self._clock, self._pass_time)
+        self._handover: Handover | None = None
         self._was_leader = False
         self._tick_is_due = self._sync_is_due = self._flush_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
-        self.datadir = DataDir.open(config.data_dir, config.node_id)
+        self._datadir = DataDir.open(config.data_dir, config.node_id)
         try:
             self._store = SnapshotStore(config.data_dir)
             self._journal = Journal.open(config.data_dir)
             self.replica = RaftReplica(config, self._peers, self._journal, self._store, self)
         except BaseException:
-            self.datadir.close()
+            self._datadir.close()
             raise
-        self.links = PeerLinks(config.node_id, config.secret, self._peers, self)
-        self._is_established = self.datadir.is_established(list(self._peers))
+        self.peering = Peering(self._datadir, self._peers, config.advertise_http, self)
+        self.links = PeerLinks(config.node_id, config.secret, self._peers, self.peering)
 
     async def start(self) -> None:
         """Listen, dial, and begin to tick. Raises StartupError."""
         self._journal.sync()
         if self._peers:
             await self.links.start(self._config.peer)
-            if not self._is_established:
-                missing = ",".join(sorted(set(self._peers) - set(self.datadir.known)))
-                logger.info("event=first-start waiting_for=%s", missing)
+            if not self.peering.is_established:
+                logger.info("event=first-start waiting_for=%s", ",".join(self.peering.missing()))
         self._run_timer()
 
     async def stop(self) -> None:
@@ -119,9 +104,9 @@ class Core:
         try:
             self._journal.close()
         finally:
-            self.datadir.close()
+            self._datadir.close()
 
-    # -- requests -------------------------------------------------------------------------------------------
+    # -- commands on their way ------------------------------------------------------------------------------
 
     def request_flush(self) -> None:
         """Send what the outbox holds at the end of this run of the loop."""
@@ -138,31 +123,29 @@ class Core:
         leader_id = self.replica.leader_id
         while leader_id is not None and self.outbox.has_unsent and self.links.is_up(leader_id):
             seqs, commands = self.outbox.take()
-            self.links.send(leader_id, Kind.FORWARD, (self.replica.term, self.outbox.origin, seqs, commands))
+            frame = (self.replica.term, self.outbox.origin, seqs, commands)
+            self.links.send(leader_id, Kind.FORWARD, frame)
+
+    def forwarded(self, term: int, origin: str, seqs: list[int], commands: list[bytes]) -> None:
+        """Take a follower's commands if they are meant for this very leadership; else it sends them again."""
+        if self.replica.is_leader and term == self.replica.term:
+            self._batcher.add(origin, seqs, commands)
+            self.request_tick()
 
     def _resend(self) -> None:
         """Begin again with whoever leads now: everything pending, from the lowest number on."""
         self.metrics.commands_resent += self.outbox.rewind()
         self.request_flush()
 
-    def leader_id(self) -> str | None:
-        """Return who leads, None if the one this node knew of cannot be reached or has gone silent."""
-        replica = self.replica
-        leader_id = replica.leader_id
-        if replica.is_leader or leader_id is None:
-            return leader_id
-        is_silent = replica.leader_silence_s * 1000 > self._config.election_ms_max
-        return None if is_silent or not self.links.is_up(leader_id) else leader_id
-
     # -- the loop -------------------------------------------------------------------------------------------
 
-    def _guarded(self, work: Any, *args: Any) -> None:
+    def _guarded(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Run a piece of work; whatever it raises ends this node."""
         if self._is_stopped or self.failed.done():
             return
         try:
-            work(*args)
-        except Exception as error:  # noqa: BLE001 - the node stops, the cause is kept
+            work(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the node stops, and the cause is kept
             self._fail(error)
 
     def request_tick(self) -> None:
@@ -174,6 +157,8 @@ class Core:
     def _tick(self) -> None:
         self._tick_is_due = False
         self.replica.tick()
+        if self._handover is not None:
+            self._handover.step()
         if self.replica.wants_tick:
             self.request_tick()
 
@@ -195,22 +180,22 @@ class Core:
         if self._is_stopped or self.failed.done():
             return
         self._guarded(self._on_timer)
-        period_s = self._config.heartbeat_ms / _TIMER_DIVISOR / 1000
+        period_s = self._config.heartbeat_ms / _TICKS_PER_HEARTBEAT / 1000
         self._timer = self._loop.call_later(period_s, self._run_timer)
 
     def _on_timer(self) -> None:
         if self.replica.is_leader:
             self._clock.now_ms()
         self.outbox.give_up_due()
-        if self._is_established:
+        if self.peering.is_established:
             self._tick()
 
     def _fail(self, error: Exception) -> None:
         """Stop taking part, at once and for good."""
         if self.failed.done():
             return
-        logger.critical("event=node-failed error=%r", str(error), exc_info=error)
-        failure = error if isinstance(error, NodeFailed | IdentityRefused) else NodeFailed(f"{error!r}")
+        failure = error if isinstance(error, NodeFailed | IdentityRefused) else NodeFailed(repr(error))
+        logger.critical("event=node-failed error=%r", str(failure), exc_info=error)
         self.failed.set_result(failure)
         self._end_requests()
 
@@ -221,7 +206,7 @@ class Core:
         self.outbox.fail_all(ShuttingDown("this node stops; ask another"), unknown)
         self.waiters.fail_all(unknown)
 
-    # -- raft.Host ------------------------------------------------------------------------------------------
+    # -- replica.Host ---------------------------------------------------------------------------------------
 
     def send(self, peer_id: str, message: Message) -> None:
         """Send a Raft message."""
@@ -248,9 +233,7 @@ class Core:
         for batch in outcome.batches:
             if batch.origin == self.outbox.origin:
                 for seq, result in zip(batch.seqs, batch.results, strict=True):
-                    wait = self.waiters.add(result.hold_id) if isinstance(result, Queued) else None
-                    self.outbox.complete(seq, Answer(result, outcome.revision, wait), self.machine)
-                    self._count(result)
+                    self._complete(seq, result, outcome.revision)
         for event in outcome.events:
             self.metrics.events[event.kind] += 1
             if event.result is not None:
@@ -258,21 +241,28 @@ class Core:
         if self.replica.is_leader:
             self._expiry.arm(self.machine.next_deadline_ms())
 
+    def _complete(self, seq: int, result: Result, revision: int) -> None:
+        """Hand a result to who asked. Who is queued begins to wait here, before any event can come."""
+        wait = self.waiters.add(result.hold_id) if isinstance(result, Queued) else None
+        self.outbox.complete(seq, Answer(result, revision, wait), self.machine)
+        label = result.reason.value if isinstance(result, Refused) else type(result).__name__.lower()
+        self.metrics.commands[label] += 1
+
     def encode_state(self) -> bytes:
         """Return the state machine as bytes."""
         return snapshot.encode(self.machine)
 
     def restore_state(self, state: bytes) -> None:
         """Replace the state machine by that of a snapshot; find out what it means for who waits here."""
-        self.machine = snapshot.decode(state)
+        machine = self.machine = snapshot.decode(state)
         lost = OutcomeUnknown("this node fell behind; repeat the request with the same request_id")
-        for pending in self.outbox.applied_up_to(self.machine.applied_seq(self.outbox.origin)):
+        for pending in self.outbox.applied_up_to(machine.applied_seq(self.outbox.origin)):
             if pending.readers is None:
                 self.outbox.fail(pending.seq, lost)
             else:
-                self.outbox.complete(pending.seq, Answer(_DONE, self.machine.revision), self.machine)
+                self.outbox.complete(pending.seq, Answer(_DONE, machine.revision), machine)
         for hold_id in self.waiters.hold_ids():
-            self.waiters.reconcile(hold_id, self.machine.attempt(hold_id), self.machine.revision, lost)
+            self.waiters.reconcile(hold_id, machine.attempt(hold_id), machine.revision, lost)
 
     def leadership_changed(self) -> None:
         """Begin or end to lead; send again what is pending."""
@@ -290,7 +280,10 @@ class Core:
         self._was_leader = replica.is_leader
         self._batcher.clear()
         self._expiry.arm(self.machine.next_deadline_ms() if replica.is_leader else None)
+        if self._handover is not None:
+            self._handover.step()
         self._resend()
+        self._wake_observers()
 
     def _pass_time(self) -> None:
         """Propose that time has passed: something is due."""
@@ -298,150 +291,100 @@ class Core:
             self._batcher.add_tick()
             self.request_tick()
 
-    # -- transport.Host -------------------------------------------------------------------------------------
-
-    def particulars(self) -> Particulars:
-        """Return what this node tells about itself."""
-        return Particulars(self.datadir.disk_id, self._config.advertise_http)
-
-    def objection(self, peer_id: str, theirs: Particulars) -> str | None:
-        """Refuse a peer that comes with another disk than before; remember a new one, durably."""
-        known = self.datadir.known.get(peer_id)
-        if known is not None and known != theirs.disk_id:
-            return (
-                f"node {peer_id} is known here with another data directory (disk {known[:8]}, now "
-                f"{theirs.disk_id[:8]}). A node that lost its disk may have voted and acknowledged what it no "
-                f"longer knows, so it cannot come back as {peer_id}: restore its old data directory, or replace "
-                "it by a node with a new id (see 'A node lost its disk' in docs/operating.md)"
-            )
-        if known is None:
-            self.datadir.remember(peer_id, theirs.disk_id)
-            self._is_established = self.datadir.is_established(list(self._peers))
-            logger.info("event=peer-met peer=%s disk=%s", peer_id, theirs.disk_id[:8])
-        return None
+    # -- peering.Host ---------------------------------------------------------------------------------------
 
     def peer_up(self, peer_id: str) -> None:
-        """A peer can be reached; if it leads, begin again with it."""
+        """Take note that a peer can be reached; if it leads, begin again with it."""
         self._guarded(self.replica.peer_up, peer_id)
         if peer_id == self.replica.leader_id:
             self._resend()
+            self._wake_observers()
 
     def peer_down(self, peer_id: str) -> None:
-        """A peer cannot be reached."""
-        self.pings.pop(peer_id, None)
+        """Take note that a peer cannot be reached."""
         self._guarded(self.replica.peer_down, peer_id)
 
-    def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
-        """Take a frame from a peer."""
-        match kind:
-            case Kind.RAFT:
-                # Nobody votes or acknowledges before all nodes have met once: see docs/operating.md.
-                if self._is_established:
-                    self._guarded(self._raft_message, peer_id, _raft_decoder.decode(body))
-            case Kind.FORWARD:
-                self._forwarded(*_forward_decoder.decode(body))
-            case Kind.PING:
-                self.pings[peer_id] = _ping_decoder.decode(body)
-            case Kind.CONTROL:
-                control = _control_decoder.decode(body)
-                if control.get("do") == "transfer":
-                    self._loop.create_task(self.transfer(control["to"]))
-            case Kind.REFUSED:
-                self.refused(peer_id, _reason_decoder.decode(body))
-            case _:
-                logger.warning("event=frame-dropped peer=%s kind=%d", peer_id, kind)
+    def raft_message(self, peer_id: str, message: Message) -> None:
+        """Take a Raft message."""
+        self._guarded(self._receive, peer_id, message)
+
+    def _receive(self, peer_id: str, message: Message) -> None:
+        self.replica.receive(peer_id, message)
+        if self.replica.wants_tick:
+            self.request_tick()
+
+    def transfer_asked(self, to: str) -> None:
+        """Begin to hand leadership over, if this node leads."""
+        self.begin_handover(to)
 
     def refused(self, peer_id: str, reason: str) -> None:
         """Stop: a peer, proven to be one, does not let this node in."""
         self._fail(IdentityRefused(f"refused by node {peer_id}: {reason}"))
 
-    def ping(self) -> Ping:
-        """Return what the peers shall know."""
-        return Ping(self.machine.revision, self.role())
-
-    def _raft_message(self, peer_id: str, message: Message) -> None:
-        self.replica.receive(peer_id, message)
-        if self.replica.wants_tick:
-            self.request_tick()
-
-    def _forwarded(self, term: int, origin: str, seqs: list[int], commands: list[bytes]) -> None:
-        """Take a follower's commands if they are meant for this very leadership; else it sends them again."""
-        if self.replica.is_leader and term == self.replica.term:
-            self._batcher.add(origin, seqs, commands)
-            self.request_tick()
-
-    # -- the rest -------------------------------------------------------------------------------------------
-
     def role(self) -> str:
         """Return leader, candidate, follower, or starting while not all nodes have met yet."""
-        if not self._is_established:
+        if not self.peering.is_established:
             return "starting"
         if self.replica.is_leader:
             return "leader"
         return "candidate" if self.replica.is_candidate else "follower"
 
-    @property
-    def is_established(self) -> bool:
-        """Whether this node may take part: it has met every other node once."""
-        return self._is_established
+    def revision(self) -> int:
+        """Return how many entries this node has applied."""
+        return self.machine.revision
 
-    async def transfer(self, to: str) -> bool:
-        """As leader, stop proposing, wait until `to` has the whole log, and make it lead; False if it did not."""
+    # -- leadership -----------------------------------------------------------------------------------------
+
+    def leader_id(self) -> str | None:
+        """Return who leads, None if the one this node knew of cannot be reached or has gone silent."""
         replica = self.replica
-        deadline_s = self._loop.time() + self._config.election_ms_max / 1000
-        if to not in self._peers or not replica.is_leader:
-            return False
-        term = replica.term
-        replica.is_proposing = False
-        asked = False
-        while replica.is_leader and replica.term == term and self._loop.time() < deadline_s:
-            if not asked and self.links.is_up(to):
-                asked = replica.transfer(to)
-            await asyncio.sleep(0.001)
-        if replica.is_leader and replica.term == term:
-            replica.is_proposing = True
+        leader_id = replica.leader_id
+        if replica.is_leader or leader_id is None:
+            return leader_id
+        is_silent = replica.leader_silence_s * 1000 > self._config.election_ms_max
+        return None if is_silent or not self.links.is_up(leader_id) else leader_id
+
+    def begin_handover(self, to: str) -> Handover | None:
+        """Begin to hand leadership to `to`; None if this node does not lead or does not know `to`."""
+        if not self.replica.is_leader or to not in self._peers:
+            return None
+        if self._handover is None or self._handover.is_ended:
+            timeout_s = self._config.election_ms_max / 1000
+            self._handover = Handover(self.replica, to, self._loop, timeout_s)
             self.request_tick()
-        return not replica.is_leader
+        return self._handover
 
-    def _count(self, result: object) -> None:
-        self.metrics.commands[result.reason if isinstance(result, Refused) else type(result).__name__] += 1
+    def _wake_observers(self) -> None:
+        """Let everybody who waits for a change of leadership look again, on the other nodes too."""
+        self.links.ping()
+        self.leadership.set()
+        self.leadership = asyncio.Event()
 
-    def _gauges(self) -> "list[Sample]":
-        replica = self.replica
-        sizes = [
-            ("holdfast_" + table, f"{table.capitalize()} in the replicated state.", "gauge", {}, float(count))
-            for table, count in self.machine.counts().items()
+    # -- metrics --------------------------------------------------------------------------------------------
+
+    def _gauges(self) -> list[Sample]:
+        replica, machine = self.replica, self.machine
+        tables = [
+            gauge(table, f"{table.capitalize()} in the replicated state.", count)
+            for table, count in machine.counts().items()
         ]
-        peers = [
-            (
-                "holdfast_peer_up",
-                "Whether a peer is connected.",
-                "gauge",
-                {"peer": peer},
-                float(self.links.is_up(peer)),
-            )
-            for peer in self._peers
-        ]
-        singles: list[tuple[str, str, float]] = [
-            ("is_leader", "Whether this node leads.", float(replica.is_leader)),
-            (
-                "has_leader",
-                "Whether this node knows a leader it can reach.",
-                float(self.leader_id() is not None),
-            ),
-            ("term", "Raft term.", float(replica.term)),
-            ("revision", "Entries applied.", float(self.machine.revision)),
-            ("log_entries", "Entries in the log.", float(len(self._journal))),
-            (
-                "pending_commands",
-                "Commands of this node's clients without an outcome.",
-                float(len(self.outbox)),
-            ),
-            ("waiting_acquires", "Acquires of this node's clients in queues.", float(len(self.waiters))),
-            ("next_token", "Fencing token of the next grant.", float(self.machine.next_token)),
+        links = [
+            gauge("peer_up", "Whether a peer is connected.", self.links.is_up(peer_id), peer=peer_id)
+            for peer_id in self._peers
         ]
         return [
-            *sizes,
-            *peers,
-            *[("holdfast_" + name, text, "gauge", {}, value) for name, text, value in singles],
+            *tables,
+            *links,
+            gauge("is_leader", "Whether this node leads.", replica.is_leader),
+            gauge(
+                "has_leader", "Whether this node knows a leader it can reach.", self.leader_id() is not None
+            ),
+            gauge("term", "Raft term.", replica.term),
+            gauge("revision", "Entries applied.", machine.revision),
+            gauge("log_entries", "Entries in the log.", len(self._journal)),
+            gauge(
+                "pending_commands", "Commands of this node's clients without an outcome.", len(self.outbox)
+            ),
+            gauge("waiting_acquires", "Acquires of this node's clients in queues.", len(self.waiters)),
+            gauge("next_token", "Fencing token of the next grant.", machine.next_token),
         ]

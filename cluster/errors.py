@@ -15,7 +15,7 @@ NodeFailed                           this node broke and must stop: disk, damage
 
 
 class ClusterError(Exception):
-    """Base: a command that got no result. `outcome` is "not-applied" or "unknown"; `code` is the public code."""
+    """A command that got no result. `outcome` is "not-applied" or "unknown"; `code` is the public code."""
 
     code: str
     outcome: str = "not-applied"
@@ -76,7 +76,7 @@ class DataDirError(StartupError):
 
 
 class IdentityRefused(StartupError):
-    """A peer remembers this node id with another data directory: this node may have voted and forgotten it."""
+    """A peer knows this node id with another data directory: this node may have voted and forgotten it."""
 
     exit_code = 4
 

@@ -1,4 +1,4 @@
-"""Pure functions over Raft messages: what we let in, what we let out, and why. The heart of the safety argument.
+"""Pure functions over Raft messages: what we let in, what we let out, and why. Our safety argument's heart.
 
 The library's own handling of these messages breaks promises (its hazards are described with each guard).
 Every message between nodes passes here, in both directions, before the library or the wire sees it. Nothing
@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple, Protocol
 Message = dict[str, Any]
 
 PROMISES: Final = frozenset({"next_node_idx", "response_vote", "request_vote"})
-"""Messages that claim something is on this node's disk (an entry, a vote, a term). They leave after the sync."""
+"""Messages that claim something is on this node's disk (entries, a vote). They leave after the sync."""
 
 _INBOUND: Final = frozenset(
     {"append_entries", "next_node_idx", "request_vote", "response_vote", "timeout_now"}
 )
-"""What the library may hear from peers. Its own forwarding (`apply_command`) carries pickles and is not used."""
+"""What the library may hear from peers. Its own forwarding (`apply_command`, pickled) is not used."""
 
 
 class LogView(Protocol):
@@ -53,11 +53,10 @@ def is_known(message: Mapping[str, Any]) -> bool:
 
 
 def admit_append(message: Message, log: LogView, current_term: int) -> Admission:
-    """Let an `append_entries` in so that the log changes only at a real conflict (H2) and only verified
-    positions are committed (H1).
+    """Let an `append_entries` change the log only at a real conflict, and commit only what it verified.
 
-    Before: the library cuts its log behind `prevLogIdx` whenever anything is there, and takes the leader's
-    commit index up to the end of its own log even when the message said nothing about that log.
+    Before: the library cuts its log behind `prevLogIdx` whenever anything is there (H2), and takes the
+    leader's commit index up to the end of its own log even when the message said nothing about that log (H1).
 
     After: entries that the log already has are skipped. If nothing is new, the library sees a bare heartbeat
     and the acknowledgement is ours, up to the last position that this message verified. Else it sees an
@@ -133,8 +132,9 @@ def admit_vote(voter: str, message: Message, current_term: int, voters: set[str]
 
 
 def admit_vote_request(message: Message, *, leader_is_alive: bool) -> Message | None:
-    """Let a `request_vote` in unless a living leader would be deposed for nothing (H11, Raft section 4.2.3 of
-    the dissertation). A transfer of leadership is what the leader itself asked for.
+    """Let a `request_vote` in unless a living leader would be deposed for nothing (H11).
+
+    Ongaro's dissertation, section 4.2.3. A transfer of leadership is what the leader itself asked for.
     """
     return None if leader_is_alive and not message.get("transfer") else message
 
@@ -152,9 +152,7 @@ def grants_pre_vote(message: Message, log: LogView, current_term: int, *, leader
 
 
 def stamp_outbound(message: Message, current_term: int, *, is_transfer: bool) -> Message:
-    """Return `message` with what the receiver's guards need: the term of an acknowledgement, the reason of an
-    election.
-    """
+    """Add what the receiver's guards need: the term of an acknowledgement, the reason of an election."""
     if message["type"] == "next_node_idx":
         return message | {"term": current_term}
     if message["type"] == "request_vote":

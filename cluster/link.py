@@ -23,7 +23,7 @@ FRAME_BYTES_MAX: Final = 64 << 20
 HANDSHAKE_S: Final = 3.0
 """Time to prove oneself."""
 BACKLOG_BYTES_MAX: Final = 64 << 20
-"""A peer that does not read (stopped, or behind a dead network) loses its connection before our memory goes."""
+"""A peer that does not read (stopped, or cut off) loses its connection before we lose our memory."""
 ROOM_BYTES: Final = 2 << 20
 """Bulk data is added to a connection while less than this waits in it."""
 
@@ -39,7 +39,7 @@ class Kind(enum.IntEnum):
 
     RAFT = 1
     FORWARD = 2
-    CONTROL = 3
+    TRANSFER = 3
     PING = 4
     REFUSED = 5
 

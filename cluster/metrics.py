@@ -11,6 +11,11 @@ Sample = tuple[str, str, str, dict[str, str], float]
 _SYNC_BOUNDS_S: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
+def gauge(name: str, text: str, value: float, **labels: str) -> Sample:
+    """Return a present value; its name gets the product's prefix."""
+    return f"holdfast_{name}", text, "gauge", labels, float(value)
+
+
 class Histogram:
     """Counts of observations up to each bound, for one quantity in seconds."""
 

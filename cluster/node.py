@@ -1,4 +1,4 @@
-"""A node as its HTTP front end sees it: commands and reads in, outcomes out, and the way it starts and stops."""
+"""A node as its HTTP front end sees it: commands and reads in, outcomes out; how it starts and stops."""
 
 import asyncio
 import logging
@@ -21,8 +21,8 @@ __all__ = ["Answer", "Node"]
 
 T = TypeVar("T")
 
-HANDOVER_S: Final = 2.0
-"""How long a stopping leader tries to hand leadership over."""
+HANDOVERS_MAX: Final = 2
+"""How often a stopping leader tries to hand leadership over."""
 DRAIN_S: Final = 2.0
 """How long a stopping node waits for the outcomes of what is under way."""
 CANCEL_S: Final = 5.0
@@ -62,13 +62,14 @@ class Node:
     async def hand_over(self) -> None:
         """Make another node lead, if this one does and any can: before clients have to notice anything."""
         core = self.core
-        deadline_s = asyncio.get_running_loop().time() + HANDOVER_S
-        while core.replica.is_leader and asyncio.get_running_loop().time() < deadline_s:
+        for _ in range(HANDOVERS_MAX):
             successor = core.replica.most_caught_up()
-            if successor is None:
+            handover = core.begin_handover(successor) if successor is not None else None
+            if handover is None:
                 return
-            if await core.transfer(successor):
+            if await handover.wait():
                 logger.info("event=leadership-handed-over to=%s", successor)
+                return
 
     async def stop(self) -> None:
         """Hand leadership over if leading, finish what is in flight, sync, close. Idempotent."""
@@ -79,9 +80,7 @@ class Node:
         if not core.failed.done():
             await self.hand_over()
             core.waiters.fail_all(_left())
-            deadline_s = asyncio.get_running_loop().time() + DRAIN_S
-            while len(core.outbox) and asyncio.get_running_loop().time() < deadline_s:
-                await asyncio.sleep(0.005)
+            await core.outbox.drain(DRAIN_S)
         await core.stop()
 
     async def wait_failed(self) -> BaseException:
@@ -123,8 +122,8 @@ class Node:
     async def acquire(self, command: Acquire, timeout_s: float) -> Answer:
         """Replicate an acquire and wait in the queue if need be: the result is Granted or Refused.
 
-        When the calling task is cancelled (the client went away) a waiting acquire is cancelled in the cluster
-        too, unless this node is shutting down: then its client may ask on another node with the same
+        When the calling task is cancelled (the client went away) a waiting acquire is cancelled in the
+        cluster too, unless this node is shutting down: then its client may ask on another node with the same
         request_id. Takes at most `wait_ms` + 2 * `timeout_s`. Raises as `submit`.
         """
         pending = self._submit(command, timeout_s)
@@ -151,7 +150,10 @@ class Node:
             raise
 
     async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
-        """Answer from a state at least as new as every answer given anywhere before this call. Raises NoLeader."""
+        """Answer from a state at least as new as every answer given before this call, anywhere.
+
+        Raises NoLeader, Overloaded, ShuttingDown.
+        """
         self._check_open()
         future = self.core.outbox.read(query, timeout_s)
         self.core.request_flush()
@@ -191,10 +193,10 @@ class Node:
             task.add_done_callback(self._cancels.discard)
 
     async def _cancel(self, command: Acquire, answer: Answer) -> None:
-        """Take a wait back. If no leader can be told, the ticket ends with its wait and the hold with its lease."""
+        """Take a wait back. If no leader can be told, ticket and hold end by themselves."""
         result = answer.result
         hold_id = getattr(result, "hold_id", "")
-        if not hold_id or isinstance(result, Granted) and hold_id != command.hold_id:
+        if not hold_id or (isinstance(result, Granted) and hold_id != command.hold_id):
             return
         cancel = codec.encode_command(Cancel(hold_id, command.attempt_id))
         try:
@@ -230,7 +232,7 @@ class Node:
         core, peer = self.core, str(self.config.peers[node_id])
         if node_id == self.config.node_id:
             return PeerStatus(node_id, self.config.advertise_http, peer, core.role(), core.machine.revision)
-        ping = core.pings.get(node_id)
+        ping = core.peering.pings.get(node_id)
         if ping is None or not core.links.is_up(node_id):
             return PeerStatus(node_id, "", peer, "unreachable", ping.revision if ping else 0)
         told = "follower" if ping.state == "leader" else ping.state
@@ -247,20 +249,20 @@ class Node:
         if leader_id is None:
             raise NoLeader("no leader can be reached")
         if to is None:
-            others = [node_id for node_id in self.config.peers if node_id != leader_id]
-            mine = core.replica.most_caught_up() if core.replica.is_leader else None
-            to = mine or next((node_id for node_id in others if core.pings.get(node_id)), self.config.node_id)
+            # Only the leader knows who is most caught up; from elsewhere, this node offers itself.
+            to = core.replica.most_caught_up() if core.replica.is_leader else self.config.node_id
+        if to is None:
+            raise TransferFailed("no other node is connected to the leader")
         if to == leader_id:
             return leader_id
-        if core.replica.is_leader:
-            await core.transfer(to)
-        else:
-            core.links.send(leader_id, Kind.CONTROL, {"do": "transfer", "to": to})
-        deadline_s = asyncio.get_running_loop().time() + timeout_s
-        while core.leader_id() != to:
-            if asyncio.get_running_loop().time() > deadline_s:
-                raise TransferFailed(f"{to} did not take over; {core.leader_id()} leads")
-            await asyncio.sleep(0.005)
+        if core.begin_handover(to) is None:
+            core.links.send(leader_id, Kind.TRANSFER, to)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while core.leader_id() != to:
+                    await core.leadership.wait()
+        except TimeoutError:
+            raise TransferFailed(f"{to} did not take over; {core.leader_id()} leads") from None
         return to
 
 

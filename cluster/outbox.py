@@ -31,7 +31,7 @@ _BARRIER: Final = codec.encode_command(Barrier())
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The result of a command, the revision at which it was applied, and, for a queued acquire, what to await."""
+    """The result of a command, the revision at which it was applied; for a queued acquire, what to await."""
 
     result: Result
     revision: int
@@ -71,7 +71,7 @@ class Outbox:
         return bool(self._unsent)
 
     def submit(self, command: bytes, timeout_s: float) -> Pending:
-        """Number a command. Its future gets the Answer or a ClusterError. Raises Overloaded."""
+        """Give a command its number; its future gets the Answer or a ClusterError. Raises Overloaded."""
         if len(self._pending) >= PENDING_COUNT_MAX or self._pending_bytes >= PENDING_BYTES_MAX:
             raise Overloaded(
                 f"{len(self._pending)} commands wait on this node; try again later or on another node"
@@ -156,6 +156,12 @@ class Outbox:
                 future.set_exception(error)
         if not pending.future.done():
             pending.future.set_exception(error)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until everything pending now has an outcome, at most `timeout_s`."""
+        futures = [pending.future for pending in self._pending.values()]
+        if futures:
+            await asyncio.wait(futures, timeout=timeout_s)
 
     def fail_all(self, unsent: ClusterError, sent: ClusterError) -> None:
         """End everything: this node stops."""

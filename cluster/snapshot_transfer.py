@@ -45,21 +45,25 @@ class _Sending(msgspec.Struct):
 
 
 class SnapshotTransfer:
-    """Writes, sends and receives snapshots for one replica. `states` maps our outcomes to the library's numbers."""
+    """Writes, sends and receives snapshots for one replica.
+
+    `states` maps the store's outcomes to the library's numbers.
+    """
 
     def __init__(
         self,
         store: SnapshotStore,
         encode_state: Callable[[], bytes],
-        retained: int,
         replica: Replica,
+        *,
+        retained: int,
         states: Mapping[str, int],
         last: LogEntry | None,
     ) -> None:
         self._store = store
         self._encode_state = encode_state
-        self._retained = retained
         self._replica = replica
+        self._retained = retained
         self._states = states
         self._last = last
         self._writing: LogEntry | None = None
@@ -78,11 +82,13 @@ class SnapshotTransfer:
     def stop_sending(self) -> None:
         """Forget all transfers: this node leads no more, or another term begins."""
         for peer_id in list(self._sending):
-            self._stop(peer_id)
+            self.stop_sending_to(peer_id)
 
-    def close(self) -> None:
-        """Forget all transfers. The store is closed by its owner."""
-        self.stop_sending()
+    def stop_sending_to(self, peer_id: str) -> None:
+        """Forget the transfer to a peer."""
+        sending = self._sending.pop(peer_id, None)
+        if sending is not None:
+            sending.reader.close()
 
     # -- the library's names --------------------------------------------------------------------------------
 
@@ -111,7 +117,7 @@ class SnapshotTransfer:
         data = sending.reader.read(CHUNK_BYTES)
         is_first, sending.is_first = sending.is_first, False
         if not data:
-            self._stop(node.id)
+            self.stop_sending_to(node.id)
         return data, is_first, not data, sending.index, sending.term
 
     def setTransmissionData(self, chunk: list[Any] | None) -> bool:  # noqa: N802 - the library's name
@@ -135,7 +141,7 @@ class SnapshotTransfer:
 
     def cancelTransmisstion(self, node: _Node) -> None:  # noqa: N802 - the library's name, spelt so
         """Forget a transfer: the peer is gone."""
-        self._stop(node.id)
+        self.stop_sending_to(node.id)
 
     # -- helpers --------------------------------------------------------------------------------------------
 
@@ -163,8 +169,3 @@ class SnapshotTransfer:
         logger.info("event=snapshot-sending peer=%s index=%d bytes=%d", peer_id, self._last[1], reader.size)
         sending = self._sending[peer_id] = _Sending(reader, self._last[1], self._last[2])
         return sending
-
-    def _stop(self, peer_id: str) -> None:
-        sending = self._sending.pop(peer_id, None)
-        if sending is not None:
-            sending.reader.close()

@@ -14,7 +14,10 @@ class PeerStatus(msgspec.Struct, frozen=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """The cluster as one node sees it. `lag_ms` is how long this node has not heard from a leader (0 on the leader)."""
+    """The cluster as one node sees it.
+
+    `lag_ms` is how long this node has heard from no leader; 0 on the leader.
+    """
 
     node_id: str
     leader: str | None

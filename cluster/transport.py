@@ -1,7 +1,7 @@
 """The links of a node to its peers: dials, accepts, replaces, watches over silence. One link per peer.
 
-The node with the smaller id dials. A link that takes the place of another ends it first, so frames of one peer
-are always handled in the order of one connection.
+The node with the smaller id dials. A link that takes the place of another ends it first, so that frames of
+one peer are always handled in the order of one connection.
 """
 
 import asyncio
@@ -101,6 +101,12 @@ class PeerLinks:
         link.send(kind, body)
         return True
 
+    def ping(self) -> None:
+        """Tell all connected peers how this node is."""
+        ping = self._host.ping()
+        for link in self._open.values():
+            link.send(Kind.PING, ping)
+
     def flush(self) -> None:
         """Hand everything to the network now, ahead of a sync that will stop the loop for a moment."""
         for link in self._open.values():
@@ -167,9 +173,7 @@ class PeerLinks:
 
     def received(self, link: Link, kind: int, body: msgspec.Raw) -> None:
         """Hand on a frame of the link in use; those of a replaced one are nothing any more."""
-        if self._open.get(link.peer_id) is link and not self._is_closing:
-            self._host.frame(link.peer_id, kind, body)
-        elif kind == Kind.REFUSED and not self._is_closing:
+        if not self._is_closing and self._open.get(link.peer_id) is link:
             self._host.frame(link.peer_id, kind, body)
 
     # -- dialing and watching -------------------------------------------------------------------------------
@@ -214,10 +218,8 @@ class PeerLinks:
             now_s = loop.time()
             was_stalled = now_s - last_s > 2 * PING_S
             last_s = now_s
-            ping = self._host.ping()
             for link in list(self._open.values()):
                 # A stall of our own loop is no silence of theirs: what they sent waits to be read.
                 if now_s - link.heard_s > SILENCE_S_MAX and not was_stalled:
                     link.close(f"silent for {now_s - link.heard_s:.1f} s")
-                else:
-                    link.send(Kind.PING, ping)
+            self.ping()

@@ -19,7 +19,7 @@ class Waiters:
         return len(self._futures)
 
     def add(self, hold_id: str) -> "asyncio.Future[Answer]":
-        """Return a future for the end of a wait. Called at the apply that queued it, so no event can be missed."""
+        """Return a future for the end of a wait. Called at the apply that queued it: no event is missed."""
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._futures.setdefault(hold_id, []).append(future)
         future.add_done_callback(lambda done: self._forget(hold_id, done))

@@ -13,17 +13,17 @@ from collections.abc import Sequence
 
 import uvloop
 from aiohttp import web
-from cluster.node import Node
 
 from cluster.config import Address, NodeConfig, load
 from cluster.errors import IdentityRefused, NodeFailed, StartupError
+from cluster.node import Node
 from http_api import logs
 from http_api.app import build_server
 
 logger = logging.getLogger("http_api")
 
 _CLOSE_S = 2.0
-"""How long open calls may take once the node has stopped: it has answered them, clients have to read."""
+"""How long open calls may take when the node is told to stop. Their outcome is unknown to who is cut off."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,13 +55,15 @@ async def _run(config: NodeConfig) -> int:
         await site.start()
         _log_ready(config, listener)
         failure = await _until_stopped(node, stop_asked)
-        node.begin_shutdown()
         await site.stop()
         if failure is None:
-            await node.stop()
+            # While this node still answers: clients of it notice nothing of the change of leader.
+            await node.hand_over()
         else:
             logger.critical("event=node-failed detail=%r", str(failure), exc_info=failure)
-        await runner.cleanup()
+        node.begin_shutdown()
+        await runner.cleanup()  # open calls get their answers from a node that still runs
+        await node.stop()
     if failure is None:
         logger.info("event=stopped node_id=%s", config.node_id)
         return 0

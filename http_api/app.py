@@ -19,7 +19,8 @@ from http_api import answers, locks, schema, sessions, status
 from http_api.call import Call
 from http_api.host import Node
 from http_api.metrics import RequestCounts
-from http_api.middleware import Front
+from http_api.middleware import Front, problem_reply
+from http_api.problems import ProblemError
 from http_api.routes import Route, Router
 
 _WORLD: Final = ("overloaded", "no-leader", "shutting-down", "outcome-unknown")
@@ -95,6 +96,31 @@ def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
     return tuple(routes)
 
 
+class _Protocol(RequestHandler):
+    """A connection. Where bytes are no HTTP, strangers get a problem, and logs do not quote them."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 400,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - quotes what was sent, which may hold a secret
+    ) -> web.StreamResponse:
+        """Return the answer to what could not be parsed, and end the connection."""
+        assert isinstance(request, Call)
+        detail = f"this is no HTTP request: {type(exc).__name__} ({status})"
+        return problem_reply(request, ProblemError("invalid-request", detail, ends_connection=True))
+
+
+class _Server(web.Server):
+    """A server of such connections."""
+
+    def __call__(self) -> RequestHandler:
+        """Make the protocol of a new connection."""
+        loop = asyncio.get_running_loop()
+        return _Protocol(self, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: ours logs
+
+
 def build_server(node: Node, request_timeout_ms: int) -> web.Server:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop."""
     loop = asyncio.get_running_loop()
@@ -110,4 +136,4 @@ def build_server(node: Node, request_timeout_ms: int) -> web.Server:
     ) -> Call:
         return Call(message, payload, protocol, writer, task, loop, client_max_size=wire.BODY_BYTES_MAX)
 
-    return web.Server(front.handle, request_factory=make_call, handler_cancellation=True, access_log=None)
+    return _Server(front.handle, request_factory=make_call, handler_cancellation=True)

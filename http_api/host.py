@@ -3,15 +3,13 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
+from cluster.metrics import Sample
 from cluster.status import ClusterStatus
 from lockstate.commands import Acquire, Command
 from lockstate.machine import LockMachine
 from lockstate.results import Result
 
 T = TypeVar("T")
-
-Sample = tuple[str, str, str, dict[str, str], float]
-"""One value of a metric: name, help, type (counter, gauge, histogram), labels, value."""
 
 
 class Answer(Protocol):

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from http_api.host import Sample
+from cluster.metrics import Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SUFFIXES = ("_bucket", "_sum", "_count")

@@ -39,7 +39,7 @@ class Front:
             call.read_timeout(self._timeout_s)
             reply = await route.handler(self._node, call)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
-            reply = _problem_reply(call, exc)
+            reply = problem_reply(call, exc)
         if self._node.is_shutting_down:
             reply.force_close()
         self._counts.add(method, path, reply.status)
@@ -54,7 +54,7 @@ class Front:
         return reply
 
 
-def _problem_reply(call: Call, exc: Exception) -> Reply:
+def problem_reply(call: Call, exc: Exception) -> Reply:
     """Return the problem document for `exc`; what nobody foresaw is logged."""
     problem = problems.of_exception(exc)
     if problem.code == "internal" and call.transport is not None:

@@ -75,6 +75,7 @@ def entry_format(data: bytes) -> int:
 
 def _decode_command(raw: msgspec.Raw) -> Command | Undecodable:
     try:
-        return _command_decoder.decode(raw)
+        command: Command = _command_decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return Undecodable()
+    return command

@@ -36,10 +36,10 @@ class CloseSession(_Command, frozen=True, tag=3):
 
 
 class Acquire(_Command, frozen=True, tag=4):
-    """Ask for a lock, for a session (`session_id`) or with a lease of its own (`ttl_ms`): exactly one of the two.
+    """Ask for a lock, for a session (`session_id`) or with a lease of its own (`ttl_ms`): one of both.
 
     `hold_id` is the secret that the hold gets if this command is granted. `attempt_id` names this attempt: a
-    repeated request carries the same `request_id` and a new attempt, and `Cancel` ends only the attempt it names.
+    repeated request carries the same `request_id` and a new attempt; `Cancel` ends only the attempt it names.
     """
 
     name: str
@@ -56,7 +56,10 @@ class Acquire(_Command, frozen=True, tag=4):
 
 
 class Cancel(_Command, frozen=True, tag=5):
-    """Undo an acquire whose client went away: end its wait, or release what it got, unless a later attempt took over."""
+    """Undo an acquire whose client went away: end its wait, or release what it got.
+
+    Has no effect when a later attempt of the same request took over.
+    """
 
     hold_id: str
     attempt_id: str

@@ -1,4 +1,7 @@
-"""What must hold at every revision, one function per sentence. Called by tests and checkers, never by a node at work."""
+"""What must hold at every revision, one function per sentence.
+
+For tests and checkers; a node at work never calls it.
+"""
 
 from collections import Counter
 from itertools import combinations, pairwise

@@ -1,4 +1,4 @@
-"""The rules: how one committed entry changes the state. Deterministic, total, and the only place that decides.
+"""The rules: how one committed entry changes the state. Deterministic, total, the only place that decides.
 
 Everything that grants, queues, ends or refuses goes through `LockMachine.apply`. Time comes in the entry;
 ids and secrets come in the commands.
@@ -365,7 +365,7 @@ class LockMachine:
         return None
 
     def _is_free_for(self, lock: Lock, command: Acquire) -> bool:
-        """Whether a newcomer may have the lock at once: nobody before it, holder or waiter, conflicts with it."""
+        """Whether a newcomer may have the lock at once: no holder and no waiter conflicts with it."""
         return (
             lock.delay is None
             and len(lock.holders) < limits.HOLDERS_COUNT_MAX
@@ -548,7 +548,7 @@ class LockMachine:
         token = of.token if isinstance(of, Hold) else 0
         self._emit(kind, of.name, of.mode, of.owner, token, of.hold_id, reason, result)
 
-    def _emit(
+    def _emit(  # noqa: PLR0917 - the fields of an event, called at three places
         self,
         kind: EventKind,
         name: str = "",

@@ -186,7 +186,7 @@ class Deadlines:
 
 
 class NameIndex:
-    """A sorted set of names in short runs: adding, removing and finding a place never touch more than one run."""
+    """A sorted set of names in short runs: adding, removing and finding a place touch one run only."""
 
     _RUN_MAX = 512
 

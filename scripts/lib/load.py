@@ -6,6 +6,7 @@ protocol object is worker and connection, and the answer's callback writes the n
 
 import asyncio
 import time
+from typing import cast
 
 import msgspec
 
@@ -68,8 +69,8 @@ class Worker(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports do not derive from asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
         self._acquire()
 
     def connection_lost(self, exc: Exception | None) -> None:

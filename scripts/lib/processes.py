@@ -21,7 +21,7 @@ def start(argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) 
     """Start a process in a session of its own, its output appended to `log`; return its pid."""
     with log.open("ab") as output:
         child = subprocess.Popen(
-            argv,
+            list(argv),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -36,7 +36,11 @@ def start(argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) 
 def is_alive(pid: int, words: Sequence[str]) -> bool:
     """Whether `pid` runs and its command line holds all `words`. Reaps it if it was our child."""
     child = _children.get(pid)
-    if child is not None and child.poll() is not None:
+    if child is not None:
+        # Its command line can still be empty, just after the start; but a child's pid is not given away.
+        if child.poll() is None:
+            assert isinstance(child.args, list)
+            return all(word in child.args for word in words)
         del _children[pid]
         return False
     try:

@@ -30,12 +30,12 @@ def project_files() -> list[str]:
     if listing.returncode == 0:
         paths = [path for path in listing.stdout.split("\0") if path]
     else:  # an export without history: everything but what tools made
-        made = {".venv", "build", "dist", "__pycache__", "wheels"}
+        made = {"__pycache__", "build", "dist", "wheels"}
         found = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
         paths = [
             path.as_posix()
             for path in found
-            if not made.intersection(path.parts) and not path.parts[0].endswith("_cache")
+            if not made.intersection(path.parts) and (path.parts[0] == ".ci" or path.parts[0][0] != ".")
         ]
     return sorted(path for path in paths if (ROOT / path).is_file() and path not in FOREIGN)
 

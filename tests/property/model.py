@@ -6,7 +6,6 @@ specification of `lockstate.machine`; where the two disagree, one of them has a 
 """
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from lockstate import limits
 from lockstate.commands import (
@@ -46,79 +45,8 @@ from lockstate.results import (
     SessionView,
     WaiterView,
 )
-
 from tests.property.model_checks import content, refuse_bad
-
-Key: TypeAlias = tuple[str, str]
-"""Scope and request id of a remembered request."""
-
-
-@dataclass
-class Lease:
-    """A right that ends once cluster time has passed `expires_at_ms`."""
-
-    ttl_ms: int
-    expires_at_ms: int
-    created: int
-
-
-@dataclass
-class Session:
-    """A registered client."""
-
-    session_id: str
-    owner: str
-    labels: dict[str, str]
-    lease: Lease
-
-
-@dataclass
-class Hold:
-    """A granted right. Its lease is the session's, or its own when `session_id` is empty."""
-
-    hold_id: str
-    attempt_id: str
-    name: str
-    mode: Mode
-    owner: str
-    token: int
-    lease: Lease
-    session_id: str
-    lock_delay_ms: int
-    note: str
-    request: Key | None
-    """The request of the latest attempt."""
-
-
-@dataclass
-class Ticket:
-    """A place in a queue."""
-
-    acquire: Acquire
-    attempt_id: str
-    request: Key | None
-    owner: str
-    queued_at_ms: int
-    deadline_ms: int
-    created: int
-
-
-@dataclass
-class Delay:
-    """A time in which a lock is granted to nobody."""
-
-    until_ms: int
-    created: int
-
-
-@dataclass
-class Request:
-    """A remembered request; `result` is None while it waits."""
-
-    content: object
-    hold_id: str
-    result: Result | None
-    outcome_ms: int
+from tests.property.model_records import Delay, Hold, Key, Lease, Request, Session, Ticket
 
 
 @dataclass
@@ -254,7 +182,7 @@ class Model:
             return Granted(result.hold_id, result.token, result.name, result.mode, expires_in_ms)
         return result
 
-    def _decide(self, command: Command | Undecodable) -> Result:  # noqa: PLR0911 - one return for each command
+    def _decide(self, command: Command | Undecodable) -> Result:  # noqa: C901 - one case for each command
         match command:
             case OpenSession():
                 return self._open(command)
@@ -309,9 +237,7 @@ class Model:
             self.created += 1
             deadline_ms = self.now_ms + command.wait_ms
             key = self._request_key(command)
-            ticket = Ticket(
-                command, command.attempt_id, key, owner, self.now_ms, deadline_ms, self.created
-            )
+            ticket = Ticket(command, command.attempt_id, key, owner, self.now_ms, deadline_ms, self.created)
             self.tickets.append(ticket)
             self._tell(EventKind.QUEUED, command.name, owner, 0)
             return Queued(command.hold_id, self._position(ticket))
@@ -467,7 +393,9 @@ class Model:
 
     def _waiter_view(self, ticket: Ticket) -> WaiterView:
         waited_ms = self.now_ms - ticket.queued_at_ms
-        return WaiterView(ticket.owner, ticket.acquire.mode, self._position(ticket), waited_ms, ticket.acquire.name)
+        return WaiterView(
+            ticket.owner, ticket.acquire.mode, self._position(ticket), waited_ms, ticket.acquire.name
+        )
 
     def holder_views(self, name: str) -> tuple[HolderView, ...]:
         """Return the holders of the lock in order of their tokens."""
@@ -486,13 +414,9 @@ class Model:
         if session is None:
             return None
         holds = tuple(self._holder_view(h) for h in self.holds if h.session_id == session_id)
-        tickets = tuple(
-            self._waiter_view(t) for t in self.tickets if t.acquire.session_id == session_id
-        )
+        tickets = tuple(self._waiter_view(t) for t in self.tickets if t.acquire.session_id == session_id)
         expires_in_ms = session.lease.expires_at_ms - self.now_ms
-        return SessionView(
-            session.lease.ttl_ms, expires_in_ms, session.owner, session.labels, holds, tickets
-        )
+        return SessionView(session.lease.ttl_ms, expires_in_ms, session.owner, session.labels, holds, tickets)
 
     def active_names(self) -> list[str]:
         """Return the names of locks that are not free, in order."""

@@ -1,4 +1,7 @@
-"""The option that writes the traces anew: `pytest tests/scenarios --rewrite`. Read the diff before you keep it."""
+"""The option that writes the traces anew: `pytest tests/scenarios --rewrite`.
+
+Read the diff before you keep it: a scenario is what should happen, not what does.
+"""
 
 import pytest
 

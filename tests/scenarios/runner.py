@@ -105,7 +105,7 @@ class Runner:
                 asked.clear()
         return trace + self._apply(asked)
 
-    def _read_line(  # noqa: C901, PLR0911 - one case for each line of the language
+    def _read_line(
         self, words: list[str], asked: list[tuple[str, Command]]
     ) -> Callable[[], list[str]] | None:
         """Add to `asked`, or return what else the line wants done once that has been applied."""
@@ -271,7 +271,7 @@ class Runner:
         return trace
 
 
-def describe_result(result: Result) -> str:  # noqa: C901, PLR0911 - one line of text for each kind of result
+def describe_result(result: Result) -> str:  # noqa: C901 - one text for each kind
     """Return what a client is told, as text."""
     match result:
         case SessionOpened():
@@ -281,7 +281,8 @@ def describe_result(result: Result) -> str:  # noqa: C901, PLR0911 - one line of
         case SessionClosed():
             return f"session closed, released: {', '.join(result.released) or 'nothing'}"
         case Granted():
-            return f"granted {result.name} {result.mode} token {result.token}, {seconds(result.expires_in_ms)} s left"
+            left = seconds(result.expires_in_ms)
+            return f"granted {result.name} {result.mode} token {result.token}, {left} s left"
         case Queued():
             return f"queued at position {result.position}"
         case Renewed():

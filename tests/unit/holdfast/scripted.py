@@ -33,6 +33,7 @@ class ScriptedNode:
     def __init__(self, *script: Step) -> None:
         self._script = list(script)
         self.seen: list[Seen] = []
+        self.is_hung = False
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -53,7 +54,7 @@ class ScriptedNode:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         if request.path == wire.LIVEZ:
-            return web.Response()
+            return await silence(request) if self.is_hung else web.Response()
         timeout_ms = int(request.headers[wire.HEADER_TIMEOUT_MS])
         self.seen.append(Seen(request.method, request.raw_path, await request.read(), timeout_ms))
         step = self._script.pop(0) if len(self._script) > 1 else self._script[0]

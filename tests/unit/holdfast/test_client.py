@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
+from aiohttp import web
 
 import holdfast
+from holdfast import _client
 from tests.unit.holdfast.scripted import (
     ScriptedNode,
     Step,
@@ -69,6 +71,34 @@ async def test_a_silent_node_is_given_up_in_time() -> None:
         assert hold.token == 7
         assert [request.body for request in hung.seen] == [request.body for request in alive.seen]
         assert hung.seen[0].timeout_ms == 500
+
+
+async def test_a_long_wait_leaves_a_node_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While an acquire waits its node is probed; when that gets no answer the same request moves on."""
+    monkeypatch.setattr(_client, "PROBE_S", 0.05)
+    async with ScriptedNode(silence) as hung, ScriptedNode(granted(), renewed()) as alive:
+        hung.is_hung = True
+        async with holdfast.Client([hung.url, alive.url]) as client, asyncio.timeout(10):
+            client._node = 0
+            hold = await client.acquire("a/b", ttl_ms=30_000, wait_ms=60_000)
+        assert hold.token == 7
+        assert hung.seen[0].body == alive.seen[0].body
+
+
+async def test_a_long_wait_stays_with_a_node_that_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is only waiting for the lock, and says that it lives, is not left."""
+    monkeypatch.setattr(_client, "PROBE_S", 0.02)
+
+    async def late(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.3)
+        return await granted()(request)
+
+    async with ScriptedNode(late) as node, ScriptedNode(status(500)) as other:
+        async with holdfast.Client([node.url, other.url]) as client:
+            client._node = 0
+            await client.acquire("a/b", ttl_ms=30_000, wait_ms=60_000)
+        assert len(node.seen) == 1
+        assert other.seen == []
 
 
 async def test_new_calls_have_new_request_ids() -> None:
@@ -142,12 +172,12 @@ async def test_a_refusal_is_raised_at_once(code: str, error: type[holdfast.Refus
 async def test_a_late_grant_is_renewed_before_it_is_handed_out() -> None:
     """After a wait as long as a third of the lease the validity counts from a renewal, not from the grant."""
 
-    async def late(request: object) -> object:
+    async def late(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.2)
-        return await granted(expires_in_ms=500)(request)  # type: ignore[arg-type]
+        return await granted(expires_in_ms=500)(request)
 
     async with (
-        ScriptedNode(late, renewed(expires_in_ms=500)) as node,  # type: ignore[arg-type]
+        ScriptedNode(late, renewed(expires_in_ms=500)) as node,
         holdfast.Client([node.url]) as client,
     ):
         hold = await client.acquire("a/b", ttl_ms=500, wait_ms=5_000)

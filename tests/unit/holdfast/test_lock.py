@@ -7,7 +7,16 @@ import time
 import pytest
 
 import holdfast
-from tests.unit.holdfast.scripted import ScriptedNode, granted, problem, released, renewed, reset, silence
+from tests.unit.holdfast.scripted import (
+    ScriptedNode,
+    Step,
+    granted,
+    problem,
+    released,
+    renewed,
+    reset,
+    silence,
+)
 
 DEADLINE_S = 10
 
@@ -54,11 +63,11 @@ async def test_a_refused_renewal_cancels_the_body() -> None:
 
 
 @pytest.mark.parametrize("failure", [silence, reset, problem("no-leader"), problem("outcome-unknown")])
-async def test_an_unreachable_cluster_ends_the_lease_in_time(failure: object) -> None:
+async def test_an_unreachable_cluster_ends_the_lease_in_time(failure: Step) -> None:
     """Without any answer the body is cancelled before the lease is over by the cluster's clock."""
     ttl_ms = 400
     async with (
-        ScriptedNode(granted(expires_in_ms=ttl_ms), failure) as node,  # type: ignore[arg-type]
+        ScriptedNode(granted(expires_in_ms=ttl_ms), failure) as node,
         holdfast.Client([node.url]) as client,
     ):
         ended_s = 0.0

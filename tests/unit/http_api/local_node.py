@@ -8,8 +8,8 @@ from typing import TypeVar
 import msgspec
 
 from cluster.errors import ShuttingDown
+from cluster.metrics import Sample
 from cluster.status import ClusterStatus, PeerStatus
-from http_api.host import Sample
 from lockstate.commands import Acquire, Batch, Cancel, Command, Entry
 from lockstate.machine import LockMachine
 from lockstate.results import Queued, Result

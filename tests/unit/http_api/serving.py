@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -33,7 +33,9 @@ class Served:
         """Send JSON, or `data=` as it is; return the answer, parsed when it is JSON."""
         if body is not None:
             options["json"] = body
-        async with self._session.request(method, f"http://127.0.0.1:{self.port}{path}", **options) as response:
+        async with self._session.request(
+            method, f"http://127.0.0.1:{self.port}{path}", **options
+        ) as response:
             raw = await response.read()
             is_json = "json" in response.headers["Content-Type"]
             return Got(response.status, json.loads(raw) if is_json and raw else raw, response.headers)
@@ -51,6 +53,13 @@ class Served:
             return await asyncio.wait_for(reader.read(), 10)
         finally:
             writer.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until `condition` holds."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event to tell of it
+            await asyncio.sleep(0.001)
 
 
 @contextlib.asynccontextmanager

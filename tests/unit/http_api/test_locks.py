@@ -4,7 +4,7 @@ import asyncio
 from urllib.parse import quote
 
 from holdfast import wire
-from tests.unit.http_api.serving import Served, serving
+from tests.unit.http_api.serving import Served, serving, until
 
 
 async def test_acquire_and_release() -> None:
@@ -176,6 +176,4 @@ async def test_stale_reads_say_how_old_they_are() -> None:
 
 async def _until_queued(served: Served, name: str, count: int) -> None:
     """Wait until `count` requests are in the queue of a lock."""
-    async with asyncio.timeout(10):
-        while len(served.node.machine.lock(name).queue) < count:
-            await asyncio.sleep(0.001)
+    await until(lambda: len(served.node.machine.lock(name).queue) == count)

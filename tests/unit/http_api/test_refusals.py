@@ -169,7 +169,9 @@ async def test_names_and_ttls_have_codes_of_their_own() -> None:
         _check_problem(await served.call("GET", f"/v1/locks/{'x' * 513}"), 400, "name-too-long")
         for ttl_ms in (0, -1, limits.TTL_MS_MIN - 1, limits.TTL_MS_MAX + 1, 10**30):
             _check_problem(await served.acquire("a", ttl_ms=ttl_ms), 400, "ttl-out-of-range")
-            _check_problem(await served.call("POST", wire.SESSIONS, {"ttl_ms": ttl_ms}), 400, "ttl-out-of-range")
+            _check_problem(
+                await served.call("POST", wire.SESSIONS, {"ttl_ms": ttl_ms}), 400, "ttl-out-of-range"
+            )
             renew = {"hold_id": "x", "ttl_ms": ttl_ms}
             _check_problem(await served.call("POST", wire.LOCK_RENEW, renew), 400, "ttl-out-of-range")
 
@@ -242,7 +244,8 @@ async def test_a_body_of_64_kib_is_read() -> None:
 async def test_a_body_that_never_comes_is_given_up() -> None:
     """A client that announces a body and sends none is answered after its own deadline."""
     async with serving() as served:
-        sent = b"POST /v1/locks/acquire HTTP/1.1\r\nHost: x\r\nHoldfast-Timeout-Ms: 50\r\nContent-Length: 9\r\n\r\n"
+        sent = b"POST /v1/locks/acquire HTTP/1.1\r\nHost: x\r\n"
+        sent += b"Holdfast-Timeout-Ms: 50\r\nContent-Length: 9\r\n\r\n"
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(sent)
         assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")

@@ -24,7 +24,8 @@ async def test_a_session_is_kept_alive() -> None:
     async with serving() as served:
         session_id = await _open(served)
         path = wire.SESSION_KEEPALIVE.format(session_id=session_id)
-        for body in (None, {}):
+        bodies: tuple[dict[str, str] | None, ...] = (None, {})
+        for body in bodies:
             got = await served.call("POST", path, body)
             assert got.status == 200
             assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.SESSION_KEEPALIVE}"]
@@ -60,7 +61,11 @@ async def test_closing_a_session_releases_its_locks() -> None:
         assert (await served.call("GET", "/v1/locks/a")).body["state"] == "free"
         for method, gone in (("DELETE", path), ("GET", path), ("POST", f"{path}/keepalive")):
             got = await served.call(method, gone)
-            assert (got.status, got.body["code"], got.body["outcome"]) == (410, "session-expired", "not-applied")
+            assert (got.status, got.body["code"], got.body["outcome"]) == (
+                410,
+                "session-expired",
+                "not-applied",
+            )
         got = await served.acquire("a", session_id=session_id)
         assert (got.status, got.body["code"]) == (410, "session-expired")
 

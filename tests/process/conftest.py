@@ -1,0 +1,37 @@
+"""Clusters of real processes. Two are shared by all tests here, and mended before each one that uses them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from scripts.local_cluster import LocalCluster
+from tests.process.nodes import mend
+
+COMPACT_ENTRIES = 200
+
+
+@pytest.fixture(scope="session")
+def _plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster.up(tmp_path_factory.mktemp("plain")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def _compacting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    arguments = ["--compact-entries", str(COMPACT_ENTRIES)]
+    with LocalCluster.up(tmp_path_factory.mktemp("compacting"), extra_args=arguments) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(_plain: LocalCluster) -> LocalCluster:
+    """Three healthy nodes with the settings that everybody gets."""
+    mend(_plain)
+    return _plain
+
+
+@pytest.fixture
+def compacting(_compacting: LocalCluster) -> LocalCluster:
+    """Three healthy nodes that compact their logs every 200 entries."""
+    mend(_compacting)
+    return _compacting

@@ -1,0 +1,120 @@
+"""A load of clients that work as users do, through the SDK, and write down what they are told."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+import holdfast
+from holdfast._hold import now_s
+from tests.process.history import FAILED, GRANTED, REFUSED, RELEASED, Operation
+
+T = TypeVar("T")
+
+TIMEOUT_S = 10.0
+"""The patience of every client."""
+TTL_MS = 60_000
+WAIT_MS = 5_000
+
+
+class Load:
+    """Clients that acquire and release in a loop while the `async with` lasts, recorded in `history`.
+
+    Names are one of each client's own ("unique/..."), taken anew each time, and a few that all of them queue
+    for ("shared/..."). A client keeps one hold in `keep_every` for good ("kept/...").
+    """
+
+    def __init__(
+        self, urls: Sequence[str], *, prefix: str, clients: int = 6, shared: int = 2, keep_every: int = 0
+    ) -> None:
+        self._urls = urls
+        self._prefix = prefix
+        self._clients = clients
+        self._shared = shared
+        self._keep_every = keep_every
+        self._is_stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self.history: list[Operation] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._work(client)) for client in range(self._clients)]
+        await self.grants(5 * self._clients)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_stopping = True
+        done, late = await asyncio.wait(self._tasks, timeout=2 * TIMEOUT_S + WAIT_MS / 1000)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        assert not late, f"{len(late)} clients hang"
+        for task in done:
+            task.result()
+
+    async def grants(self, count: int, timeout_s: float = 30.0) -> None:
+        """Wait until so many more acquires have been granted."""
+        seen = len(self.history)
+        async with asyncio.timeout(timeout_s):
+            while sum(operation.outcome == GRANTED for operation in self.history[seen:]) < count:
+                # A worker that broke would otherwise be seen only as a timeout.
+                for task in self._tasks:
+                    if task.done():
+                        task.result()
+                await asyncio.sleep(0.01)
+
+    async def _work(self, client: int) -> None:
+        """Be one client."""
+        choices = random.Random(client)
+        async with holdfast.Client(self._urls, timeout_s=TIMEOUT_S, owner=f"client-{client}") as sdk:
+            for cycle in itertools.count(1):
+                if self._is_stopping:
+                    return
+                keeps = self._keep_every > 0 and cycle % self._keep_every == 0
+                if keeps:
+                    name = f"{self._prefix}/kept/{client}/{cycle}"
+                elif self._shared and choices.random() < 1 / 4:
+                    name = f"{self._prefix}/shared/{choices.randrange(self._shared)}"
+                else:
+                    name = f"{self._prefix}/unique/{client}/{cycle % 10}"
+                hold = await self._acquire(client, sdk, name)
+                if hold is not None and not keeps:
+                    await self._release(client, sdk, hold)
+
+    async def _acquire(self, client: int, sdk: holdfast.Client, name: str) -> holdfast.Hold | None:
+        operation = Operation(client=client, kind="acquire", name=name, started_s=now_s())
+        hold = await self._record(operation, GRANTED, lambda: sdk.acquire(name, ttl_ms=TTL_MS, wait_ms=WAIT_MS))
+        if hold is not None:
+            operation.token, operation.hold_id = hold.token, hold.hold_id
+            operation.valid_until_s = hold.lease.valid_until_s
+        return hold
+
+    async def _release(self, client: int, sdk: holdfast.Client, hold: holdfast.Hold) -> None:
+        operation = Operation(
+            client=client,
+            kind="release",
+            name=hold.name,
+            started_s=now_s(),
+            token=hold.token,
+            hold_id=hold.hold_id,
+        )
+        await self._record(operation, RELEASED, lambda: sdk.release(hold))
+
+    async def _record(self, operation: Operation, good: str, send: Callable[[], Awaitable[T]]) -> T | None:
+        """Write down a request before it is sent, and its outcome."""
+        self.history.append(operation)
+        answer = None
+        try:
+            answer = await send()
+            operation.outcomes += (good,)
+        except holdfast.Refused as error:
+            operation.outcomes += (REFUSED,)
+            operation.detail = str(error)
+        except holdfast.LockError as error:
+            operation.outcomes += (FAILED,)
+            operation.detail = f"{type(error).__name__}: {error}"
+        operation.ended_s = now_s()
+        return answer

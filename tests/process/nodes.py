@@ -1,0 +1,227 @@
+"""Real nodes as the tests handle them: asked over HTTP, watched by their logs, ended with their exit codes."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import aiohttp
+
+from holdfast import wire
+from scripts.lib import processes
+from scripts.local_cluster import PROJECT, LocalCluster, _environment
+
+DEADLINE_S = 20.0
+"""Long enough for everything that ever happens; a test that waits so long fails."""
+POLL_S = 0.01
+
+
+class Got(NamedTuple):
+    """An answer, read to its end."""
+
+    status: int
+    body: Any
+
+    @property
+    def code(self) -> str:
+        """The code of a problem document, empty for a good answer."""
+        return str(self.body.get("code", "")) if isinstance(self.body, dict) else ""
+
+
+class Http:
+    """Plain requests to chosen nodes: one attempt each, no second node."""
+
+    def __init__(self, cluster: LocalCluster, session: aiohttp.ClientSession) -> None:
+        self._cluster = cluster
+        self._session = session
+
+    async def call(
+        self, node_id: str, method: str, path: str, body: Any = None, timeout_ms: int = 0
+    ) -> Got:
+        """Send one request; `timeout_ms` is what the node is told of our patience, if it is told."""
+        headers = {wire.HEADER_TIMEOUT_MS: str(timeout_ms)} if timeout_ms else {}
+        async with self._session.request(
+            method, self._cluster.node(node_id).http + path, json=body, headers=headers
+        ) as response:
+            return Got(response.status, json.loads(await response.read()))
+
+    async def acquire(self, node_id: str, name: str, *, timeout_ms: int = 0, **fields: Any) -> Got:
+        """Ask for a lock, with a long lease of its own unless told otherwise."""
+        owned = {} if "session_id" in fields else {"ttl_ms": 60_000}
+        body = {"name": name, **owned, **fields}
+        return await self.call(node_id, "POST", wire.LOCK_ACQUIRE, body, timeout_ms)
+
+    async def release(self, node_id: str, hold_id: str) -> Got:
+        """Give a hold back."""
+        return await self.call(node_id, "POST", wire.LOCK_RELEASE, {"hold_id": hold_id})
+
+    async def lock(self, node_id: str, name: str, *, timeout_ms: int = 0, is_stale: bool = False) -> Got:
+        """Look at a lock."""
+        path = wire.LOCK.format(name=quote(name, safe=""))
+        query = f"?consistency={wire.STALE}" if is_stale else ""
+        return await self.call(node_id, "GET", path + query, timeout_ms=timeout_ms)
+
+    async def token(self, node_id: str, name: str) -> int | None:
+        """Return the token of a lock's only holder, None if it is free."""
+        got = await self.lock(node_id, name)
+        assert got.status == 200, got
+        holders = got.body["holders"]
+        assert len(holders) <= 1, got
+        return holders[0]["token"] if holders else None
+
+    async def tokens(self, node_id: str, prefix: str, *, is_stale: bool = False) -> dict[str, int]:
+        """Return the token of every held lock below a prefix, by name."""
+        consistency = wire.STALE if is_stale else wire.LINEARIZABLE
+        tokens: dict[str, int] = {}
+        after: str | None = ""
+        while after is not None:
+            query = f"?prefix={quote(prefix)}&limit=1000&after={quote(after)}&consistency={consistency}"
+            got = await self.call(node_id, "GET", wire.LOCKS + query)
+            assert got.status == 200, got
+            tokens |= {lock["name"]: lock["holders"][0]["token"] for lock in got.body["locks"] if lock["holders"]}
+            after = got.body["next"]
+        return tokens
+
+    async def queue_length(self, node_id: str, name: str) -> int:
+        """Return how many wait for a lock."""
+        got = await self.lock(node_id, name)
+        assert got.status == 200, got
+        return len(got.body["queue"])
+
+
+@contextlib.asynccontextmanager
+async def http_to(cluster: LocalCluster) -> AsyncIterator[Http]:
+    """Give plain requests to the nodes of `cluster`; each on a connection of its own."""
+    # A kept connection to a node that was killed would fail the first request to its successor.
+    connector = aiohttp.TCPConnector(force_close=True, limit=0)
+    timeout = aiohttp.ClientTimeout(total=2 * DEADLINE_S)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        yield Http(cluster, session)
+
+
+def urls(cluster: LocalCluster) -> list[str]:
+    """Return where clients reach the nodes."""
+    return [node.http for node in cluster.nodes()]
+
+
+def node_ids(cluster: LocalCluster) -> list[str]:
+    """Return all nodes."""
+    return [node.id for node in cluster.nodes()]
+
+
+def followers(cluster: LocalCluster) -> list[str]:
+    """Return all nodes but the leader."""
+    leader = cluster.leader()
+    return [node_id for node_id in node_ids(cluster) if node_id != leader]
+
+
+async def until(
+    condition: Callable[[], Awaitable[object] | object], what: str, timeout_s: float = DEADLINE_S
+) -> None:
+    """Wait until `condition` holds. Fails the test, naming `what`, when it never does."""
+    deadline_s = asyncio.get_running_loop().time() + timeout_s
+    while True:
+        held = condition()
+        if isinstance(held, Awaitable):
+            held = await held
+        if held:
+            return
+        assert asyncio.get_running_loop().time() < deadline_s, f"not within {timeout_s:.0f} s: {what}"
+        await asyncio.sleep(POLL_S)
+
+
+class LogSince:
+    """What a node has said since this was made."""
+
+    def __init__(self, cluster: LocalCluster, node_id: str) -> None:
+        self._path = cluster.log(node_id)
+        self._offset = self._path.stat().st_size if self._path.exists() else 0
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return self._path.read_bytes()[self._offset :].decode(errors="replace")
+
+    def lines(self, *words: str) -> list[str]:
+        """Return the lines that hold all of the words."""
+        return [line for line in self.text.splitlines() if all(word in line for word in words)]
+
+
+def process(cluster: LocalCluster, node_id: str) -> subprocess.Popen[bytes]:
+    """Return the process of a node that this very test run has started: it will know its exit code."""
+    return processes._children[cluster.node(node_id).pid]
+
+
+def exit_code(cluster: LocalCluster, node_id: str, timeout_s: float = DEADLINE_S) -> int:
+    """Wait until a node ends by itself and return its exit code."""
+    return process(cluster, node_id).wait(timeout_s)
+
+
+def revisions(cluster: LocalCluster) -> set[int]:
+    """Return the revisions that the nodes are at, -1 for one that does not say."""
+    return {(cluster.view(node_id) or {}).get("revision", -1) for node_id in node_ids(cluster)}
+
+
+def mend(cluster: LocalCluster) -> None:
+    """Make everything run again, whatever a test did to the processes."""
+    for node_id in node_ids(cluster):
+        if not cluster.is_alive(node_id):
+            cluster.start(node_id)
+        elif cluster.is_paused(node_id):
+            cluster.resume(node_id)
+    cluster.wait_ready()
+
+
+@contextlib.contextmanager
+def spare_data(cluster: LocalCluster, node_id: str) -> Iterator[Path]:
+    """End a node, give its data directory to be spoiled, and put the data back as they were.
+
+    To be used only where the node does not come to work in between: it must not forget what it promised.
+    """
+    cluster.kill(node_id)
+    data_dir = cluster.data_dir(node_id)
+    backup = data_dir.with_name("backup")
+    shutil.copytree(data_dir, backup)
+    try:
+        yield data_dir
+    finally:
+        cluster.kill(node_id)
+        shutil.rmtree(data_dir)
+        backup.rename(data_dir)
+
+
+def node_command(cluster: LocalCluster, node_id: str, **changes: str) -> list[str]:
+    """Return the command that starts a node, with the values of some flags changed."""
+    node = cluster.node(node_id)
+    flags = {
+        "node_id": node_id,
+        "data_dir": str(cluster.data_dir(node_id)),
+        "http": node.http.removeprefix("http://"),
+        "peer": node.peer,
+        "peers": ",".join(f"{peer.id}={peer.peer}" for peer in cluster.nodes()),
+        "secret_file": str(cluster.directory / "secret"),
+        **changes,
+    }
+    argv = [sys.executable, "-m", "http_api"]
+    for name, value in flags.items():
+        argv += [f"--{name.replace('_', '-')}", value]
+    return argv
+
+
+@contextlib.contextmanager
+def running(argv: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process of the test's own; it is gone afterwards."""
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(argv, stdout=output, stderr=output, cwd=PROJECT, env=_environment()) as child,
+    ):
+        try:
+            yield child
+        finally:
+            child.kill()

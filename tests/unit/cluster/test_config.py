@@ -1,0 +1,220 @@
+"""Configuration: where it comes from, what wins, and how wrong values are told."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster.config import Address, NodeConfig, load
+from cluster.errors import ConfigError
+
+SECRET = "0123456789abcdef"
+THREE = "n1=10.0.0.1:7800,n2=10.0.0.2:7800,n3=10.0.0.3:7800"
+
+
+def _write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "node.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_defaults_are_one_node_on_loopback() -> None:
+    """Without any setting, a node runs alone and can be reached from this machine only."""
+    config = load([], {})
+    assert config.is_single
+    assert (config.node_id, config.data_dir) == ("n1", Path("holdfast-data"))
+    assert (config.http, config.peer) == (Address("127.0.0.1", 7700), Address("127.0.0.1", 7800))
+    assert config.peers == {"n1": config.peer}
+    assert config.advertise_http == "http://127.0.0.1:7700"
+    assert config.secret == b""
+    assert config.warnings == ()
+
+
+def test_flags_win_over_variables_and_those_over_the_file(tmp_path: Path) -> None:
+    """Each source wins over the next, setting by setting."""
+    text = 'node_id = "file"\nheartbeat_ms = 51\ncompact_entries = 1000\nlog_level = "debug"\n'
+    environ = {
+        "HOLDFAST_CONFIG": _write(tmp_path, text),
+        "HOLDFAST_NODE_ID": "variable",
+        "HOLDFAST_HEARTBEAT_MS": "52",
+        "UNRELATED": "x",
+    }
+    config = load(["--node-id", "flag"], environ)
+    assert (config.node_id, config.heartbeat_ms) == ("flag", 52)
+    assert (config.compact_entries, config.log_level) == (1000, "debug")
+
+
+def test_a_cluster_listens_on_its_own_entry() -> None:
+    """The peer address is the node's entry in peers, unless another is given."""
+    arguments = ["--node-id", "n2", "--peers", THREE, "--secret", SECRET]
+    config = load(arguments, {})
+    assert config.peer == Address("10.0.0.2", 7800)
+    assert list(config.peers) == ["n1", "n2", "n3"]
+    assert config.secret == SECRET.encode()
+    assert load([*arguments, "--peer", "0.0.0.0:99"], {}).peer == Address("0.0.0.0", 99)  # noqa: S104 - the value under test
+
+
+def test_peers_may_be_a_table_in_the_file(tmp_path: Path) -> None:
+    """In the file, peers may be written as a table."""
+    path = _write(tmp_path, f'secret = "{SECRET}"\n[peers]\nn1 = "a:1"\nn2 = "[::1]:2"\nn3 = "c:3"\n')
+    assert load(["--config", path], {}).peers["n2"] == Address("::1", 2)
+
+
+def test_who_listens_everywhere_advertises_a_host() -> None:
+    """A wildcard is no address for clients: the host known to peers stands for it."""
+    arguments = ["--peers", THREE, "--secret", SECRET, "--http", "0.0.0.0:80"]
+    assert load(arguments, {}).advertise_http == "http://10.0.0.1:80"
+    told = load([*arguments, "--advertise-http", "https://locks.example:443/"], {})
+    assert told.advertise_http == "https://locks.example:443"
+
+
+def test_an_even_number_of_nodes_is_allowed_with_a_warning() -> None:
+    """Two nodes work, and the log says that they survive nothing more than one."""
+    config = load(["--peers", "n1=a:1,n2=b:2", "--secret", SECRET], {})
+    (warning,) = config.warnings
+    assert warning.startswith("peers: 2 nodes")
+
+
+def test_a_secret_file_is_read_without_its_last_newline(tmp_path: Path) -> None:
+    """What an editor adds at the end of a file is no part of the secret."""
+    path = tmp_path / "secret"
+    path.write_text(SECRET + "\n")
+    assert load([], {"HOLDFAST_SECRET_FILE": str(path)}).secret == SECRET.encode()
+    assert load(["--secret", "x" * 16], {"HOLDFAST_SECRET_FILE": str(path)}).secret == b"x" * 16
+
+
+def test_the_secret_is_never_shown(tmp_path: Path) -> None:
+    """Neither the configuration as text nor a refusal of the secret tells it."""
+    assert SECRET not in repr(load(["--secret", SECRET], {}))
+    for arguments in (["--secret", "hush"], ["--config", _write(tmp_path, 'secret = "hush"')]):
+        with pytest.raises(ConfigError) as refused:
+            load(arguments, {})
+        assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("localhost:1", Address("localhost", 1)),
+        ("[2001:db8::1]:65535", Address("2001:db8::1", 65535)),
+        (" 127.0.0.1:0 ", Address("127.0.0.1", 0)),
+    ],
+)
+def test_addresses(text: str, address: Address) -> None:
+    """Host names, IPv4 and bracketed IPv6 are read, and written as they are read."""
+    assert Address.parse(text) == address
+    assert str(address) == text.strip()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", ":1", "a:", "a:b", "a:65536", "a:-1", "::1:80", "a b:1", "[]:1", "a/b:1"]
+)
+def test_what_is_no_address(text: str) -> None:
+    """What is not HOST:PORT is refused."""
+    with pytest.raises(ValueError, match=r"HOST:PORT|brackets"):
+        Address.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "message"),
+    [
+        (["--http", "nonsense"], {}, "http: 'nonsense' (flag --http): must be HOST:PORT"),
+        ([], {"HOLDFAST_PEER": "::1:7"}, "peer: '::1:7' (variable HOLDFAST_PEER): an IPv6 address stands in"),
+        (["--node-id", "a b"], {}, "node_id: 'a b' (flag --node-id): a node id is 1 to 63"),
+        (["--node-id", ""], {}, "node_id: '' (flag --node-id): a node id"),
+        (["--data-dir", ""], {}, "data_dir: '' (flag --data-dir): must name a directory"),
+        (["--peers", "n1"], {}, "peers: 'n1' (flag --peers): must be ID=HOST:PORT"),
+        (["--peers", "n1=a:1,n1=b:1"], {}, "peers: 'n1=a:1,n1=b:1' (flag --peers): names 'n1' twice"),
+        (["--peers", "n1=a:1,n2=a:1,n3=b:1"], {}, "two nodes cannot have the same address"),
+        (["--peers", "n2=a:1"], {}, "peers: 'n2=a:1' (flag --peers): must name this node too, node_id 'n1'"),
+        (["--peers", "n1=a:0,n2=b:1", "--secret", SECRET], {}, "a port of 0 is for a single node only"),
+        (["--peers", ",".join(f"n{n}=a:{n}" for n in range(1, 9))], {}, "must name 1 to 7 nodes"),
+        (["--peers", THREE], {}, "secret: '' (default): the nodes of a cluster need one"),
+        (["--secret", "short"], {}, "secret: '<5 bytes>' (flag --secret): must have 16 bytes or more"),
+        (
+            ["--secret-file", "/nowhere/secret"],
+            {},
+            "secret_file: '/nowhere/secret' (flag --secret-file): cannot",
+        ),
+        (
+            ["--secret", SECRET, "--secret-file", "f"],
+            {},
+            "secret: given twice (flag --secret and flag --secret-file)",
+        ),
+        (
+            ["--heartbeat-ms", "fast"],
+            {},
+            "heartbeat_ms: 'fast' (flag --heartbeat-ms): must be a whole number",
+        ),
+        (
+            [],
+            {"HOLDFAST_HEARTBEAT_MS": "9"},
+            "heartbeat_ms: 9 (variable HOLDFAST_HEARTBEAT_MS): must be 10 to",
+        ),
+        (
+            ["--election-ms-min", "300"],
+            {},
+            "election_ms_min: 300 (flag --election-ms-min): must be above 3 *",
+        ),
+        (["--election-ms-max", "500"], {}, "election_ms_max: 500 (flag --election-ms-max): must be above"),
+        (["--compact-entries", "0"], {}, "compact_entries: 0 (flag --compact-entries): must be 100 to"),
+        (["--request-timeout-ms", "9" * 20], {}, "request_timeout_ms: "),
+        (["--log-level", "loud"], {}, "log_level: 'loud' (flag --log-level): must be one of debug, info"),
+        (
+            [],
+            {"HOLDFAST_LOG_FORMAT": "xml"},
+            "log_format: 'xml' (variable HOLDFAST_LOG_FORMAT): must be one of",
+        ),
+        (
+            ["--advertise-http", "example.org"],
+            {},
+            "advertise_http: 'example.org' (flag --advertise-http): must",
+        ),
+        (["--advertise-http", "http://a/b"], {}, "advertise_http: 'http://a/b'"),
+        (["--advertise-http", "http://a:x"], {}, "advertise_http: 'http://a:x'"),
+        (["--colour"], {}, "unrecognized arguments: --colour; see holdfast-node --help"),
+        (["--node", "n1"], {}, "unrecognized arguments: --node n1"),
+        (["--config", "/nowhere.toml"], {}, "config: '/nowhere.toml': cannot be read"),
+    ],
+)
+def test_wrong_values_are_named(arguments: list[str], environ: dict[str, str], message: str) -> None:
+    """A refusal names setting, value, origin and what is allowed."""
+    with pytest.raises(ConfigError) as refused:
+        load(arguments, environ)
+    assert message in str(refused.value)
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("colour = 1", "colour: 1 (key colour in {path}): no such setting"),
+        ("node_id = 1", "node_id: 1 (key node_id in {path}): must be a string"),
+        ('heartbeat_ms = "100"', "heartbeat_ms: '100' (key heartbeat_ms in {path}): must be a whole number"),
+        ("heartbeat_ms = true", "heartbeat_ms: True (key heartbeat_ms in {path}): must be a whole number"),
+        ("heartbeat_ms = 1.5", "heartbeat_ms: 1.5 (key heartbeat_ms in {path}): must be a whole number"),
+        ("heartbeat_ms = 1", "heartbeat_ms: 1 (key heartbeat_ms in {path}): must be 10 to"),
+        ("node_id", "config: '{path}': is no TOML file"),
+    ],
+)
+def test_wrong_files_are_named(tmp_path: Path, text: str, message: str) -> None:
+    """A refusal of something in the file names key and file."""
+    path = _write(tmp_path, text)
+    with pytest.raises(ConfigError) as refused:
+        load(["--config", path], {})
+    assert message.format(path=path) in str(refused.value)
+
+
+def test_a_config_is_checked_however_it_is_made() -> None:
+    """Code that makes a configuration itself gets no further than the command line does."""
+    good = load([], {})
+    with pytest.raises(ConfigError, match="heartbeat_ms: 0: must be 10 to 10000"):
+        NodeConfig(
+            node_id="n1",
+            data_dir=good.data_dir,
+            http=good.http,
+            peer=good.peer,
+            peers={},
+            secret=b"",
+            advertise_http=good.advertise_http,
+            heartbeat_ms=0,
+        )

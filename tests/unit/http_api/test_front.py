@@ -1,0 +1,158 @@
+"""What happens around every call: ids, logs, deadlines, connections, shutdown."""
+
+import asyncio
+import logging
+
+import pytest
+
+from holdfast import wire
+from tests.unit.http_api.serving import REQUEST_TIMEOUT_MS, serving, until
+
+ACCESS = "http_api.access"
+
+
+async def test_the_request_id_of_the_header_is_echoed() -> None:
+    """The id in the header names the call in answer and problem."""
+    async with serving() as served:
+        headers = {wire.HEADER_REQUEST_ID: "my-id.7"}
+        assert (await served.call("GET", wire.LIVEZ, headers=headers)).headers[
+            wire.HEADER_REQUEST_ID
+        ] == "my-id.7"
+        got = await served.call("GET", "/nowhere", headers=headers)
+        assert got.body["request_id"] == "my-id.7"
+        assert got.body["instance"] == "urn:holdfast:request:my-id.7"
+
+
+async def test_a_call_without_an_id_gets_one() -> None:
+    """Ids that are missing, too long or unprintable are replaced, each call by another."""
+    async with serving() as served:
+        made = set()
+        for header in ({}, {}, {wire.HEADER_REQUEST_ID: "x" * 65}, {wire.HEADER_REQUEST_ID: "a b"}):
+            made.add((await served.call("GET", wire.LIVEZ, headers=header)).headers[wire.HEADER_REQUEST_ID])
+        assert len(made) == 4
+        assert all(0 < len(call_id) <= 64 for call_id in made)
+
+
+async def test_the_request_id_of_the_body_names_the_call() -> None:
+    """Without a header the command's own id is used, encoded where a header cannot carry it."""
+    async with serving() as served:
+        got = await served.acquire("a", request_id="é 1")
+        assert got.headers[wire.HEADER_REQUEST_ID] == "%C3%A9%201"
+        got = await served.acquire("a", request_id="é 2")
+        assert got.body["request_id"] == "é 2"
+
+
+async def test_logs_carry_the_request_id_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    """Successes are logged at debug, refusals at info, both by id and route, never by session id."""
+    caplog.set_level(logging.DEBUG, ACCESS)
+    async with serving() as served:
+        await served.call("GET", wire.LIVEZ, headers={wire.HEADER_REQUEST_ID: "fine"})
+        await served.call("GET", "/v1/sessions/s3cret", headers={wire.HEADER_REQUEST_ID: "gone"})
+        await served.call("GET", "/v1/sessions/s3cret/x", headers={wire.HEADER_REQUEST_ID: "lost"})
+    records = [record for record in caplog.records if record.name == ACCESS]
+    assert [record.levelno for record in records] == [logging.DEBUG, logging.INFO, logging.INFO]
+    fine, gone, lost = (record.getMessage() for record in records)
+    assert fine.startswith("event=request request_id=fine method=GET route=/livez status=200 duration_ms=")
+    assert "request_id=gone method=GET route=/v1/sessions/{session_id} status=410" in gone
+    assert "request_id=lost method=- route=- status=404" in lost
+    assert "s3cret" not in caplog.text
+
+
+async def test_a_bug_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """An unexpected error is told to the client by id only, and to the log in full."""
+    async with serving() as served:
+        served.node.failure = RuntimeError("deep inside")
+        got = await served.acquire("a")
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert got.body["request_id"] in record.getMessage()
+    assert record.exc_info is not None
+    assert record.exc_info[1] is served.node.failure
+
+
+async def test_the_deadline_is_the_headers_or_the_configured() -> None:
+    """Node calls get the time of the header, within its bounds, else that of the configuration."""
+    async with serving() as served:
+        await served.acquire("a")
+        await served.call("GET", "/v1/locks/a", headers={wire.HEADER_TIMEOUT_MS: "50"})
+        await served.call("GET", "/v1/locks/a", headers={wire.HEADER_TIMEOUT_MS: "60000"})
+        assert served.node.timeouts_s == [REQUEST_TIMEOUT_MS / 1000, 0.05, 60.0]
+        for wrong in ("49", "60001", "1e3", "-50", "", "1" * 30):
+            got = await served.call("GET", "/v1/locks/a", headers={wire.HEADER_TIMEOUT_MS: wrong})
+            assert (got.status, got.body["code"]) == (400, "invalid-request")
+            assert got.body["detail"].startswith(wire.HEADER_TIMEOUT_MS)
+        assert len(served.node.timeouts_s) == 3
+
+
+async def test_one_connection_serves_many_calls() -> None:
+    """Calls sent one behind the other are answered in order, until the client asks to close."""
+    async with serving() as served:
+        keep = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+        close = b"GET /v1/locks/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        got = await served.raw(keep * 3 + close)
+        assert got.count(b"HTTP/1.1 200 OK\r\n") == 4
+        assert got.count(b"Connection: close\r\n") == 1
+        assert got.endswith(b'"queue":[]}')
+
+
+async def test_head_is_get_without_a_body() -> None:
+    """HEAD answers with the length of the body that GET would have."""
+    async with serving() as served:
+        got = await served.raw(b"HEAD /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert got.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert b"Content-Length: 11\r\n" in got
+        assert got.endswith(b"\r\n\r\n")
+
+
+async def test_http_1_0_is_answered_and_closed() -> None:
+    """An old client gets its answer and the end of the connection."""
+    async with serving() as served:
+        got = await served.raw(b"GET /livez HTTP/1.0\r\n\r\n")
+        assert b"Connection: close\r\n" in got
+        assert got.endswith(b'{"ok":true}')
+
+
+async def test_expect_100_continue_is_honoured() -> None:
+    """A client that waits for leave to send its body gets it."""
+    async with serving() as served:
+        body = b'{"name":"a","ttl_ms":60000}'
+        head = b"POST /v1/locks/acquire HTTP/1.1\r\nHost: x\r\n"
+        head += b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(head % len(body))
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(body)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK\r\n")
+        writer.close()
+
+
+async def test_answers_have_a_date() -> None:
+    """Every answer says when it was made, as HTTP asks of a server with a clock."""
+    async with serving() as served:
+        assert (await served.call("GET", wire.LIVEZ)).headers["Date"].endswith(" GMT")
+
+
+async def test_a_node_that_shuts_down_ends_waits_and_connections() -> None:
+    """Waits end with shutting-down, which says not applied; connections close after their answer."""
+    async with serving() as served:
+        await served.acquire("a")
+        waiting = asyncio.ensure_future(served.acquire("a", wait_ms=60_000))
+        await until(lambda: served.node.machine.lock("a").queue)
+        served.node.begin_shutdown()
+        ended = await waiting
+        assert (ended.status, ended.body["code"]) == (503, "shutting-down")
+        assert ended.body["outcome"] == "not-applied"
+        assert ended.headers["Connection"] == "close"
+        assert (await served.call("GET", wire.READYZ)).body["code"] == "shutting-down"
+        assert (await served.call("GET", wire.LIVEZ)).status == 200
+
+
+async def test_what_is_no_http_gets_a_problem(caplog: pytest.LogCaptureFixture) -> None:
+    """Bytes that cannot be parsed are answered with 400, and the log does not quote them."""
+    caplog.set_level(logging.DEBUG)
+    async with serving() as served:
+        for sent in (b"BREW /s3cret HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00s3cret\r\n\r\n"):
+            got = await served.raw(sent)
+            assert got.startswith(b"HTTP/1.1 400 ")
+            assert b'"code":"invalid-request"' in got
+    assert "s3cret" not in caplog.text
+    assert "Traceback" not in caplog.text

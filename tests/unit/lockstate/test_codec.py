@@ -1,0 +1,81 @@
+"""Entries in bytes: the format itself, and what is not of it."""
+
+import msgspec
+import pytest
+
+from lockstate.codec import decode_entry, encode_command, encode_entry, entry_format, entry_time
+from lockstate.commands import Acquire, Batch, Entry, KeepAlive, Tick, Undecodable
+from lockstate.modes import Mode
+
+TICK = encode_command(Tick())
+DEEP = b"\x93\x01\x05" + b"\x91" * 100_000
+"""The beginning of an entry, then arrays within arrays."""
+
+
+def test_the_format_does_not_change() -> None:
+    """These bytes were written once and mean the same for ever."""
+    command = Acquire("a", Mode.SHARED, "h", "t", ttl_ms=50)
+    data = encode_entry(7, [("n1", [1], [encode_command(command)])])
+    assert (
+        data.hex() == "93010791" + "93a26e31" + "9101" + "91" + "9c04a161a6736861726564a168a174a032a00000a0a0"
+    )
+    assert decode_entry(data) == Entry(7, (Batch("n1", (1,), (command,)),))
+
+
+def test_a_shorter_command_gets_defaults() -> None:
+    """A command of an older version, without the newer fields, is read with their defaults."""
+    old = msgspec.msgpack.encode([4, "a", "exclusive", "h", "t"])
+    entry = decode_entry(encode_entry(0, [("n1", [1], [old])]))
+    assert entry.batches[0].commands == (Acquire("a", Mode.EXCLUSIVE, "h", "t"),)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xc0",
+        msgspec.msgpack.encode([2, 5, []]),
+        msgspec.msgpack.encode([1, 5, [["n1", [1], []]]]),
+        msgspec.msgpack.encode([1, "5", []]),
+        b"\x93\x01\x05\x91\x93\xa1\xff\x90\x90",
+        DEEP,
+    ],
+    ids=["nothing", "nil", "format", "lengths", "type", "utf-8", "depth"],
+)
+def test_what_is_no_entry_changes_nothing(data: bytes) -> None:
+    """Bytes that are no entry of this format are an empty entry at time 0."""
+    assert decode_entry(data) == Entry(0)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        msgspec.msgpack.encode([99]),
+        msgspec.msgpack.encode([2, 5]),
+        msgspec.msgpack.encode([4, "a", "upgrade", "h", "t"]),
+        b"\x92\x02\xa1\xff",
+        b"\x92\x02\xa2\xed\xa0",
+    ],
+    ids=["tag", "type", "mode", "utf-8", "surrogate"],
+)
+def test_what_is_no_command_stands_alone(command: bytes) -> None:
+    """A command that cannot be read leaves its neighbours alone."""
+    entry = decode_entry(encode_entry(3, [("n1", [1, 2], [command, encode_command(KeepAlive("s"))])]))
+    assert entry == Entry(3, (Batch("n1", (1, 2), (Undecodable(), KeepAlive("s"))),))
+
+
+def test_the_time_is_read_without_the_commands() -> None:
+    """The host reads time and format of an entry without decoding what is in it."""
+    data = encode_entry(12, [("n1", [1], [TICK])])
+    assert (entry_time(data), entry_format(data)) == (12, 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc0", DEEP], ids=["nothing", "nil", "depth"])
+def test_what_is_no_entry_has_no_time(data: bytes) -> None:
+    """Bytes that are no entry have time and format 0."""
+    assert (entry_time(data), entry_format(data)) == (0, 0)
+
+
+def test_a_time_before_the_beginning_is_the_beginning() -> None:
+    """Cluster time starts at 0."""
+    assert entry_time(encode_entry(-5, [])) == 0

@@ -1,0 +1,24 @@
+"""Which modes go together."""
+
+from itertools import product
+
+from lockstate.modes import ALL_MODES, COMPATIBLE, Mode, passable
+
+
+def test_compatibility_is_symmetric() -> None:
+    """If one mode lets another pass, the other lets it pass as well."""
+    for one, other in product(Mode, Mode):
+        assert (other in COMPATIBLE[one]) == (one in COMPATIBLE[other])
+
+
+def test_only_shared_goes_with_shared() -> None:
+    """Shared holders stand each other, exclusive stands nobody."""
+    pairs = {(one, other) for one, other in product(Mode, Mode) if other in COMPATIBLE[one]}
+    assert pairs == {(Mode.SHARED, Mode.SHARED)}
+
+
+def test_everything_passes_nothing() -> None:
+    """Where nobody stands in the way, every mode passes."""
+    assert passable([]) == ALL_MODES
+    assert passable([Mode.SHARED]) == {Mode.SHARED}
+    assert passable([Mode.SHARED, Mode.EXCLUSIVE]) == frozenset()

@@ -1,0 +1,234 @@
+"""The memory of requests: the same request id, the same outcome."""
+
+import pytest
+
+from lockstate import limits
+from lockstate.commands import (
+    Acquire,
+    Cancel,
+    CloseSession,
+    ForceRelease,
+    KeepAlive,
+    OpenSession,
+    Release,
+    Renew,
+)
+from lockstate.modes import Mode
+from lockstate.requests import RequestMemory, request_key
+from lockstate.results import (
+    Cancelled,
+    ForceReleased,
+    Granted,
+    Queued,
+    Reason,
+    Released,
+    SessionClosed,
+    SessionOpened,
+)
+from tests.unit.lockstate.world import World, expect, reason
+
+MINUTES_5_MS = 5 * 60 * 1000
+
+
+def test_scopes_keep_clients_apart() -> None:
+    """A request id counts within a session, a hold, an owner or a name; without one nothing is remembered."""
+    acquire = Acquire("a", Mode.SHARED, "h", "t", "s", 0, "ann", request_id="r")
+    assert request_key(acquire) == ("s", "r")
+    assert request_key(Acquire("a", Mode.SHARED, "h", "t", "", 50, "ann", request_id="r")) == ("ann", "r")
+    assert request_key(CloseSession("s", "r")) == ("s", "r")
+    assert request_key(Renew("h", 0, "r")) == request_key(Release("h", "r")) == ("h", "r")
+    assert request_key(ForceRelease("a", "", 0, "r")) == ("a", "r")
+    assert request_key(OpenSession("s", 50, {}, "r")) == ("", "r")
+    assert request_key(OpenSession("s", 50)) is None
+    assert request_key(KeepAlive("s")) is None
+
+
+def test_a_repeated_acquire_gets_the_same_hold() -> None:
+    """The lease is not renewed; the answer says what is left of it."""
+    world = World()
+    world.granted("a", ttl_ms=1000, request_id="r")
+    again = world.granted("a", ttl_ms=1000, request_id="r", at_ms=400)
+    assert (again.hold_id, again.token, again.expires_in_ms) == ("h1", 1, 600)
+    assert world.machine.next_token == 2
+
+
+def test_a_grant_that_ended_has_nothing_left() -> None:
+    """A repetition after the end of the hold gets the grant, with 0 ms left."""
+    world = World()
+    first = world.granted("a", request_id="r")
+    world.run(Release("h1"))
+    assert world.granted("a", request_id="r") == Granted("h1", first.token, "a", Mode.EXCLUSIVE, 0)
+
+
+def test_refusals_are_repeated() -> None:
+    """The first outcome stays the outcome, also when by now another would be possible."""
+    world = World()
+    world.granted("a")
+    assert reason(world.acquire("a", request_id="r")) is Reason.LOCK_HELD
+    world.run(Release("h1"))
+    assert reason(world.acquire("a", request_id="r")) is Reason.LOCK_HELD
+
+
+def test_other_content_is_refused() -> None:
+    """One request id stands for one request."""
+    world = World()
+    world.granted("a", ttl_ms=1000, request_id="r")
+    assert reason(world.acquire("a", ttl_ms=1001, request_id="r")) is Reason.INVALID_REQUEST
+
+
+def test_the_order_of_labels_is_no_content() -> None:
+    """The same labels in another order are the same labels."""
+    world = World()
+    opened = world.run(OpenSession("s1", 500, {"a": "1", "b": "2"}, "r"))
+    assert world.run(OpenSession("s2", 500, {"b": "2", "a": "1"}, "r")) == opened
+
+
+def test_other_commands_are_repeated() -> None:
+    """Open, close, renew, release and force-release answer a repetition with their first result."""
+    world = World()
+    opened = world.run(OpenSession("s1", 500, {}, "r"))
+    assert opened == world.run(OpenSession("s2", 500, {}, "r")) == SessionOpened("s1", 500, 500)
+    for _ in range(2):
+        assert world.run(CloseSession("s1", "r")) == SessionClosed(())
+    world.granted("a")
+    first = world.run(Renew("h1", 700, "r1"))
+    assert world.run(Renew("h1", 700, "r1"), at_ms=300) == first
+    assert world.machine.next_deadline_ms() == 700
+    for _ in range(2):
+        assert world.run(Release("h1", "r2")) == Released()
+    assert world.run(ForceRelease("a", "", 0, "r")) == ForceReleased(())
+
+
+def test_a_repetition_takes_the_wait_over() -> None:
+    """A repeated acquire that still waits keeps its place and secret, and belongs to the newer attempt."""
+    world = World()
+    world.granted("a")
+    world.queued("a")
+    world.queued("a", request_id="r")
+    assert world.queued("a", request_id="r") == Queued("h3", 2)
+    assert world.run(Cancel("h3", "a3")) == Cancelled(undone=False)
+    assert world.run(Cancel("h3", "a4")) == Cancelled(undone=True)
+
+
+def test_a_repetition_takes_the_hold_over() -> None:
+    """The cancel of an earlier attempt does not take away what a later one has been told that it holds."""
+    world = World()
+    world.granted("a", request_id="r")
+    world.granted("a", request_id="r")
+    assert world.run(Cancel("h1", "a1")) == Cancelled(undone=False)
+    assert world.run(Cancel("h1", "a2")) == Cancelled(undone=True)
+
+
+def test_acquiring_again_takes_the_hold_over() -> None:
+    """The same holds for a session that asks again for what it has."""
+    world = World()
+    world.open("s1")
+    world.granted("a", session_id="s1")
+    world.granted("a", session_id="s1")
+    assert world.run(Cancel("h1", "a1")) == Cancelled(undone=False)
+
+
+def test_a_wait_is_remembered_with_its_end() -> None:
+    """After the wait, a repetition gets what the wait came to: the grant, or the refusal."""
+    world = World()
+    world.granted("a")
+    for request_id, wait_ms in (("r1", 100), ("r2", 500)):
+        world.acquire("a", wait_ms=wait_ms, request_id=request_id)
+    world.run(Release("h1"), at_ms=200)
+    assert reason(world.acquire("a", wait_ms=100, request_id="r1")) is Reason.LOCK_HELD
+    assert expect(Granted, world.acquire("a", wait_ms=500, request_id="r2")).hold_id == "h3"
+
+
+def test_a_cancelled_request_is_forgotten() -> None:
+    """After its cancel, a repetition starts afresh."""
+    world = World()
+    world.granted("a", request_id="r")
+    world.run(Cancel("h1", "a1"))
+    assert world.granted("a", request_id="r").token == 2
+
+
+def test_the_cancelled_request_is_that_of_the_attempt() -> None:
+    """When a session asked again under another request id, the cancel forgets the newer request."""
+    world = World()
+    world.open("s1")
+    world.granted("a", session_id="s1", request_id="r1")
+    world.granted("a", session_id="s1", request_id="r2")
+    world.run(Cancel("h1", "a2"))
+    assert world.granted("a", session_id="s1", request_id="r2").token == 2
+
+
+def test_outcomes_are_forgotten_after_five_minutes() -> None:
+    """A request is remembered for exactly five minutes after its outcome."""
+    world = World()
+    world.granted("a", ttl_ms=100, request_id="r", at_ms=10)
+    assert world.granted("a", ttl_ms=100, request_id="r", at_ms=10 + MINUTES_5_MS).token == 1
+    assert world.granted("a", ttl_ms=100, request_id="r", at_ms=11 + MINUTES_5_MS).token == 2
+
+
+def test_a_wait_is_not_forgotten() -> None:
+    """The age of a request that waits counts from the end of its wait."""
+    world = World()
+    world.granted("a", ttl_ms=limits.TTL_MS_MAX)
+    wait_ms = 2 * MINUTES_5_MS
+    world.acquire("a", wait_ms=wait_ms, request_id="r")
+    world.pass_to(MINUTES_5_MS + 1)
+    assert expect(Queued, world.acquire("a", wait_ms=wait_ms, request_id="r")).hold_id == "h2"
+    world.pass_to(wait_ms + 1)
+    world.pass_to(wait_ms + 1 + MINUTES_5_MS)
+    assert reason(world.acquire("a", wait_ms=wait_ms, request_id="r")) is Reason.LOCK_HELD
+
+
+def test_a_full_memory_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While every remembered request is young, a new one is refused; those without an id are not."""
+    monkeypatch.setattr(limits, "REQUESTS_COUNT_MAX", 1)
+    world = World()
+    world.granted("a", request_id="r1")
+    assert reason(world.acquire("b", request_id="r2")) is Reason.OVERLOADED
+    world.granted("a", request_id="r1")
+    world.granted("b")
+    assert world.granted("c", request_id="r2", at_ms=MINUTES_5_MS + 1).token == 3
+
+
+def test_a_bad_request_id_is_refused() -> None:
+    """A request id is an id."""
+    world = World()
+    assert reason(world.acquire("a", request_id="r" * 65)) is Reason.INVALID_REQUEST
+    assert world.machine.counts()["requests"] == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Release("h" * 100_000, "r"),
+        Renew("h" * 100_000, 0, "r"),
+        CloseSession("s" * 100_000, "r"),
+        ForceRelease("n" * 100_000, "", 0, "r"),
+        Acquire("a", Mode.SHARED, "h1", "a1", ttl_ms=50, owner="o" * 100_000, request_id="r"),
+        Acquire("a", Mode.SHARED, "h1", "a1", session_id="s" * 100_000, request_id="r"),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_what_is_remembered_is_bounded(
+    command: Release | Renew | CloseSession | ForceRelease | Acquire,
+) -> None:
+    """A command that breaks a bound leaves nothing behind: memory is bounded by what is remembered."""
+    world = World()
+    reason(world.run(command))
+    assert world.machine.counts()["requests"] == 0
+
+
+def test_a_corrected_request_may_keep_its_id() -> None:
+    """A malformed command has no effect, so its request id is still free."""
+    world = World()
+    assert reason(world.acquire("a//b", request_id="r")) is Reason.INVALID_REQUEST
+    world.granted("a/b", request_id="r")
+
+
+def test_settling_what_is_forgotten_does_nothing() -> None:
+    """A wait without a remembered request ends without one."""
+    memory = RequestMemory()
+    memory.settle(None, 5, Released())
+    memory.settle(("s", "r"), 5, Released())
+    memory.forget(None)
+    memory.forget(("s", "r"))
+    assert len(memory) == 0

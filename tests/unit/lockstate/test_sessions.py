@@ -1,0 +1,182 @@
+"""Sessions in the machine: what lives and ends with them, and what they show of themselves."""
+
+from lockstate.commands import CloseSession, KeepAlive, OpenSession, Release, Renew
+from lockstate.modes import Mode
+from lockstate.results import (
+    EventKind,
+    Granted,
+    Reason,
+    Refused,
+    Renewed,
+    SessionClosed,
+    SessionKept,
+    SessionOpened,
+)
+from tests.unit.lockstate.world import World, expect, reason
+
+
+def test_opening_starts_the_ttl() -> None:
+    """A session lives for its ttl after it was opened."""
+    world = World()
+    assert world.run(OpenSession("s1", 500)) == SessionOpened("s1", 500, 500)
+    assert world.pass_to(500) == []
+    assert world.pass_to(501) == [EventKind.SESSION_EXPIRED]
+    assert world.machine.session("s1") is None
+
+
+def test_a_keepalive_starts_the_ttl_anew() -> None:
+    """A session lives for its ttl after its last keepalive."""
+    world = World()
+    world.open("s1", 500)
+    assert world.run(KeepAlive("s1"), at_ms=400) == SessionKept("s1", 500)
+    assert world.pass_to(900) == []
+    assert world.pass_to(901) == [EventKind.SESSION_EXPIRED]
+
+
+def test_an_unknown_session_has_expired() -> None:
+    """What is unknown and what has expired are not told apart."""
+    world = World()
+    for command in (KeepAlive("s1"), CloseSession("s1")):
+        assert reason(world.run(command)) is Reason.SESSION_EXPIRED
+    assert reason(world.acquire("a", session_id="s1")) is Reason.SESSION_EXPIRED
+
+
+def test_the_lease_of_a_hold_is_no_session() -> None:
+    """The secret of a hold opens nothing where a session is asked for."""
+    world = World()
+    world.granted("a")
+    for command in (KeepAlive("h1"), CloseSession("h1")):
+        assert reason(world.run(command)) is Reason.SESSION_EXPIRED
+    assert reason(world.acquire("b", session_id="h1")) is Reason.SESSION_EXPIRED
+    assert world.machine.session("h1") is None
+
+
+def test_an_id_in_use_is_refused() -> None:
+    """A session cannot be opened under an id that already names a session, a hold or a ticket."""
+    world = World()
+    world.open("s1")
+    world.granted("a")
+    world.queued("a")
+    for secret in ("s1", "h1", "h2"):
+        assert reason(world.run(OpenSession(secret, 500))) is Reason.INVALID_REQUEST
+
+
+def test_acquiring_again_returns_the_same_hold() -> None:
+    """The same session, lock, mode and owner: the same hold and token, and the session is renewed."""
+    world = World()
+    world.open("s1", 1000)
+    first = world.granted("a", session_id="s1", at_ms=100)
+    assert first.expires_in_ms == 900
+    again = world.granted("a", session_id="s1", at_ms=600)
+    assert (again.hold_id, again.token, again.expires_in_ms) == ("h1", 1, 1000)
+
+
+def test_acquiring_again_is_found_among_many() -> None:
+    """It makes no difference whether the session or the lock has more holds."""
+    world = World()
+    world.open("s1")
+    for name in ("a", "b", "c"):
+        world.granted(name, session_id="s1", mode=Mode.SHARED)
+    assert world.granted("c", session_id="s1", mode=Mode.SHARED).token == 3
+    for _ in range(4):
+        world.granted("b", mode=Mode.SHARED)
+    assert world.granted("b", session_id="s1", mode=Mode.SHARED).token == 2
+
+
+def test_another_owner_is_another_hold() -> None:
+    """Within one session, owners hold apart from each other."""
+    world = World()
+    world.open("s1")
+    world.granted("a", session_id="s1", mode=Mode.SHARED)
+    assert world.granted("a", session_id="s1", mode=Mode.SHARED, owner="bob").token == 2
+
+
+def test_a_session_can_stand_in_its_own_way() -> None:
+    """Asking for another mode of what one holds is a request like any other."""
+    world = World()
+    world.open("s1")
+    world.granted("a", session_id="s1", mode=Mode.SHARED)
+    assert reason(world.acquire("a", session_id="s1")) is Reason.LOCK_HELD
+
+
+def test_expiry_ends_waits_then_holds() -> None:
+    """With a session its waits end first, so that none of them gets what its holds leave behind."""
+    world = World()
+    world.open("s1", 1000)
+    world.granted("a", session_id="s1", mode=Mode.SHARED)
+    world.queued("a", session_id="s1")
+    world.queued("a", mode=Mode.SHARED)
+    world.pass_to(1001)
+    assert [(event.kind, event.hold_id) for event in world.events] == [
+        (EventKind.WAIT_ENDED, "h2"),
+        (EventKind.EXPIRED, "h1"),
+        (EventKind.SESSION_EXPIRED, ""),
+        (EventKind.GRANTED, "h3"),
+    ]
+    assert reason(expect(Refused, world.events[0].result)) is Reason.SESSION_EXPIRED
+
+
+def test_closing_releases_in_order_of_tokens() -> None:
+    """A closed session gives back what it held, without delay, and says what that was."""
+    world = World()
+    world.open("s1")
+    for name in ("c", "a", "b"):
+        world.granted(name, session_id="s1", lock_delay_ms=500)
+    assert world.run(CloseSession("s1")) == SessionClosed(("c", "a", "b"))
+    assert [event.kind for event in world.events] == [EventKind.RELEASED] * 3
+    assert world.machine.counts()["locks"] == 0
+
+
+def test_expiry_leaves_the_delay_of_the_hold() -> None:
+    """The lock-delay of a hold begins when its session expires."""
+    world = World()
+    world.open("s1", 1000)
+    world.granted("a", session_id="s1", lock_delay_ms=500)
+    world.pass_to(1001)
+    assert world.machine.lock("a").state == "delayed"
+
+
+def test_a_release_leaves_the_session() -> None:
+    """A session lives on without holds."""
+    world = World()
+    world.open("s1")
+    world.granted("a", session_id="s1")
+    world.run(Release("h1"))
+    assert world.machine.session("s1") is not None
+
+
+def test_renewing_a_hold_renews_its_session() -> None:
+    """A hold of a session lives as long as the session; it has no ttl to change."""
+    world = World()
+    world.open("s1", 1000)
+    world.granted("a", session_id="s1")
+    assert world.run(Renew("h1"), at_ms=700) == Renewed(1, 1000)
+    assert reason(world.run(Renew("h1", 2000))) is Reason.INVALID_REQUEST
+    assert world.machine.next_deadline_ms() == 1700
+
+
+def test_the_owner_is_the_label_or_a_hash() -> None:
+    """Others see the session's label, or a name that does not give its secret away."""
+    world = World()
+    world.run(OpenSession("secret-1", 500, {"owner": "ann"}))
+    world.run(OpenSession("secret-2", 500, {"owner": ""}))
+    world.granted("a", session_id="secret-1")
+    world.granted("b", session_id="secret-2")
+    world.granted("c")
+    owners = [view.holders[0].owner for view in world.machine.locks("", "", 9)[0]]
+    assert owners[0] == "ann"
+    for owner, kind in zip(owners[1:], ("session", "hold"), strict=True):
+        prefix, _, hashed = owner.partition("-")
+        assert prefix == kind
+        assert len(hashed) == 8
+        assert int(hashed, 16) >= 0
+
+
+def test_a_waiting_hold_belongs_to_its_session_when_granted() -> None:
+    """What a session waited for lives as long as the session."""
+    world = World()
+    world.granted("a", ttl_ms=500)
+    world.open("s1", 2000)
+    world.queued("a", session_id="s1")
+    world.pass_to(501)
+    assert expect(Granted, world.events[1].result).expires_in_ms == 1499

@@ -1,0 +1,118 @@
+"""Snapshots: what is stored, what is refused, and that nothing is lost."""
+
+import msgspec
+import pytest
+
+from lockstate import snapshot
+from lockstate.codec import decode_entry, encode_command, encode_entry
+from lockstate.commands import OpenSession
+from lockstate.machine import LockMachine
+from lockstate.modes import Mode
+from tests.unit.lockstate.world import World
+
+
+def _busy_world() -> World:
+    """Return a world in which every table has something."""
+    world = World()
+    world.open("s1", 5000)
+    world.granted("a", session_id="s1", request_id="r1", mode=Mode.SHARED, lock_delay_ms=100)
+    world.granted("a", ttl_ms=50, mode=Mode.SHARED, lock_delay_ms=100)
+    world.queued("a", session_id="s1", request_id="r2")
+    world.pass_to(60)
+    return world
+
+
+def test_a_restored_machine_is_equal() -> None:
+    """Encoding what was decoded gives the same bytes, and so the same digest."""
+    machine = _busy_world().machine
+    data = snapshot.encode(machine)
+    restored = snapshot.decode(data)
+    assert snapshot.encode(restored) == data
+    assert snapshot.digest(restored) == snapshot.digest(machine)
+    assert restored.counts() == machine.counts()
+    assert restored.next_deadline_ms() == machine.next_deadline_ms()
+
+
+def test_a_restored_machine_goes_on() -> None:
+    """What happens after a restart is what would have happened without it."""
+    world, restarted = _busy_world(), _busy_world()
+    restarted.machine = snapshot.decode(snapshot.encode(restarted.machine))
+    for at_ms in (151, 161, 5001):
+        assert world.pass_to(at_ms) == restarted.pass_to(at_ms)
+        assert world.events == restarted.events
+    assert snapshot.digest(world.machine) == snapshot.digest(restarted.machine)
+
+
+def test_every_part_of_the_state_is_in_the_digest() -> None:
+    """A change to any table, even to time alone, changes the digest."""
+    world = World()
+    digests = [snapshot.digest(world.machine)]
+    for step in (
+        lambda: world.pass_to(1),
+        lambda: world.open("s1"),
+        lambda: world.granted("a"),
+        lambda: world.queued("a"),
+        lambda: world.granted("b", request_id="r"),
+    ):
+        step()
+        digests.append(snapshot.digest(world.machine))
+    assert len(set(digests)) == len(digests)
+
+
+def test_an_empty_machine_can_be_stored() -> None:
+    """A machine without any state is a state."""
+    assert snapshot.decode(snapshot.encode(LockMachine())).revision == 0
+
+
+def test_another_format_is_refused() -> None:
+    """A snapshot of a format that this version does not know is not guessed at."""
+    parts = msgspec.msgpack.decode(snapshot.encode(LockMachine()))
+    parts[0] = 2
+    with pytest.raises(snapshot.SnapshotError, match="format 2"):
+        snapshot.decode(msgspec.msgpack.encode(parts))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xc0",
+        b"\x91" * 100_000,
+        snapshot.encode(LockMachine())[:-1],
+        snapshot.encode(LockMachine()) + b"\x00",
+    ],
+    ids=["nothing", "nil", "depth", "cut", "more"],
+)
+def test_junk_is_refused(data: bytes) -> None:
+    """Bytes that are no snapshot raise SnapshotError."""
+    with pytest.raises(snapshot.SnapshotError, match="not a snapshot"):
+        snapshot.decode(data)
+
+
+def test_text_that_is_none_is_refused() -> None:
+    """A snapshot with a broken text in it raises SnapshotError, as any other broken one."""
+    world = World()
+    world.open("s1")
+    data = snapshot.encode(world.machine).replace(b"\xa2s1", b"\xa2\xff\xff")
+    with pytest.raises(snapshot.SnapshotError):
+        snapshot.decode(data)
+
+
+def test_a_hold_without_its_session_is_refused() -> None:
+    """A snapshot whose parts do not fit together raises SnapshotError."""
+    world = World()
+    world.open("s1")
+    world.granted("a", session_id="s1")
+    parts = msgspec.msgpack.decode(snapshot.encode(world.machine))
+    parts[5] = []
+    with pytest.raises(snapshot.SnapshotError, match="inconsistent"):
+        snapshot.decode(msgspec.msgpack.encode(parts))
+
+
+@pytest.mark.parametrize("now_ms", [2**63, 2**64 - 1, -(2**63)])
+def test_any_time_can_be_stored(now_ms: int) -> None:
+    """Whatever time an entry tells, the state after it can be stored and compared."""
+    machine = LockMachine()
+    command = encode_command(OpenSession("s1", 1000))
+    machine.apply(decode_entry(encode_entry(now_ms, [("n1", [1], [command])])))
+    assert snapshot.decode(snapshot.encode(machine)).now_ms == machine.now_ms

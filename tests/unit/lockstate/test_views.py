@@ -1,0 +1,108 @@
+"""What readers see: no secret, the right order, the right times."""
+
+import msgspec
+import pytest
+
+from lockstate.commands import OpenSession
+from lockstate.modes import Mode
+from lockstate.results import HolderView, LockView, SessionView, WaiterView
+from lockstate.views import position
+from tests.unit.lockstate.world import World
+
+
+def _busy_world() -> World:
+    world = World()
+    world.run(OpenSession("s1", 5000, {"owner": "ann", "host": "h"}), at_ms=100)
+    world.granted("db/a", session_id="s1", mode=Mode.SHARED, at_ms=200)
+    world.granted("db/b", ttl_ms=1000, owner="bob", at_ms=300)
+    world.queued("db/b", session_id="s1", at_ms=400)
+    world.queued("db/b", owner="eve", at_ms=450)
+    world.granted("zoo", ttl_ms=9000, owner="eve", at_ms=500)
+    return world
+
+
+def test_a_lock_shows_holders_and_queue() -> None:
+    """Holders with what is left to them, waiters with how long they have waited."""
+    assert _busy_world().machine.lock("db/b") == LockView(
+        "db/b",
+        "held",
+        (HolderView("bob", Mode.EXCLUSIVE, 2, 800, "", "db/b"),),
+        (
+            WaiterView("ann", Mode.EXCLUSIVE, 1, 100, "db/b"),
+            WaiterView("eve", Mode.EXCLUSIVE, 2, 50, "db/b"),
+        ),
+    )
+
+
+def test_an_unknown_lock_is_free() -> None:
+    """There is nothing to know about a name that nobody uses."""
+    assert World().machine.lock("a") == LockView("a", "free")
+
+
+def test_a_session_shows_holds_and_tickets() -> None:
+    """Who knows the id of a session sees what it holds and waits for."""
+    assert _busy_world().machine.session("s1") == SessionView(
+        5000,
+        4600,
+        "ann",
+        {"owner": "ann", "host": "h"},
+        (HolderView("ann", Mode.SHARED, 1, 4600, "", "db/a"),),
+        (WaiterView("ann", Mode.EXCLUSIVE, 1, 100, "db/b"),),
+    )
+
+
+def test_an_unknown_session_is_none() -> None:
+    """Unknown and expired sessions, and leases of single holds, are no sessions."""
+    machine = _busy_world().machine
+    assert machine.session("nobody") is None
+    assert machine.session("h2") is None
+
+
+def test_views_show_no_secret() -> None:
+    """No id that gives a right appears in what others see."""
+    machine = _busy_world().machine
+    shown = msgspec.json.encode(machine.locks("", "", 9)).decode()
+    for secret in ("s1", "h1", "h2", "h3", "h4", "h5", "a1", "a3"):
+        assert f'"{secret}"' not in shown
+
+
+def test_locks_come_in_pages() -> None:
+    """A page has at most `limit` locks in order of name, and says after which name to go on."""
+    machine = _busy_world().machine
+    pages = []
+    after: str | None = ""
+    while after is not None:
+        views, after = machine.locks("", after, 1)
+        pages.append([view.name for view in views])
+    assert pages == [["db/a"], ["db/b"], ["zoo"]]
+
+
+def test_a_prefix_limits_the_listing() -> None:
+    """Only names that begin with the prefix are listed, from `after` on."""
+    machine = _busy_world().machine
+
+    def names(prefix: str, after: str) -> list[str]:
+        return [view.name for view in machine.locks(prefix, after, 9)[0]]
+
+    assert names("db/", "") == ["db/a", "db/b"]
+    assert names("db/", "db/a") == ["db/b"]
+    assert names("db/", "aaa") == ["db/a", "db/b"]
+    assert names("db/", "zzz") == []
+    assert names("e", "") == []
+    assert names("db/b", "") == ["db/b"]
+
+
+def test_a_page_that_ends_the_listing_has_no_next() -> None:
+    """When exactly `limit` locks are left, there is nothing to go on after."""
+    machine = _busy_world().machine
+    assert machine.locks("db/", "", 2)[1] is None
+    assert machine.locks("", "", 2)[1] == "db/b"
+
+
+def test_a_ticket_in_no_queue_is_our_mistake() -> None:
+    """Asking for the place of a waiter that stands in no queue is an assertion."""
+    state = _busy_world().machine.state
+    ticket = state.tickets["h3"]
+    state.locks["db/b"].queue.clear()
+    with pytest.raises(AssertionError, match="in no queue"):
+        position(state, ticket)

@@ -1,0 +1,80 @@
+"""The bookkeeping of local clusters: ports, cluster.json, nodes that were never started."""
+
+import json
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from scripts.lib import cluster_file, ports
+from scripts.local_cluster import ClusterFailure, LocalCluster
+
+
+def test_ports_of_a_cluster() -> None:
+    """HTTP counts up from the base, peers from 100 above it."""
+    assert ports.of_cluster(7701, 3) == [(7701, 7801), (7702, 7802), (7703, 7803)]
+
+
+def test_free_ports_stay_clear_of_outgoing_connections() -> None:
+    """Found ports are free, and none can be taken by an outgoing connection while its node is down."""
+    base = ports.find_base(3)
+    ports.check_free(base, 3)
+    limit = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert base + ports.PEER_OFFSET + 2 < limit
+
+
+def test_a_busy_port_is_named(tmp_path: Path) -> None:
+    """A cluster is not made on ports that are in use; the message says which and what to do."""
+    base = ports.find_base(3)
+    with socket.socket() as listener:
+        listener.bind((ports.HOST, base + 1))
+        listener.listen()
+        with pytest.raises(ports.PortsBusyError, match=rf"{base + 1} in use.*--base-port"):
+            LocalCluster.up(tmp_path / "c", base_port=base)
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_cluster_file_is_private_and_complete(tmp_path: Path) -> None:
+    """cluster.json holds nodes, pids and the secret, and only its owner can read it."""
+    cluster_file.create(tmp_path, 3, 0, ["--log-level", "debug"])
+    document = json.loads((tmp_path / "cluster.json").read_text())
+    assert [node["id"] for node in document["nodes"]] == ["n1", "n2", "n3"]
+    assert set(document["nodes"][0]) == {"id", "http", "peer", "pid"}
+    assert (tmp_path / "secret").read_text().strip() == document["secret"]
+    assert len(document["secret"]) >= 32
+    for name in ("cluster.json", "secret"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    cluster = LocalCluster(tmp_path)
+    assert cluster.nodes()[2].id == "n3"
+    assert cluster.secret == document["secret"]
+
+
+def test_a_cluster_that_does_not_run_can_be_taken_down(tmp_path: Path) -> None:
+    """Nodes without a process are dead, and stopping them does nothing."""
+    cluster_file.create(tmp_path, 3, 0, [])
+    cluster = LocalCluster(tmp_path)
+    assert not cluster.is_alive("n1")
+    assert not cluster.is_paused("n1")
+    cluster.down()
+    cluster.kill("n1")
+    assert cluster.view("n1") is None
+
+
+def test_a_recycled_pid_is_not_a_node(tmp_path: Path) -> None:
+    """A pid in cluster.json that another process has by now is not taken for the node."""
+    cluster_file.create(tmp_path, 3, 0, [])
+    document = cluster_file.read(tmp_path)
+    for node in document["nodes"]:
+        node["pid"] = 1
+    cluster_file.write(tmp_path / "cluster.json", document)
+    assert not LocalCluster(tmp_path).is_alive("n1")
+
+
+def test_unknown_nodes_and_directories_are_told(tmp_path: Path) -> None:
+    """A wrong name lists the right ones; a folder without a cluster says how to make one."""
+    with pytest.raises(ClusterFailure, match="scripts/cluster up"):
+        LocalCluster(tmp_path)
+    cluster_file.create(tmp_path, 3, 0, [])
+    with pytest.raises(ClusterFailure, match="n1, n2, n3"):
+        LocalCluster(tmp_path).kill("n9")
