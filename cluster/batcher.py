@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Final
 
+from cluster.outbox import node_of
 from lockstate import codec
 
 ENTRY_BYTES_MAX: Final = 1 << 20
@@ -38,6 +39,10 @@ class Batcher:
         """Drop everything: this node leads no more. The origins send again what they still wait for."""
         self._queue.clear()
         self._tick_is_due = False
+
+    def drop_from(self, node_id: str) -> None:
+        """Drop what a node forwarded whose connection broke: it sends everything again on the next one."""
+        self._queue = deque(batch for batch in self._queue if node_of(batch[0]) != node_id)
 
     def next_entry(self, now_ms: int) -> bytes | None:
         """Return the next entry, stamped with `now_ms`, or None when there is nothing to propose."""

@@ -10,7 +10,6 @@ never retries what broke and never answers from a broken state.
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, ParamSpec
@@ -26,7 +25,7 @@ from cluster.handover import Handover
 from cluster.journal import Journal
 from cluster.link import Kind
 from cluster.metrics import Metrics, Sample, gauge
-from cluster.outbox import Answer, Outbox
+from cluster.outbox import Answer, Outbox, new_origin
 from cluster.peering import Peering
 from cluster.replica import RaftReplica
 from cluster.snapshots import SnapshotStore
@@ -57,7 +56,7 @@ class Core:
         }
         self.machine = LockMachine()
         self.metrics = Metrics(self._gauges)
-        self.outbox = Outbox(f"{config.node_id}.{secrets.token_hex(6)}", self._loop)
+        self.outbox = Outbox(new_origin(config.node_id), self._loop)
         self.waiters = Waiters(self._loop)
         self.failed: asyncio.Future[BaseException] = self._loop.create_future()
         self.leadership = asyncio.Event()
@@ -216,6 +215,10 @@ class Core:
         """Whether bulk data may be sent to the peer now."""
         return self.links.has_room(peer_id)
 
+    def has_entry(self) -> bool:
+        """Whether anything waits to be proposed."""
+        return self.outbox.has_unsent or not self._batcher.is_empty
+
     def next_entry(self) -> bytes | None:
         """Stamp and return the next batch: our own clients' commands join those of the followers."""
         while self.outbox.has_unsent:
@@ -301,7 +304,8 @@ class Core:
             self._wake_observers()
 
     def peer_down(self, peer_id: str) -> None:
-        """Take note that a peer cannot be reached."""
+        """Take note that a peer cannot be reached. It will send again what is not proposed yet."""
+        self._batcher.drop_from(peer_id)
         self._guarded(self.replica.peer_down, peer_id)
 
     def raft_message(self, peer_id: str, message: Message) -> None:

@@ -8,6 +8,7 @@ applied already (see lockstate.commands.Batch).
 
 import asyncio
 import heapq
+import secrets
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -28,6 +29,16 @@ SEND_BYTES_MAX: Final = 1 << 20
 """One forwarded frame, at most about so much."""
 
 _BARRIER: Final = codec.encode_command(Barrier())
+
+
+def new_origin(node_id: str) -> str:
+    """Return a name for this run of the node's process: numbers begin again with each run."""
+    return f"{node_id}.{secrets.token_hex(6)}"
+
+
+def node_of(origin: str) -> str:
+    """Return the node whose process `origin` names."""
+    return origin.rpartition(".")[0]
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -60,6 +71,7 @@ class Outbox:
         self._unsent: list[Pending] = []
         self._deadlines: list[tuple[float, int]] = []
         self._barrier: Pending | None = None
+        self._closed: ClusterError | None = None
 
     def __len__(self) -> int:
         """Return how many commands have no outcome yet."""
@@ -71,7 +83,12 @@ class Outbox:
         return bool(self._unsent)
 
     def submit(self, command: bytes, timeout_s: float) -> Pending:
-        """Give a command its number; its future gets the Answer or a ClusterError. Raises Overloaded."""
+        """Give a command its number; its future gets the Answer or a ClusterError.
+
+        Raises Overloaded, or ShuttingDown after `close`.
+        """
+        if self._closed is not None:
+            raise self._closed
         if len(self._pending) >= PENDING_COUNT_MAX or self._pending_bytes >= PENDING_BYTES_MAX:
             raise Overloaded(
                 f"{len(self._pending)} commands wait on this node; try again later or on another node"
@@ -87,7 +104,7 @@ class Outbox:
     def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> "asyncio.Future[T]":
         """Answer `query` at a place in the log behind everything answered so far. Reads share a barrier."""
         barrier = self._barrier
-        if barrier is None or barrier.is_sent:
+        if barrier is None or barrier.is_sent or barrier.future.done():
             barrier = self._barrier = self.submit(_BARRIER, timeout_s)
             barrier.readers = []
             barrier.future.add_done_callback(_retrieve)
@@ -163,8 +180,9 @@ class Outbox:
         if futures:
             await asyncio.wait(futures, timeout=timeout_s)
 
-    def fail_all(self, unsent: ClusterError, sent: ClusterError) -> None:
-        """End everything: this node stops."""
+    def close(self, unsent: ClusterError, sent: ClusterError) -> None:
+        """End everything, and refuse what comes later: this node stops."""
+        self._closed = unsent
         for pending in list(self._pending.values()):
             self.fail(pending.seq, sent if pending.is_sent and pending.readers is None else unsent)
 

@@ -35,6 +35,8 @@ _REGULAR: Final = b"\x00"
 """The library's mark of a command; everything else in the log is its own."""
 
 REQUIRED_NAMES: Final = (
+    "_SyncObj__applyLogEntries",
+    "_SyncObj__deleteEntriesTo",
     "_SyncObj__doApplyCommand",
     "_SyncObj__loadDumpFile",
     "_SyncObj__sendAppendEntries",
@@ -96,6 +98,9 @@ class Owner(Protocol):
     def propose(self) -> None:
         """Append what there is to propose. Called in every tick."""
 
+    def will_propose(self) -> bool:
+        """Whether `propose` will append something in this tick."""
+
     def install_snapshot(self) -> None:
         """Install the snapshot that has just been received."""
 
@@ -149,13 +154,15 @@ class _Engine(library.SyncObj):  # type: ignore[misc]
     def __init__(
         self,
         owner: Owner,
-        node_id: str,
-        peers: Iterable[LibraryNode],
+        nodes: tuple[LibraryNode, list[LibraryNode]],
         conf: SyncObjConf,
         transport: _Transport,
+        *,
+        retained: int,
     ) -> None:
         self.owner = owner
-        super().__init__(LibraryNode(node_id), list(peers), conf, transport=transport)
+        self.retained = retained
+        super().__init__(*nodes, conf, transport=transport)
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:  # noqa: N802
         """Apply one entry. Overridden: the library unpickles it and retries for ever what raises (H8)."""
@@ -165,6 +172,18 @@ class _Engine(library.SyncObj):  # type: ignore[misc]
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """Propose. Overridden: the library takes one command at a time from a queue of its own (H14)."""
         self.owner.propose()
+
+    def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
+        """Apply what is committed; tell whether the followers should hear of the commit at once.
+
+        Overridden: when another entry is about to leave in this very tick, the news travels with it.
+        """
+        has_news = bool(super()._SyncObj__applyLogEntries())
+        return has_news and not self.owner.will_propose()
+
+    def _SyncObj__deleteEntriesTo(self, toIDx: int) -> None:  # noqa: N802, N803
+        """Compact. Overridden: a tail of the log stays, so that who was away briefly needs no snapshot."""
+        super()._SyncObj__deleteEntriesTo(toIDx - self.retained)
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803, FBT001
         """Install a snapshot.
@@ -219,7 +238,8 @@ class Raft:
         try:
             for name, value in ours.items():
                 setattr(library, name, value)
-            self._engine = _Engine(owner, config.node_id, self._peers.values(), conf, self._transport)
+            nodes = (LibraryNode(config.node_id), list(self._peers.values()))
+            self._engine = _Engine(owner, nodes, conf, self._transport, retained=retained)
         finally:
             for name, value in originals.items():
                 setattr(library, name, value)

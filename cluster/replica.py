@@ -39,6 +39,9 @@ class Host(Protocol):
     def link_has_room(self, peer_id: str) -> bool:
         """Whether bulk data may be sent to the peer now."""
 
+    def has_entry(self) -> bool:
+        """Whether `next_entry` has something to propose."""
+
     def next_entry(self) -> bytes | None:
         """Return the next entry to propose, stamped now, or None. Called on the leader only."""
 
@@ -102,9 +105,7 @@ class RaftReplica:
             retained=retained,
             applied_index=last[1] if last else 1,
         )
-        self._transfer = SnapshotTransfer(
-            store, host.encode_state, self, retained=retained, states=SERIALIZER_STATES, last=last
-        )
+        self._transfer = SnapshotTransfer(store, host.encode_state, self, states=SERIALIZER_STATES, last=last)
         self._raft.use_serializer(self._transfer)
 
     def close(self) -> None:
@@ -276,11 +277,17 @@ class RaftReplica:
         """Pass on a committed entry."""
         self._host.apply(entry)
 
+    def will_propose(self) -> bool:
+        """Whether this node leads, few entries are under way, and the host has something to propose."""
+        return self._may_propose() and self._host.has_entry()
+
+    def _may_propose(self) -> bool:
+        in_flight = self._journal.last_index - self._raft.commit_index
+        return self._raft.is_leader and self.is_proposing and in_flight < self.in_flight_max
+
     def propose(self) -> None:
         """Append the host's next entries to the log and send them, as long as few are under way."""
-        if not (self._raft.is_leader and self.is_proposing):
-            return
-        while self._journal.last_index - self._raft.commit_index < self.in_flight_max:
+        while self._may_propose():
             entry = self._host.next_entry()
             if entry is None:
                 return

@@ -56,18 +56,15 @@ class SnapshotTransfer:
         encode_state: Callable[[], bytes],
         replica: Replica,
         *,
-        retained: int,
         states: Mapping[str, int],
         last: LogEntry | None,
     ) -> None:
         self._store = store
         self._encode_state = encode_state
         self._replica = replica
-        self._retained = retained
         self._states = states
         self._last = last
         self._writing: LogEntry | None = None
-        self._compact_to = 0
         self._sending: dict[str, _Sending] = {}
         self._received: Snapshot | None = None
         self._is_receiving = False
@@ -93,18 +90,17 @@ class SnapshotTransfer:
     # -- the library's names --------------------------------------------------------------------------------
 
     def checkSerializing(self) -> tuple[int, int]:  # noqa: N802 - the library's name
-        """Return how the writing child is doing, and up to where the log may be compacted on success."""
+        """Return how the writing child is doing, and before which index the log may go on success."""
         outcome = self._store.poll()
         if outcome == "done":
             self._last = self._writing
             logger.info("event=snapshot-written index=%d", self._writing[1] if self._writing else 0)
-        return self._states[outcome], self._compact_to
+        return self._states[outcome], self._writing[1] - 1 if self._writing else 0
 
-    def serialize(self, data: tuple[Any, LogEntry, LogEntry, object], index: int) -> None:
+    def serialize(self, data: tuple[Any, LogEntry, LogEntry, object], _index: int) -> None:
         """Begin to write the state as it is now; `data` holds the last two applied entries."""
         _, last, previous, _ = data
         self._writing = last
-        self._compact_to = index - self._retained
         self._store.begin_write(last, previous, self._encode_state)
 
     def getTransmissionData(self, node: _Node) -> tuple[bytes, bool, bool, int, int] | None:  # noqa: N802

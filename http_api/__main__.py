@@ -63,10 +63,20 @@ async def _run(config: NodeConfig) -> int:
             logger.critical("event=node-failed detail=%r", str(failure), exc_info=failure)
         node.begin_shutdown()
         await runner.cleanup()  # open calls get their answers from a node that still runs
+        if failure is not None:
+            return await _close_failed(node, failure)
         await node.stop()
-    if failure is None:
-        logger.info("event=stopped node_id=%s", config.node_id)
-        return 0
+    logger.info("event=stopped node_id=%s", config.node_id)
+    return 0
+
+
+async def _close_failed(node: Node, failure: BaseException) -> int:
+    """Close what is left of a broken node, and return the exit code, whatever else goes wrong with it."""
+    try:
+        async with asyncio.timeout(_CLOSE_S):
+            await node.stop()
+    except Exception:
+        logger.exception("event=close-failed")
     return failure.exit_code if isinstance(failure, NodeFailed | IdentityRefused) else NodeFailed.exit_code
 
 

@@ -54,7 +54,8 @@ class Call(web.BaseRequest):
     def id_text(self) -> str:
         """Return the id as a header can carry it: percent-encoded when it is not plain."""
         call_id = self.id
-        return call_id if call_id is not self.command_id else urllib.parse.quote(call_id, safe="-._~:")
+        is_plain = call_id is not self.command_id or _VISIBLE.fullmatch(call_id)
+        return call_id if is_plain else urllib.parse.quote(call_id)
 
     def read_timeout(self, default_s: float) -> None:
         """Set `timeout_s` from the header, or to `default_s`. Raises ProblemError."""

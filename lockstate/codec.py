@@ -14,6 +14,10 @@ from lockstate.commands import Batch, Command, Entry, Undecodable
 FORMAT: Final = 1
 """Changes only together with a rule for how a cluster moves to the new format."""
 
+_ARRAY_OF_3: Final = 0x93
+_FIXINT_MAX: Final = 0x7F
+"""MessagePack: every format begins as an array of three whose first element is a small integer."""
+
 RawBatch = tuple[str, list[int], list[msgspec.Raw]]
 """Origin, sequence numbers and encoded commands, as they travel to the leader and into the log."""
 
@@ -66,11 +70,9 @@ def entry_time(data: bytes) -> int:
 
 
 def entry_format(data: bytes) -> int:
-    """Return the format number of an encoded entry; 0 if it is no entry."""
-    try:
-        return _head_decoder.decode(data)[0]
-    except msgspec.DecodeError:
-        return 0
+    """Return the format number of an encoded entry; 0 if it is no entry of any format."""
+    is_entry = len(data) > 1 and data[0] == _ARRAY_OF_3 and data[1] <= _FIXINT_MAX
+    return data[1] if is_entry else 0
 
 
 def _decode_command(raw: msgspec.Raw) -> Command | Undecodable:

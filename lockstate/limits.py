@@ -53,8 +53,14 @@ LIST_LIMIT_MAX = 1000
 """Locks in one page of a listing."""
 
 
+_DOTS = frozenset({".", ".."})
+
+
 def check_name(name: str) -> Refused | None:
-    """Return why `name` is no lock name, or None: 1 to 512 bytes of printable text, no empty path part."""
+    """Return why `name` is no lock name, or None.
+
+    A name has 1 to 512 bytes of printable text; no path part is empty, "." or "..".
+    """
     size_bytes = len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
     if size_bytes > NAME_BYTES_MAX:
         return Refused(
@@ -66,6 +72,8 @@ def check_name(name: str) -> Refused | None:
         return Refused(Reason.INVALID_REQUEST, "name: only printable characters are allowed")
     if name[0] == "/" or name[-1] == "/" or "//" in name:
         return Refused(Reason.INVALID_REQUEST, "name: no part between two '/' may be empty")
+    if "." in name and not _DOTS.isdisjoint(name.split("/")):
+        return Refused(Reason.INVALID_REQUEST, "name: no part may be '.' or '..': no URL could name it")
     return None
 
 

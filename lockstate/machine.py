@@ -49,6 +49,9 @@ from lockstate.results import (
 from lockstate.state import State, public_name
 from lockstate.tables import Delay, Hold, Lock, RequestKey, Session, Ticket
 
+_PASSING = frozenset({Reason.QUEUE_FULL, Reason.OVERLOADED})
+"""Refusals for lack of room: nothing happened and the client is told to try again, so they are no outcome."""
+
 _DONE = Done()
 _RELEASED = Released()
 _SESSION_EXPIRED = Refused(Reason.SESSION_EXPIRED, "the session has expired or never was")
@@ -183,7 +186,8 @@ class LockMachine:
                 Reason.OVERLOADED, "too many requests with a request_id within five minutes", (), 0, 1000
             )
         result = self._apply_command(command, key)
-        requests.remember(key, digest, self.state.now_ms, result)
+        if not (isinstance(result, Refused) and result.reason in _PASSING):
+            requests.remember(key, digest, self.state.now_ms, result)
         return result
 
     def _repeat(self, remembered: Remembered, digest: bytes, command: Command) -> Result:

@@ -21,15 +21,15 @@ SESSION_IDS = ["s1", "s2", "s3"]
 OWNERS = ["", "", "ann", "bob"]
 REQUEST_IDS = ["", "", "", "r1", "r2"]
 ATTEMPT_IDS = ["a1", "a2"]
-TTLS_MS = [50, 100, 200]
-WAITS_MS = [0, 50, 100, 300]
+TTLS_MS = [50, 200, 500]
+WAITS_MS = [0, 50, 100, 300, 300]
 DELAYS_MS = [0, 0, 0, 50, 120]
 
 MISSING_HOLD_ID = "h-missing"
-PAUSES_MS = [0, 0, 0, 1, 10, 49, 50, 51, 100, limits.REQUEST_AGE_MS, limits.REQUEST_AGE_MS + 1]
+PAUSES_MS = [0] * 8 + [1, 10, 10, 20, 49, 50, 51, 100, limits.REQUEST_AGE_MS, limits.REQUEST_AGE_MS + 1]
 """Steps of cluster time between entries."""
 
-names = st.sampled_from(NAMES)
+names = st.sampled_from(["database", *NAMES])
 modes = st.sampled_from(list(Mode))
 session_ids = st.sampled_from(SESSION_IDS)
 request_ids = st.sampled_from(REQUEST_IDS)

@@ -190,7 +190,7 @@ class Lockstep(RuleBasedStateMachine):
         ]
         assert [a[:2] for a in answers] == [e[:2] for e in expected]
         for (_, _, result), (_, _, wanted) in zip(answers, expected, strict=True):
-            assert plain_result(result) == plain_result(wanted)
+            assert plain_result(result) == plain_result(wanted), f"machine: {result}; model: {wanted}"
         assert plain_events(outcome.events) == plain_events(self.model.events)
         self._check_secrets(entry, outcome)
 

@@ -38,6 +38,8 @@ async def test_the_request_id_of_the_body_names_the_call() -> None:
     async with serving() as served:
         got = await served.acquire("a", request_id="é 1")
         assert got.headers[wire.HEADER_REQUEST_ID] == "%C3%A9%201"
+        got = await served.acquire("b", request_id="plain/1")
+        assert got.headers[wire.HEADER_REQUEST_ID] == "plain/1"
         got = await served.acquire("a", request_id="é 2")
         assert got.body["request_id"] == "é 2"
 

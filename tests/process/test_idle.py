@@ -1,0 +1,32 @@
+"""What three nodes cost that have nothing to do."""
+
+import asyncio
+
+import pytest
+
+from scripts.lib import processes
+from scripts.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.process
+
+MEASURED_S = 10.0
+SETTLED_S = 2.0
+CORE_SHARE_MAX = 0.02
+MEMORY_BYTES_MAX = 80 * 1024 * 1024
+
+
+async def test_idle_nodes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """An idle node takes less than 2 % of a core and less than 80 MiB."""
+    with LocalCluster.up(tmp_path_factory.mktemp("idle")) as cluster:
+        pids = [node.pid for node in cluster.nodes()]
+        # Time that passes is what is measured here, so this waits for nothing else.
+        await asyncio.sleep(SETTLED_S)
+        before_s = [processes.cpu_s(pid) for pid in pids]
+        await asyncio.sleep(MEASURED_S)
+        used_s = [processes.cpu_s(pid) - before for pid, before in zip(pids, before_s, strict=True)]
+        memory_bytes = [processes.resident_bytes(pid) for pid in pids]
+    shares = [used / MEASURED_S for used in used_s]
+    print("idle nodes, % of a core:", [round(100 * share, 2) for share in shares])
+    print("idle nodes, MiB:", [round(size / 2**20, 1) for size in memory_bytes])
+    assert max(shares) < CORE_SHARE_MAX
+    assert max(memory_bytes) < MEMORY_BYTES_MAX

@@ -1,0 +1,62 @@
+"""A node without a majority says so in time, serves what it may, and is whole again as soon as one comes back."""
+
+import asyncio
+
+import pytest
+
+from scripts.local_cluster import LocalCluster
+from tests.process.nodes import Got, followers, http_to, node_ids, until
+
+pytestmark = pytest.mark.process
+
+TIMEOUT_MS = 500
+GRACE_S = 0.5
+"""For the machine, not for the node."""
+
+
+def has_no_leader(cluster: LocalCluster, node_id: str) -> bool:
+    """Whether a node says that nobody leads."""
+    view = cluster.view(node_id)
+    return view is not None and view["leader"] is None
+
+
+@pytest.mark.parametrize("survivor_leads", [False, True])
+async def test_survivor(cluster: LocalCluster, survivor_leads: bool) -> None:  # noqa: FBT001
+    """One of three nodes refuses writes and linearizable reads within the deadline, and serves stale reads."""
+    survivor = cluster.leader() if survivor_leads else followers(cluster)[0]
+    name = f"minority/{survivor_leads}"
+    async with http_to(cluster) as http:
+        granted = await http.acquire(survivor, name)
+        assert granted.status == 200
+        gone = [node_id for node_id in node_ids(cluster) if node_id != survivor]
+        for node_id in gone:
+            cluster.kill(node_id)
+        # A leader finds out by the silence of the others; what it took before has an unknown outcome.
+        await until(lambda: has_no_leader(cluster, survivor), "the survivor knows that it is alone")
+
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        answers: list[Got] = await asyncio.gather(
+            http.acquire(survivor, f"{name}/other", timeout_ms=TIMEOUT_MS),
+            http.acquire(survivor, name, timeout_ms=TIMEOUT_MS, wait_ms=60_000),
+            http.lock(survivor, name, timeout_ms=TIMEOUT_MS),
+        )
+        assert loop.time() - began_s < TIMEOUT_MS / 1000 + GRACE_S
+        assert [(got.status, got.code, got.body["outcome"]) for got in answers] == [
+            (503, "no-leader", "not-applied")
+        ] * 3
+        assert (await http.call(survivor, "GET", "/readyz")).status == 503 or survivor_leads
+
+        stale = await http.lock(survivor, name, is_stale=True)
+        assert stale.status == 200
+        assert stale.body["holders"][0]["token"] == granted.body["token"]
+        assert stale.body["revision"] >= granted.body["revision"]
+        assert stale.body["lag_ms"] > 0
+        later = await http.lock(survivor, name, is_stale=True)
+        assert later.body["lag_ms"] >= stale.body["lag_ms"]
+
+        cluster.start(gone[0])
+        await until(lambda: not has_no_leader(cluster, survivor), "a leader of two nodes")
+        assert await http.token(survivor, name) == granted.body["token"]
+        assert (await http.release(survivor, granted.body["hold_id"])).status == 200
+        assert (await http.acquire(survivor, name)).body["token"] > granted.body["token"]

@@ -1,0 +1,66 @@
+"""Compaction: who was away catches up from a snapshot, and a snapshot with its journal is the whole state."""
+
+import asyncio
+
+import pytest
+
+from scripts.local_cluster import LocalCluster
+from tests.process import history
+from tests.process.conftest import COMPACT_ENTRIES
+from tests.process.load import Load
+from tests.process.nodes import Http, LogSince, followers, http_to, node_ids, revisions, until, urls
+
+pytestmark = pytest.mark.process
+
+# With few clients nearly every command is an entry of its own.
+CLIENTS = 4
+
+
+async def equal_states(cluster: LocalCluster, http: Http, prefix: str) -> dict[str, int]:
+    """Wait until all nodes are at one revision; return the locks below `prefix`, the same on each."""
+    await until(lambda: len(revisions(cluster)) == 1, "all nodes at one revision")
+    states = [await http.tokens(node_id, prefix, is_stale=True) for node_id in node_ids(cluster)]
+    assert states[0] == states[1] == states[2]
+    return states[0]
+
+
+async def test_snapshot_installed(compacting: LocalCluster) -> None:
+    """A node that was away while the others compacted takes a snapshot and has the same state as they."""
+    cluster = compacting
+    leader, (absent, _) = cluster.leader(), followers(cluster)
+    leader_said, absent_said = LogSince(cluster, leader), LogSince(cluster, absent)
+    cluster.kill(absent)
+    async with Load(urls(cluster), prefix="away", clients=CLIENTS, keep_every=5) as load:
+        # Twice: the entries that stay behind the first snapshot would be enough for the absent node.
+        await until(lambda: len(leader_said.lines("event=snapshot-written")) >= 2, "two compactions")
+        await asyncio.to_thread(cluster.start, absent)
+        await until(lambda: absent_said.lines("event=snapshot-installed"), "a snapshot on the absent node")
+        await load.grants(COMPACT_ENTRIES)
+    assert not history.violations(load.history)
+    assert not history.errors(load.history)
+    async with http_to(cluster) as http:
+        state = await equal_states(cluster, http, "away/")
+        assert not history.lost_grants(history.still_held(load.history).values(), state)
+        assert await http.tokens(absent, "away/") == state
+
+
+async def test_restarted_from_snapshots(compacting: LocalCluster) -> None:
+    """After a restart of all nodes, snapshots and journals together hold every acknowledged grant."""
+    cluster = compacting
+    said = [LogSince(cluster, node_id) for node_id in node_ids(cluster)]
+    async with Load(urls(cluster), prefix="kept", clients=CLIENTS, keep_every=5) as load:
+        await until(lambda: all(it.lines("event=snapshot-written") for it in said), "a snapshot on each node")
+        await load.grants(COMPACT_ENTRIES // 4)
+    before = (await asyncio.to_thread(cluster.view, "n1") or {})["revision"]
+    await asyncio.to_thread(cluster.down)
+    for node_id in node_ids(cluster):
+        cluster.start(node_id)
+    await asyncio.to_thread(cluster.wait_ready)
+    async with http_to(cluster) as http:
+        held = history.still_held(load.history)
+        assert not history.lost_grants(held.values(), await http.tokens("n1", "kept/"))
+        state = await equal_states(cluster, http, "kept/")
+        assert state == {name: grant.token for name, grant in held.items()}
+        assert min(revisions(cluster)) >= before
+        granted = await http.acquire("n2", "after-restart")
+        assert granted.body["token"] > max(state.values())
