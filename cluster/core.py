@@ -202,7 +202,7 @@ class Core:
         unknown = OutcomeUnknown(
             "this node stops; repeat the request with the same request_id on another node"
         )
-        self.outbox.fail_all(ShuttingDown("this node stops; ask another"), unknown)
+        self.outbox.close(ShuttingDown("this node stops; ask another"), unknown)
         self.waiters.fail_all(unknown)
 
     # -- replica.Host ---------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ class Link(asyncio.Protocol):
                 self._links.received(self, kind, body)
             else:
                 self._handshake(peer_auth.decode(frame))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._give_up(f"unreadable frame: {error}")
 
     def _handshake(self, message: peer_auth.Handshake) -> None:

@@ -21,6 +21,9 @@ _FIXINT_MAX: Final = 0x7F
 RawBatch = tuple[str, list[int], list[msgspec.Raw]]
 """Origin, sequence numbers and encoded commands, as they travel to the leader and into the log."""
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the decoder may raise, whatever the bytes."""
+
 _encoder = msgspec.msgpack.Encoder()
 _entry_decoder = msgspec.msgpack.Decoder(tuple[int, int, list[RawBatch]])
 _command_decoder = msgspec.msgpack.Decoder(Command)
@@ -48,7 +51,7 @@ def decode_entry(data: bytes) -> Entry:
     """
     try:
         entry_format, now_ms, raw_batches = _entry_decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except _UNREADABLE:
         return Entry(0)
     if entry_format != FORMAT or any(len(seqs) != len(commands) for _, seqs, commands in raw_batches):
         return Entry(0)
@@ -65,7 +68,7 @@ def entry_time(data: bytes) -> int:
     """Return the cluster time of an encoded entry without decoding its commands; 0 if it is no entry."""
     try:
         return max(0, _head_decoder.decode(data)[1])
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return 0
 
 
@@ -78,6 +81,6 @@ def entry_format(data: bytes) -> int:
 def _decode_command(raw: msgspec.Raw) -> Command | Undecodable:
     try:
         command: Command = _command_decoder.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except _UNREADABLE:
         return Undecodable()
     return command

@@ -117,7 +117,7 @@ def decode(data: bytes) -> LockMachine:
     """
     try:
         image = _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(f"not a snapshot of this version: {error}") from error
     if image.format != FORMAT:
         raise SnapshotError(f"format {image.format}; this version reads format {FORMAT}")
