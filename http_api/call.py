@@ -24,6 +24,9 @@ from http_api.problems import ProblemError
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _NO_QUERY: Final[dict[str, str]] = {}
 
+_FORM: Final = "application/x-www-form-urlencoded"
+"""What curl -d calls every body."""
+
 _UNDRAINED_BYTES_MAX: Final = 64 * 1024
 """Wait for the client to read before buffering more than this."""
 
@@ -78,7 +81,9 @@ class Call(web.BaseRequest):
         content_type = self.headers.get(hdrs.CONTENT_TYPE)
         if body and content_type is not None and content_type != wire.JSON:
             media_type = content_type.partition(";")[0].strip().lower()
-            if media_type != wire.JSON:
+            # A form sent by a web page names its origin; without one this is curl -d, which means JSON here.
+            is_curl = media_type == _FORM and hdrs.ORIGIN not in self.headers
+            if media_type != wire.JSON and not is_curl:
                 detail = f"Content-Type: {content_type!r}; must be {wire.JSON}"
                 raise ProblemError("invalid-request", detail)
         return body
@@ -136,7 +141,10 @@ class Reply(web.StreamResponse):
         ).encode("ascii")
         transport.write(head if request.method == "HEAD" else head + self._bytes)
         self._eof_sent = True
-        if transport.get_write_buffer_size() > _UNDRAINED_BYTES_MAX:
+        if transport.get_write_buffer_size() > _FORM: Final = "application/x-www-form-urlencoded"
+"""What curl -d calls every body."""
+
+_UNDRAINED_BYTES_MAX:
             await request.writer.drain()
         return None
 

@@ -191,13 +191,17 @@ async def test_unknown_and_foreign_ids_are_gone() -> None:
 
 
 async def test_the_content_type_must_be_json() -> None:
-    """No content type counts as JSON, with or without a charset; any other is refused."""
+    """No content type counts as JSON, with or without a charset, and curl's default; any other is refused."""
     async with serving() as served:
         body = b'{"name":"a","ttl_ms":60000}'
         form = {"Content-Type": "application/x-www-form-urlencoded"}
-        got = await served.call("POST", ACQUIRE, data=body, headers=form)
-        _check_problem(got, 400, "invalid-request")
-        assert got.body["detail"].startswith("Content-Type:")
+        of_a_page = form | {"Origin": "https://example.org"}
+        for headers in (of_a_page, {"Content-Type": "text/plain"}, {"Content-Type": "text/xml"}):
+            got = await served.call("POST", ACQUIRE, data=body, headers=headers)
+            _check_problem(got, 400, "invalid-request")
+            assert got.body["detail"].startswith("Content-Type:")
+        by_curl = b'{"name":"of-curl","ttl_ms":60000}'
+        assert (await served.call("POST", ACQUIRE, data=by_curl, headers=form)).status == 200
         told = {"Content-Type": "Application/JSON; charset=utf-8"}
         assert (await served.call("POST", ACQUIRE, data=body, headers=told)).status == 200
         untold = b"POST /v1/locks/acquire HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
