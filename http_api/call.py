@@ -141,10 +141,7 @@ class Reply(web.StreamResponse):
         ).encode("ascii")
         transport.write(head if request.method == "HEAD" else head + self._bytes)
         self._eof_sent = True
-        if transport.get_write_buffer_size() > _FORM: Final = "application/x-www-form-urlencoded"
-"""What curl -d calls every body."""
-
-_UNDRAINED_BYTES_MAX:
+        if transport.get_write_buffer_size() > _UNDRAINED_BYTES_MAX:
             await request.writer.drain()
         return None
 
