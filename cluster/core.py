@@ -164,8 +164,13 @@ class Core:
     def tick_ended(self) -> None:
         """Get what was written on its way, then sync while it travels: the group commit."""
         if self.replica.needs_sync and not self._sync_is_due:
-            self._sync_is_due = True
             self.links.flush()
+            self._request_sync()
+
+    def _request_sync(self) -> None:
+        """Sync at the end of this run of the loop."""
+        if not self._sync_is_due:
+            self._sync_is_due = True
             self._loop.call_soon(self._guarded, self._sync)
 
     def _sync(self) -> None:
@@ -314,6 +319,9 @@ class Core:
 
     def _receive(self, peer_id: str, message: Message) -> None:
         self.replica.receive(peer_id, message)
+        if self.replica.needs_sync:
+            # Ahead of the tick: the leader waits for this, nobody waits for our apply but our own clients.
+            self._request_sync()
         if self.replica.wants_tick:
             self.request_tick()
 

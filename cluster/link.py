@@ -125,6 +125,12 @@ class Link(asyncio.Protocol):
         del exc
         if self._timeout is not None:
             self._timeout.cancel()
+        if self._is_dialer and not self.is_open and self._transport is not None:
+            logger.warning(
+                "event=link-refused peer=%s reason=%r",
+                self.peer_id,
+                "it hung up during the handshake: its log says why, most often another cluster secret",
+            )
         self._transport = None
         self._links.closed(self)
 

@@ -27,6 +27,8 @@ PENDING_BYTES_MAX: Final = 64 << 20
 """Above either, new commands are refused at once: memory must not grow with what waits."""
 SEND_BYTES_MAX: Final = 1 << 20
 """One forwarded frame, at most about so much."""
+SHARED_S_MAX: Final = 0.05
+"""A read joins a barrier that is given up so much before its own deadline at most, and never after it."""
 
 _BARRIER: Final = codec.encode_command(Barrier())
 
@@ -71,6 +73,7 @@ class Outbox:
         self._unsent: list[Pending] = []
         self._deadlines: list[tuple[float, int]] = []
         self._barrier: Pending | None = None
+        self._barrier_deadline_s = 0.0
         self._closed: ClusterError | None = None
 
     def __len__(self) -> int:
@@ -104,8 +107,11 @@ class Outbox:
     def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> "asyncio.Future[T]":
         """Answer `query` at a place in the log behind everything answered so far. Reads share a barrier."""
         barrier = self._barrier
-        if barrier is None or barrier.is_sent or barrier.future.done():
+        deadline_s = self._loop.time() + timeout_s
+        in_time = 0 <= deadline_s - self._barrier_deadline_s <= SHARED_S_MAX
+        if barrier is None or barrier.is_sent or barrier.future.done() or not in_time:
             barrier = self._barrier = self.submit(_BARRIER, timeout_s)
+            self._barrier_deadline_s = deadline_s
             barrier.readers = []
             barrier.future.add_done_callback(_retrieve)
         assert barrier.readers is not None
