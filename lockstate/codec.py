@@ -18,6 +18,9 @@ _ARRAY_OF_3: Final = 0x93
 _FIXINT_MAX: Final = 0x7F
 """MessagePack: every format begins as an array of three whose first element is a small integer."""
 
+NOW_MS_MAX: Final = 1 << 53
+"""Far beyond any clock, far below what arithmetic on 64-bit integers can bear."""
+
 RawBatch = tuple[str, list[int], list[msgspec.Raw]]
 """Origin, sequence numbers and encoded commands, as they travel to the leader and into the log."""
 
@@ -53,7 +56,11 @@ def decode_entry(data: bytes) -> Entry:
         entry_format, now_ms, raw_batches = _entry_decoder.decode(data)
     except _UNREADABLE:
         return Entry(0)
-    if entry_format != FORMAT or any(len(seqs) != len(commands) for _, seqs, commands in raw_batches):
+    if (
+        entry_format != FORMAT
+        or not 0 <= now_ms <= NOW_MS_MAX
+        or any(len(seqs) != len(commands) for _, seqs, commands in raw_batches)
+    ):
         return Entry(0)
     return Entry(
         now_ms,
@@ -73,7 +80,7 @@ def entry_time(data: bytes) -> int:
 
 
 def entry_format(data: bytes) -> int:
-    """Return the format number of an encoded entry; 0 if it is no entry of any format."""
+    """Return the format number that an entry claims to have; 0 if no format begins like these bytes."""
     is_entry = len(data) > 1 and data[0] == _ARRAY_OF_3 and data[1] <= _FIXINT_MAX
     return data[1] if is_entry else 0
 

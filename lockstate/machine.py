@@ -6,6 +6,8 @@ ids and secrets come in the commands.
 
 from typing import assert_never
 
+import msgspec
+
 from lockstate import limits, views
 from lockstate.commands import (
     Acquire,
@@ -49,8 +51,16 @@ from lockstate.results import (
 from lockstate.state import State, public_name
 from lockstate.tables import Delay, Hold, Lock, RequestKey, Session, Ticket
 
-_PASSING = frozenset({Reason.QUEUE_FULL, Reason.OVERLOADED})
-"""Refusals for lack of room: nothing happened and the client is told to try again, so they are no outcome."""
+_NO_OUTCOME = frozenset(
+    {
+        Reason.INVALID_REQUEST,
+        Reason.NAME_TOO_LONG,
+        Reason.TTL_OUT_OF_RANGE,
+        Reason.QUEUE_FULL,
+        Reason.OVERLOADED,
+    }
+)
+"""Refusals that are not remembered: the command must be corrected, or tried again later."""
 
 _DONE = Done()
 _RELEASED = Released()
@@ -147,7 +157,8 @@ class LockMachine:
                     self._end_session(record, EventKind.EXPIRED)
                 case Ticket():
                     self._serve(self._drop_ticket(record))
-                case Delay():
+                case _:
+                    assert isinstance(record, Delay), "nothing else ends by itself"
                     lock = state.locks[record.name]
                     lock.delay = None
                     self._serve(lock)
@@ -171,7 +182,7 @@ class LockMachine:
         if isinstance(command, Undecodable):
             return Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
         key = request_key(command)
-        if key is None:
+        if key is None or len(key[0]) > limits.NAME_BYTES_MAX:
             return self._apply_command(command, None)
         refused = limits.check_id("request_id", key[1])
         if refused is not None:
@@ -186,21 +197,36 @@ class LockMachine:
                 Reason.OVERLOADED, "too many requests with a request_id within five minutes", (), 0, 1000
             )
         result = self._apply_command(command, key)
-        if not (isinstance(result, Refused) and result.reason in _PASSING):
+        if not (isinstance(result, Refused) and result.reason in _NO_OUTCOME):
             requests.remember(key, digest, self.state.now_ms, result)
         return result
 
     def _repeat(self, remembered: Remembered, digest: bytes, command: Command) -> Result:
-        """Answer a repeated request with its first outcome. An acquire now belongs to the newer attempt."""
+        """Answer a repeated request with its first outcome; times that remain are those of now."""
         if remembered.digest != digest:
             return Refused(Reason.INVALID_REQUEST, "request_id: was used for a request with other content")
         first = remembered.result
-        if not isinstance(first, Granted | Queued):
-            return first
+        match command:
+            case Acquire() if isinstance(first, Granted | Queued):
+                return self._repeat_acquire(command, first)
+            case Renew() if isinstance(first, Renewed):
+                hold = self.state.holds.get(command.hold_id)
+                return Renewed(first.token, views.remaining_ms(self.state, hold) if hold else 0)
+            case OpenSession() if isinstance(first, SessionOpened):
+                session = self.session(first.session_id)
+                return msgspec.structs.replace(first, expires_in_ms=session.expires_in_ms if session else 0)
+        return first
+
+    def _repeat_acquire(self, command: Acquire, first: Granted | Queued) -> Result:
+        """Say what became of the first attempt. What it got or waits for now belongs to this one."""
         attempt = self.state.holds.get(first.hold_id) or self.state.tickets.get(first.hold_id)
-        if attempt is not None and isinstance(command, Acquire):
-            attempt.attempt_id = command.attempt_id
-        return self.attempt(first.hold_id) or first
+        if attempt is None:
+            assert isinstance(first, Granted), "a request that waits has its ticket"
+            return msgspec.structs.replace(first, expires_in_ms=0)
+        attempt.attempt_id, attempt.request = command.attempt_id, request_key(command)
+        if isinstance(attempt, Hold):
+            return self._granted(attempt)
+        return Queued(attempt.hold_id, views.position(self.state, attempt))
 
     def _apply_command(self, command: Command, key: RequestKey | None) -> Result:
         match command:
@@ -234,7 +260,9 @@ class LockMachine:
             or limits.check_ttl(command.ttl_ms)
             or limits.check_labels(command.labels)
             or self._check_unused("session_id", command.session_id)
-            or self._check_room(len(state.sessions), limits.SESSIONS_COUNT_MAX, "sessions")
+            or self._check_room(
+                len(state.sessions) - state.own_sessions_count, limits.SESSIONS_COUNT_MAX, "sessions"
+            )
         )
         if refused is not None:
             return refused
@@ -313,8 +341,11 @@ class LockMachine:
             hold = self._held_already(session, lock, command, owner)
             if hold is not None:
                 state.extend(session)
-                hold.attempt_id = command.attempt_id
+                hold.attempt_id, hold.request = command.attempt_id, key
                 return self._granted(hold)
+        refused = self._check_room(len(state.holds), limits.HOLDS_COUNT_MAX, "holds")
+        if refused is not None:
+            return refused
         if lock is None or self._is_free_for(lock, command):
             return self._grant(self._ticket(command, owner, key))
         if command.wait_ms == 0:
@@ -336,11 +367,8 @@ class LockMachine:
             return refused
         if bool(command.session_id) == bool(command.ttl_ms):
             return Refused(Reason.INVALID_REQUEST, "session_id, ttl_ms: give exactly one of the two")
-        return (
-            (limits.check_ttl(command.ttl_ms) if command.ttl_ms else None)
-            or self._check_unused("hold_id", command.hold_id)
-            or self._check_room(len(self.state.holds), limits.HOLDS_COUNT_MAX, "holds")
-            or self._check_room(len(self.state.tickets), limits.TICKETS_COUNT_MAX, "waiters")
+        return (limits.check_ttl(command.ttl_ms) if command.ttl_ms else None) or self._check_unused(
+            "hold_id", command.hold_id
         )
 
     def _check_unused(self, field: str, secret: str) -> Refused | None:
@@ -396,6 +424,9 @@ class LockMachine:
         )
 
     def _enqueue(self, lock: Lock, ticket: Ticket) -> Result:
+        refused = self._check_room(len(self.state.tickets), limits.TICKETS_COUNT_MAX, "waiters")
+        if refused is not None:
+            return refused
         queue_length = len(lock.queue)
         if queue_length >= limits.QUEUE_LENGTH_MAX:
             return Refused(
@@ -482,12 +513,12 @@ class LockMachine:
         attempt = ticket or hold
         if attempt is None or attempt.attempt_id != command.attempt_id:
             return Cancelled(undone=False)
-        lock = state.remove_ticket(ticket) if ticket is not None else None
-        if hold is not None:
-            lock = self._drop_hold(hold, EventKind.RELEASED)
-        state.requests.forget(attempt.request)
-        if lock is not None:
-            self._serve(lock)
+        if isinstance(attempt, Ticket):
+            lock = state.remove_ticket(attempt)
+        else:
+            lock = self._drop_hold(attempt, EventKind.RELEASED)
+        state.requests.forget(attempt.request, attempt.hold_id)
+        self._serve(lock)
         return Cancelled(undone=True)
 
     def _force_release(self, command: ForceRelease) -> Result:

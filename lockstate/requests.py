@@ -7,10 +7,10 @@ import msgspec
 
 from lockstate import limits
 from lockstate.commands import Acquire, CloseSession, Command, ForceRelease, OpenSession, Release, Renew
-from lockstate.results import Queued, Result
+from lockstate.results import Granted, Queued, Result
 from lockstate.tables import RequestKey
 
-_encoder = msgspec.msgpack.Encoder()
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
 _DIGEST_BYTES = 12
 
 
@@ -54,6 +54,11 @@ def content_digest(command: Command) -> bytes:
     return hashlib.blake2b(_encoder.encode(command), digest_size=_DIGEST_BYTES).digest()
 
 
+def _hold_id(result: Result) -> str:
+    """Return what an acquire got or waits for, empty if nothing."""
+    return result.hold_id if isinstance(result, Granted | Queued) else ""
+
+
 class RequestMemory:
     """Outcomes by request key, oldest first. Bounded by age and count; see `limits`."""
 
@@ -86,10 +91,11 @@ class RequestMemory:
         remembered.at_ms = now_ms
         self._requests.move_to_end(key)
 
-    def forget(self, key: RequestKey | None) -> None:
-        """Drop a request that was undone, so that a repetition starts afresh."""
-        if key is not None:
-            self._requests.pop(key, None)
+    def forget(self, key: RequestKey | None, hold_id: str) -> None:
+        """Drop the request that led to `hold_id` and was undone, so that a repetition starts afresh."""
+        remembered = None if key is None else self._requests.get(key)
+        if key is not None and remembered is not None and _hold_id(remembered.result) == hold_id:
+            del self._requests[key]
 
     def prune(self, now_ms: int) -> None:
         """Drop what is older than it must be. Requests that still wait stay."""

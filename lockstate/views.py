@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from itertools import islice
 
+from lockstate import limits
 from lockstate.results import HolderView, LockView, SessionView, WaiterView
 from lockstate.state import State
 from lockstate.tables import Hold, Lock, Ticket
@@ -39,6 +40,7 @@ def lock_view(state: State, name: str) -> LockView:
 
 def lock_views(state: State, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
     """Return active locks whose names start with `prefix`, behind `after`, in order, and where to go on."""
+    limit = min(max(limit, 1), limits.LIST_LIMIT_MAX)
     names = list(islice(_names(state, prefix, after), limit + 1))
     views = [lock_view(state, name) for name in names[:limit]]
     return views, names[limit - 1] if len(names) > limit else None

@@ -28,7 +28,8 @@ class Referee:
         self.revision, self.now_ms = outcome.revision, outcome.now_ms
         answers = _answers(entry, outcome)
         queued = iter(_queued_hold_ids(answers))
-        cancelled = _cancelled_hold_ids(answers)
+        granted = {event.hold_id for event in outcome.events if event.kind is EventKind.GRANTED}
+        cancelled = _cancelled_hold_ids(answers) - granted
         self._drop_waiting(cancelled)
         for event in outcome.events:
             assert (event.revision, event.now_ms) == (self.revision, self.now_ms)
@@ -97,7 +98,7 @@ def _queued_hold_ids(answers: list[tuple[Command | Undecodable, Result]]) -> lis
 
 
 def _cancelled_hold_ids(answers: list[tuple[Command | Undecodable, Result]]) -> set[str]:
-    """Return the holds and tickets that a Cancel undid: for tickets, the one end without an event."""
+    """Return what a Cancel undid; a wait that ends so is the one end without an event."""
     return {
         command.hold_id
         for command, result in answers

@@ -48,6 +48,17 @@ from lockstate.results import (
 from tests.property.model_checks import content, refuse_bad
 from tests.property.model_records import Delay, Hold, Key, Lease, Request, Session, Ticket
 
+NO_OUTCOME = frozenset(
+    {
+        Reason.INVALID_REQUEST,
+        Reason.NAME_TOO_LONG,
+        Reason.TTL_OUT_OF_RANGE,
+        Reason.QUEUE_FULL,
+        Reason.OVERLOADED,
+    }
+)
+"""Mistakes of the client: without effect, so the corrected request may keep its id."""
+
 
 @dataclass
 class Model:
@@ -141,6 +152,8 @@ class Model:
         if remembered is not None:
             return self._repeat(command, remembered)
         result = self._decide(command)
+        if isinstance(result, Refused) and result.reason in NO_OUTCOME:
+            return result
         hold_id = result.hold_id if isinstance(result, Granted | Queued) else ""
         waiting = isinstance(result, Queued)
         self.requests[key] = Request(content(command), hold_id, None if waiting else result, self.now_ms)
@@ -180,6 +193,14 @@ class Model:
                 hold.attempt_id, hold.request = command.attempt_id, self._request_key(command)
                 expires_in_ms = hold.lease.expires_at_ms - self.now_ms
             return Granted(result.hold_id, result.token, result.name, result.mode, expires_in_ms)
+        if isinstance(result, Renewed):
+            assert isinstance(command, Renew)
+            hold = self._hold(command.hold_id)
+            return Renewed(result.token, hold.lease.expires_at_ms - self.now_ms if hold else 0)
+        if isinstance(result, SessionOpened):
+            session = self._session(result.session_id)
+            left_ms = session.lease.expires_at_ms - self.now_ms if session else 0
+            return SessionOpened(result.session_id, result.ttl_ms, left_ms)
         return result
 
     def _decide(self, command: Command | Undecodable) -> Result:  # noqa: C901 - one case for each command
@@ -247,20 +268,20 @@ class Model:
         for ticket in self.tickets:
             if (ticket.acquire.hold_id, ticket.attempt_id) == (command.hold_id, command.attempt_id):
                 self.tickets.remove(ticket)
-                self._forget(ticket.request)
+                self._forget(ticket.request, command.hold_id)
                 self._serve(ticket.acquire.name)
                 return Cancelled(undone=True)
         hold = self._hold(command.hold_id)
         if hold is None or hold.attempt_id != command.attempt_id:
             return Cancelled(undone=False)
         self._end_hold(hold, EventKind.RELEASED, 0)
-        self._forget(hold.request)
+        self._forget(hold.request, command.hold_id)
         self._serve(hold.name)
         return Cancelled(undone=True)
 
-    def _forget(self, key: Key | None) -> None:
-        if key is not None:
-            self.requests.pop(key, None)
+    def _forget(self, key: Key | None, hold_id: str) -> None:
+        if key in self.requests and self.requests[key].hold_id == hold_id:
+            del self.requests[key]
 
     def _renew(self, command: Renew) -> Result:
         hold = self._hold(command.hold_id)

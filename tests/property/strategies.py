@@ -80,7 +80,7 @@ bad_commands: st.SearchStrategy[Command] = st.sampled_from(
         Acquire("database", Mode.SHARED, "hx", "a1"),
         Acquire("database", Mode.SHARED, "hx", "a1", session_id="s1", ttl_ms=100),
         Acquire("database", Mode.SHARED, "hx", "a1", ttl_ms=100, wait_ms=-1),
-        Acquire("db//a", Mode.EXCLUSIVE, "hx", "a1", ttl_ms=100),
+        Acquire("db//a", Mode.EXCLUSIVE, "hx", "a1", ttl_ms=100, request_id="r1"),
         Acquire("d" * 513, Mode.EXCLUSIVE, "hx", "a1", ttl_ms=100),
         Cancel("", "a1"),
         Renew("h1", limits.TTL_MS_MAX + 1),

@@ -72,8 +72,13 @@ def test_the_time_is_read_without_the_commands() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xc0", DEEP], ids=["nothing", "nil", "depth"])
 def test_what_is_no_entry_has_no_time(data: bytes) -> None:
-    """Bytes that are no entry have time and format 0."""
-    assert (entry_time(data), entry_format(data)) == (0, 0)
+    """Bytes that are no entry have time 0."""
+    assert entry_time(data) == 0
+
+
+def test_the_format_is_what_the_first_bytes_claim() -> None:
+    """The format can be told of entries that this version cannot read."""
+    assert [entry_format(data) for data in (b"", b"\xc0", DEEP, b"\x93\x02")] == [0, 0, 1, 2]
 
 
 def test_a_time_before_the_beginning_is_the_beginning() -> None:

@@ -16,9 +16,11 @@ def test_good_names(name: str) -> None:
     assert limits.check_name(name) is None
 
 
-@pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "/", "a\nb", "\x00", "a\u200b", "\ud800"])
+@pytest.mark.parametrize(
+    "name", ["", "/a", "a/", "a//b", ".", "..", "a/./b", "a/..", "/", "a\nb", "\x00", "a\u200b", "\ud800"]
+)
 def test_bad_names(name: str) -> None:
-    """Empty names, empty parts and what cannot be printed are refused."""
+    """Empty names, empty or dotted parts and what cannot be printed are refused."""
     assert _reason(limits.check_name(name)) is Reason.INVALID_REQUEST
 
 

@@ -22,6 +22,7 @@ from lockstate.results import (
     Queued,
     Reason,
     Released,
+    Renewed,
     SessionClosed,
     SessionOpened,
 )
@@ -84,15 +85,15 @@ def test_the_order_of_labels_is_no_content() -> None:
 
 
 def test_other_commands_are_repeated() -> None:
-    """Open, close, renew, release and force-release answer a repetition with their first result."""
+    """Open, close, renew, release and force-release repeat their first result, with the time left now."""
     world = World()
     opened = world.run(OpenSession("s1", 500, {}, "r"))
     assert opened == world.run(OpenSession("s2", 500, {}, "r")) == SessionOpened("s1", 500, 500)
     for _ in range(2):
         assert world.run(CloseSession("s1", "r")) == SessionClosed(())
     world.granted("a")
-    first = world.run(Renew("h1", 700, "r1"))
-    assert world.run(Renew("h1", 700, "r1"), at_ms=300) == first
+    first = expect(Renewed, world.run(Renew("h1", 700, "r1")))
+    assert world.run(Renew("h1", 700, "r1"), at_ms=300) == Renewed(first.token, 400)
     assert world.machine.next_deadline_ms() == 700
     for _ in range(2):
         assert world.run(Release("h1", "r2")) == Released()
@@ -229,6 +230,34 @@ def test_settling_what_is_forgotten_does_nothing() -> None:
     memory = RequestMemory()
     memory.settle(None, 5, Released())
     memory.settle(("s", "r"), 5, Released())
-    memory.forget(None)
-    memory.forget(("s", "r"))
+    memory.forget(None, "h1")
+    memory.forget(("s", "r"), "h1")
+
     assert len(memory) == 0
+
+
+def test_a_repeated_session_says_how_long_it_still_lives() -> None:
+    """A repeated open tells the time that is left, 0 when the session is gone."""
+    world = World()
+    assert world.run(OpenSession("s1", 500, {}, "r")) == SessionOpened("s1", 500, 500)
+    assert world.run(OpenSession("s2", 500, {}, "r"), at_ms=200) == SessionOpened("s1", 500, 300)
+    assert world.run(OpenSession("s3", 500, {}, "r"), at_ms=501) == SessionOpened("s1", 500, 0)
+
+
+def test_a_repeated_renewal_of_what_ended_says_so() -> None:
+    """A repeated renew whose hold is gone leaves no time."""
+    world = World()
+    world.granted("a")
+    assert isinstance(world.run(Renew("h1", 700, "r1")), Renewed)
+    assert world.run(Release("h1")) == Released()
+    assert world.run(Renew("h1", 700, "r1")) == Renewed(1, 0)
+
+
+def test_an_undone_attempt_forgets_only_its_own_request() -> None:
+    """Undoing a hold leaves a request under the same key alone that led to another hold."""
+    memory = RequestMemory()
+    memory.remember(("s", "r"), b"", 0, Queued("h2", 1))
+    memory.forget(("s", "r"), "h1")
+    assert memory.get(("s", "r")) is not None
+    memory.forget(("s", "r"), "h2")
+    assert memory.get(("s", "r")) is None
