@@ -3,12 +3,11 @@
 For tests and checkers; a node at work never calls it.
 """
 
-from collections import Counter
 from itertools import combinations, pairwise
 
 from lockstate import limits
 from lockstate.machine import LockMachine
-from lockstate.modes import COMPATIBLE, passable
+from lockstate.modes import COMPATIBLE, Mode, passable
 from lockstate.state import State
 
 
@@ -69,8 +68,8 @@ def idle_names_are_forgotten(state: State) -> None:
 def mode_counts_are_right(state: State) -> None:
     """The counted modes of a lock are those of its holders and waiters."""
     for lock in state.locks.values():
-        held = Counter(hold.mode for hold in lock.holders.values())
-        waiting = Counter(ticket.mode for ticket in lock.queue.values())
+        held = tuple([sum(hold.mode is mode for hold in lock.holders.values()) for mode in Mode])
+        waiting = tuple([sum(ticket.mode is mode for ticket in lock.queue.values()) for mode in Mode])
         assert lock.held_modes == held, f"{lock.name}: counted {lock.held_modes}, held {held}"
         assert lock.waiting_modes == waiting, f"{lock.name}: counted {lock.waiting_modes}, waiting {waiting}"
 

@@ -1,7 +1,6 @@
 """Lock modes and which of them may be held together. The conflict rules are this table and nothing else."""
 
 import enum
-from collections.abc import Iterable
 
 
 class Mode(enum.StrEnum):
@@ -19,10 +18,24 @@ COMPATIBLE: dict[Mode, frozenset[Mode]] = {
 
 ALL_MODES: frozenset[Mode] = frozenset(Mode)
 
+ModeCounts = tuple[int, ...]
+"""How many holders or waiters there are of each mode, in the order of `Mode`. A tuple, because there are two
+for every active lock, and the garbage collector need not look at a tuple of numbers."""
 
-def passable(modes: Iterable[Mode]) -> frozenset[Mode]:
-    """Return the modes that are compatible with every one of `modes`."""
+NONE: ModeCounts = (0,) * len(Mode)
+_PLACE = {mode: place for place, mode in enumerate(Mode)}
+
+
+def counted(counts: ModeCounts, mode: Mode, by: int) -> ModeCounts:
+    """Return `counts` with `by` more of `mode`."""
+    place = _PLACE[mode]
+    return (*counts[:place], counts[place] + by, *counts[place + 1 :])
+
+
+def passable(counts: ModeCounts) -> frozenset[Mode]:
+    """Return the modes that are compatible with every one that is present in `counts`."""
     allowed = ALL_MODES
-    for mode in modes:
-        allowed &= COMPATIBLE[mode]
+    for mode, count in zip(Mode, counts, strict=True):
+        if count:
+            allowed &= COMPATIBLE[mode]
     return allowed

@@ -14,7 +14,7 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _DIGEST_BYTES = 12
 
 
-class Remembered(msgspec.Struct, array_like=True):
+class Remembered(msgspec.Struct, array_like=True, gc=False):
     """One remembered request: what it asked (a digest), when its outcome came, and the outcome so far."""
 
     digest: bytes

@@ -4,12 +4,11 @@ Only what cannot be derived is stored; tables of active names, queues and the de
 """
 
 import hashlib
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
 from lockstate.requests import Remembered
 from lockstate.state import Origin, State
 from lockstate.tables import Delay, Hold, RequestKey, Session, Ticket
@@ -21,7 +20,9 @@ class SnapshotError(Exception):
     """The bytes are no snapshot that this version can read."""
 
 
-class _SessionRow(msgspec.Struct, array_like=True):
+class _SessionRow(msgspec.Struct, array_like=True, gc=False):
+    """A session without its holds and tickets, which name it."""
+
     order: int
     expires_at_ms: int
     session_id: str
@@ -29,41 +30,6 @@ class _SessionRow(msgspec.Struct, array_like=True):
     owner: str
     labels: dict[str, str]
     is_own: bool
-
-
-class _HoldRow(msgspec.Struct, array_like=True):
-    hold_id: str
-    token: int
-    name: str
-    mode: Mode
-    owner: str
-    note: str
-    session_id: str
-    lock_delay_ms: int
-    attempt_id: str
-    request: RequestKey | None
-
-
-class _TicketRow(msgspec.Struct, array_like=True):
-    order: int
-    expires_at_ms: int
-    hold_id: str
-    name: str
-    mode: Mode
-    owner: str
-    note: str
-    session_id: str
-    ttl_ms: int
-    lock_delay_ms: int
-    queued_at_ms: int
-    attempt_id: str
-    request: RequestKey | None
-
-
-class _DelayRow(msgspec.Struct, array_like=True):
-    order: int
-    expires_at_ms: int
-    name: str
 
 
 class _Image(msgspec.Struct, array_like=True):
@@ -75,14 +41,12 @@ class _Image(msgspec.Struct, array_like=True):
     next_token: int
     next_order: int
     sessions: list[_SessionRow]
-    holds: list[_HoldRow]
-    tickets: list[_TicketRow]
-    delays: list[_DelayRow]
+    holds: list[Hold]
+    tickets: list[Ticket]
+    delays: list[Delay]
     requests: list[tuple[RequestKey, Remembered]]
     origins: list[tuple[str, Origin]]
 
-
-Row = TypeVar("Row", bound=msgspec.Struct)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Image)
@@ -99,10 +63,10 @@ def encode(machine: LockMachine) -> bytes:
             state.now_ms,
             state.next_token,
             state.next_order,
-            [_row(_SessionRow, session) for session in state.sessions.values()],
-            [_row(_HoldRow, hold) for hold in state.holds.values()],
-            [_row(_TicketRow, ticket) for ticket in state.tickets.values()],
-            [_row(_DelayRow, delay) for delay in sorted(delays, key=lambda delay: delay.order)],
+            [_session_row(session) for session in state.sessions.values()],
+            list(state.holds.values()),
+            list(state.tickets.values()),
+            sorted(delays, key=lambda delay: delay.order),
             state.requests.dump(),
             sorted(state.origins.items()),
         )
@@ -132,9 +96,16 @@ def digest(machine: LockMachine) -> str:
     return hashlib.blake2b(encode(machine), digest_size=16).hexdigest()
 
 
-def _row(row_type: type[Row], record: msgspec.Struct) -> Row:
-    """Return the fields of `record` that a row of `row_type` stores."""
-    return row_type(*[getattr(record, field) for field in row_type.__struct_fields__])
+def _session_row(session: Session) -> _SessionRow:
+    return _SessionRow(
+        session.order,
+        session.expires_at_ms,
+        session.session_id,
+        session.ttl_ms,
+        session.owner,
+        session.labels,
+        session.is_own,
+    )
 
 
 def _rebuild(image: _Image) -> State:
@@ -143,14 +114,22 @@ def _rebuild(image: _Image) -> State:
     state.now_ms = image.now_ms
     state.next_token = image.next_token
     state.next_order = image.next_order
-    for session in image.sessions:
-        state.add_session(Session(**msgspec.structs.asdict(session)))
+    for row in image.sessions:
+        session = Session(
+            order=row.order,
+            expires_at_ms=row.expires_at_ms,
+            session_id=row.session_id,
+            ttl_ms=row.ttl_ms,
+            owner=row.owner,
+            labels=row.labels,
+            is_own=row.is_own,
+        )
+        state.add_session(session)
     for hold in image.holds:
-        state.add_hold(Hold(**msgspec.structs.asdict(hold)))
+        state.add_hold(hold)
     for ticket in image.tickets:
-        state.add_ticket(Ticket(**msgspec.structs.asdict(ticket)))
-    for row in image.delays:
-        delay = Delay(**msgspec.structs.asdict(row))
+        state.add_ticket(ticket)
+    for delay in image.delays:
         state.lock_for(delay.name).delay = delay
         state.deadlines.set(delay)
     state.requests.load(image.requests)

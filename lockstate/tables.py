@@ -2,30 +2,31 @@
 
 import bisect
 import heapq
-from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
 
-from lockstate.modes import Mode
+from lockstate.modes import NONE, Mode, ModeCounts, counted
 
 RequestKey = tuple[str, str]
 """Scope and request id of a remembered request."""
 
 
-class Timed(msgspec.Struct, kw_only=True, eq=False):
+# No record refers to one that refers back to it, so reference counts free them all, and the garbage collector
+# need not look at millions of them (gc=False): a full collection would stop the node for seconds.
+
+
+class Timed(msgspec.Struct, kw_only=True, eq=False, gc=False, array_like=True):
     """Something that ends by itself when cluster time has passed `expires_at_ms`.
 
-    `order` is its place among all creations: it breaks ties between equal deadlines. `scheduled_ms` is
-    bookkeeping of `Deadlines` and no part of the state.
+    `order` is its place among all creations: it breaks ties between equal deadlines.
     """
 
     order: int
     expires_at_ms: int
-    scheduled_ms: int = 0
 
 
-class Hold(msgspec.Struct, kw_only=True, eq=False):
+class Hold(msgspec.Struct, kw_only=True, eq=False, gc=False, array_like=True):
     """One granted right. It lives as long as its session."""
 
     hold_id: str
@@ -40,7 +41,7 @@ class Hold(msgspec.Struct, kw_only=True, eq=False):
     request: RequestKey | None
 
 
-class Ticket(Timed, kw_only=True, eq=False):
+class Ticket(Timed, kw_only=True, eq=False, gc=False, array_like=True):
     """A waiter. `session_id` is empty for one that will get a lease of its own, of `ttl_ms`."""
 
     hold_id: str
@@ -56,7 +57,7 @@ class Ticket(Timed, kw_only=True, eq=False):
     request: RequestKey | None
 
 
-class Session(Timed, kw_only=True, eq=False):
+class Session(Timed, kw_only=True, eq=False, gc=False, array_like=True):
     """A client's registered liveness. `is_own` marks the lease of a single hold, whose id it shares."""
 
     session_id: str
@@ -68,53 +69,46 @@ class Session(Timed, kw_only=True, eq=False):
     tickets: dict[str, Ticket] = {}
 
 
-class Delay(Timed, kw_only=True, eq=False):
+class Delay(Timed, kw_only=True, eq=False, gc=False, array_like=True):
     """A lock-delay: nobody gets the lock until it is over."""
 
     name: str
 
 
-class Lock(msgspec.Struct, kw_only=True, eq=False):
+class Lock(msgspec.Struct, kw_only=True, eq=False, gc=False):
     """One active name. Holders in order of their tokens, waiters in order of arrival."""
 
     name: str
     holders: dict[str, Hold] = {}
     queue: dict[str, Ticket] = {}
     delay: Delay | None = None
-    held_modes: Counter[Mode] = msgspec.field(default_factory=Counter)
-    waiting_modes: Counter[Mode] = msgspec.field(default_factory=Counter)
+    held_modes: ModeCounts = NONE
+    waiting_modes: ModeCounts = NONE
 
     def add_holder(self, hold: Hold) -> None:
         """Put `hold` behind the other holders."""
         self.holders[hold.hold_id] = hold
-        self.held_modes[hold.mode] += 1
+        self.held_modes = counted(self.held_modes, hold.mode, 1)
 
     def remove_holder(self, hold: Hold) -> None:
         """Take `hold` out."""
         del self.holders[hold.hold_id]
-        _count_down(self.held_modes, hold.mode)
+        self.held_modes = counted(self.held_modes, hold.mode, -1)
 
     def add_waiter(self, ticket: Ticket) -> None:
         """Put `ticket` at the end of the queue."""
         self.queue[ticket.hold_id] = ticket
-        self.waiting_modes[ticket.mode] += 1
+        self.waiting_modes = counted(self.waiting_modes, ticket.mode, 1)
 
     def remove_waiter(self, ticket: Ticket) -> None:
         """Take `ticket` out, wherever it stands."""
         del self.queue[ticket.hold_id]
-        _count_down(self.waiting_modes, ticket.mode)
+        self.waiting_modes = counted(self.waiting_modes, ticket.mode, -1)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing about this name needs to be remembered."""
         return not self.holders and not self.queue and self.delay is None
-
-
-def _count_down(counter: Counter[Mode], mode: Mode) -> None:
-    """Take one off, and the key with the last one: the keys are the modes present."""
-    counter[mode] -= 1
-    if counter[mode] == 0:
-        del counter[mode]
 
 
 class Deadlines:
@@ -128,6 +122,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._live: dict[int, Timed] = {}
+        self._scheduled_ms: dict[int, int] = {}
         self._heap: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
@@ -136,8 +131,8 @@ class Deadlines:
 
     def set(self, record: Timed) -> None:
         """Add `record`, or take note that its `expires_at_ms` has changed."""
-        is_new = record.order not in self._live
-        if is_new or record.expires_at_ms < record.scheduled_ms:
+        scheduled_ms = self._scheduled_ms.get(record.order)
+        if scheduled_ms is None or record.expires_at_ms < scheduled_ms:
             self._live[record.order] = record
             self._push(record)
             if len(self._heap) > 2 * len(self._live) + self._HUSKS_MIN:
@@ -145,7 +140,8 @@ class Deadlines:
 
     def discard(self, record: Timed) -> None:
         """Forget `record`."""
-        self._live.pop(record.order, None)
+        if self._live.pop(record.order, None) is not None:
+            del self._scheduled_ms[record.order]
 
     def pop_due(self, now_ms: int) -> Timed | None:
         """Remove and return the first record whose end `now_ms` has passed, or None."""
@@ -153,6 +149,7 @@ class Deadlines:
         if not self._heap or self._heap[0][0] >= now_ms:
             return None
         _, order = heapq.heappop(self._heap)
+        del self._scheduled_ms[order]
         return self._live.pop(order)
 
     def next_ms(self) -> int | None:
@@ -165,22 +162,21 @@ class Deadlines:
         heap = self._heap
         while heap and (now_ms is None or heap[0][0] < now_ms):
             deadline_ms, order = heap[0]
-            record = self._live.get(order)
-            if record is not None and record.scheduled_ms == deadline_ms:
-                if record.expires_at_ms == deadline_ms:
-                    return
+            if self._scheduled_ms.get(order) != deadline_ms:
                 heapq.heappop(heap)
-                self._push(record)
-            else:
-                heapq.heappop(heap)
+                continue
+            record = self._live[order]
+            if record.expires_at_ms == deadline_ms:
+                return
+            heapq.heappop(heap)
+            self._push(record)
 
     def _push(self, record: Timed) -> None:
-        record.scheduled_ms = record.expires_at_ms
+        self._scheduled_ms[record.order] = record.expires_at_ms
         heapq.heappush(self._heap, (record.expires_at_ms, record.order))
 
     def _rebuild(self) -> None:
-        for record in self._live.values():
-            record.scheduled_ms = record.expires_at_ms
+        self._scheduled_ms = {order: record.expires_at_ms for order, record in self._live.items()}
         self._heap = [(record.expires_at_ms, order) for order, record in self._live.items()]
         heapq.heapify(self._heap)
 

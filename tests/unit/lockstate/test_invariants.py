@@ -6,7 +6,7 @@ import pytest
 
 from lockstate import invariants
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
+from lockstate.modes import Mode, counted
 from lockstate.state import State
 from lockstate.tables import Lock
 from tests.unit.lockstate.world import World
@@ -64,11 +64,11 @@ def _idle_name(state: State) -> None:
 
 
 def _miscounted_holder(state: State) -> None:
-    state.locks["a"].held_modes[Mode.SHARED] += 1
+    state.locks["a"].held_modes = counted(state.locks["a"].held_modes, Mode.SHARED, 1)
 
 
 def _miscounted_waiter(state: State) -> None:
-    state.locks["a"].waiting_modes[Mode.SHARED] += 1
+    state.locks["a"].waiting_modes = counted(state.locks["a"].waiting_modes, Mode.SHARED, 1)
 
 
 def _overdue(state: State) -> None:

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from lockstate.modes import ALL_MODES, COMPATIBLE, Mode, passable
+from lockstate.modes import ALL_MODES, COMPATIBLE, NONE, Mode, counted, passable
 
 
 def test_compatibility_is_symmetric() -> None:
@@ -19,6 +19,8 @@ def test_only_shared_goes_with_shared() -> None:
 
 def test_everything_passes_nothing() -> None:
     """Where nobody stands in the way, every mode passes."""
-    assert passable([]) == ALL_MODES
-    assert passable([Mode.SHARED]) == {Mode.SHARED}
-    assert passable([Mode.SHARED, Mode.EXCLUSIVE]) == frozenset()
+    shared = counted(NONE, Mode.SHARED, 2)
+    assert passable(NONE) == ALL_MODES
+    assert passable(shared) == {Mode.SHARED}
+    assert passable(counted(shared, Mode.EXCLUSIVE, 1)) == frozenset()
+    assert counted(shared, Mode.SHARED, -2) == NONE
