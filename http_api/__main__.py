@@ -94,7 +94,7 @@ async def _until_stopped(node: Node, stop_asked: asyncio.Event) -> BaseException
 
 
 def _calm_collector() -> None:
-    """Make full garbage collections rare and cheap: what a node keeps has no cycles, and a pause costs leases."""
+    """Make full garbage collections rare and cheap: what a node keeps has no cycles, and a pause costs."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
