@@ -1,0 +1,62 @@
+"""Let a database refuse whoever lost the lock: the fencing token is compared where the data is written.
+
+The first writer takes a lock and then sleeps through its lease, as a paused process would. The second one
+gets the lock and writes. The late write of the first comes with a smaller token: the database refuses it.
+"""
+
+import asyncio
+import os
+import sqlite3
+import sys
+
+import holdfast
+
+NODES = os.environ.get("HOLDFAST_NODES", "http://127.0.0.1:7701,http://127.0.0.1:7702,http://127.0.0.1:7703")
+LOCK = "examples/account"
+
+
+def create(database: sqlite3.Connection) -> None:
+    """Make an account that remembers the highest token it was written with."""
+    database.execute("CREATE TABLE account (balance INTEGER, highest_token INTEGER)")
+    database.execute("INSERT INTO account VALUES (100, 0)")
+
+
+def write(database: sqlite3.Connection, balance: int, token: int) -> None:
+    """Set the balance in the same statement that compares the token. Raises StaleToken."""
+    with database:
+        changed = database.execute(
+            "UPDATE account SET balance = ?, highest_token = ? WHERE highest_token <= ?",
+            (balance, token, token),
+        ).rowcount
+        (highest_token,) = database.execute("SELECT highest_token FROM account").fetchone()
+    if not changed:
+        raise holdfast.StaleToken(token, highest_token)
+
+
+async def main() -> int:
+    """Let two writers meet; return 0 if the late one was refused."""
+    database = sqlite3.connect(":memory:")
+    create(database)
+    async with (
+        holdfast.Client(NODES.split(","), owner="first") as first,
+        holdfast.Client(NODES.split(","), owner="second") as second,
+    ):
+        early = await first.acquire(LOCK, ttl_ms=200)  # nothing renews a hold that `acquire` returned
+        late = await second.acquire(LOCK, ttl_ms=10_000, wait_ms=10_000)  # waits for the lease to end
+        write(database, 50, late.token)
+        print(f"second wrote 50; its token is larger: {late.token > early.token}")
+        print(f"first knows by its own clock that its lease is over: {not early.is_valid}")
+        try:
+            write(database, 200, early.token)
+        except holdfast.StaleToken:
+            print("first was refused by the database all the same")
+        else:
+            return 1
+        await second.release(late)
+    (balance,) = database.execute("SELECT balance FROM account").fetchone()
+    print(f"the balance is {balance}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,171 @@
+"""The documents say what the code does: links lead somewhere, examples run, tables list what there is."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import config_sources, errors, outbox
+from holdfast import wire
+from lockstate import limits
+from scripts.local_cluster import LocalCluster
+
+ROOT = Path(__file__).resolve().parents[2]
+OPERATING = (ROOT / "docs" / "operating.md").read_text("utf-8")
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md"))
+)
+EXAMPLES = sorted(
+    path.name for path in (ROOT / "docs" / "examples").iterdir() if path.suffix in {".py", ".sh"}
+)
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+PRINTED = {
+    "curl.sh": (
+        "same hold: yes",
+        '"code":"lock-held"',
+        "larger token: true",
+        '"state":"delayed"',
+        "lease-expired",
+    ),
+    "fenced_resource.py": ("its token is larger: True", "refused by the database", "the balance is 50"),
+    "sdk_lock.py": ("step 3 with token", "the lock is free"),
+}
+"""What each example has to say."""
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a document's headings, as forges make them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def section(title: str) -> str:
+    """Return the text of a section of operating.md."""
+    _, _, rest = OPERATING.partition(f"# {title}\n")
+    assert rest, f"no section {title!r}"
+    return re.split(r"^#+ ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def codes(text: str) -> set[str]:
+    """Return what stands in the first cells of the tables of `text`, in backticks."""
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
+    return {code for cell in cells for code in re.findall(r"`([^`]+)`", cell)}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    """Every link to a file of the project, and to a heading in it, has its end there."""
+    path = ROOT / document
+    for link in LINK.findall(path.read_text("utf-8")):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        assert target.exists(), f"{document}: {link}"
+        assert target.is_relative_to(ROOT), f"{document}: {link}"
+        assert not anchor or anchor in anchors(target), f"{document}: {link}"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three nodes for the examples."""
+    with LocalCluster.up(tmp_path_factory.mktemp("examples")) as cluster:
+        yield cluster
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example_does_what_it_says(cluster: LocalCluster, example: str) -> None:
+    """Each file of docs/examples runs against a real cluster, ends well, and prints its outcome."""
+    if example.endswith(".sh") and not (shutil.which("curl") and shutil.which("jq")):
+        pytest.skip("needs curl and jq")
+    program = [sys.executable] if example.endswith(".py") else ["bash"]
+    environment = os.environ | {
+        "HOLDFAST_NODES": ",".join(node.http for node in cluster.nodes()),
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [*program, str(ROOT / "docs" / "examples" / example)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for text in PRINTED[example]:
+        assert text in done.stdout
+
+
+def test_configuration_table_is_complete() -> None:
+    """The table of settings has every flag, and its variable."""
+    table = section("Configuration")
+    flags = {"--" + name.replace("_", "-") for name in config_sources._SETTINGS}
+    assert codes(table) == flags
+    assert all(f"`HOLDFAST_{name.upper()}`" in table for name in config_sources._SETTINGS)
+
+
+def test_log_table_is_complete() -> None:
+    """The table of events has every event that a node logs, and no other."""
+    sources = [
+        path.read_text("utf-8") for folder in ("cluster", "http_api") for path in (ROOT / folder).glob("*.py")
+    ]
+    logged = set(re.findall(r'"event=([a-z-]+)', "".join(sources)))
+    assert codes(section("Log")) == logged
+
+
+@pytest.mark.process
+def test_metrics_table_is_complete(cluster: LocalCluster) -> None:
+    """The table of metrics has every metric that a node shows, and no other."""
+    with urllib.request.urlopen(cluster.nodes()[0].http + "/metrics") as answer:
+        shown = set(re.findall(r"^# TYPE (\w+)", answer.read().decode(), re.MULTILINE))
+    # A node shows a counter with labels from the first time that it counts.
+    counted = {"holdfast_commands_total", "holdfast_events_total", "holdfast_failures_total"}
+    table = codes(section("Metrics"))
+    assert {name for name in table if name.startswith("holdfast_")} == shown | counted
+
+
+def test_exit_codes_are_those_of_the_errors() -> None:
+    """The table of exit codes has those of all errors that end a node."""
+    table = section("Exit codes")
+    kinds = (
+        errors.StartupError,
+        errors.ConfigError,
+        errors.DataDirError,
+        errors.IdentityRefused,
+        errors.NodeFailed,
+    )
+    assert {int(number) for number in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == {
+        0,
+        *(kind.exit_code for kind in kinds),
+    }
+
+
+def test_limits_are_those_of_the_code() -> None:
+    """The table of limits has the numbers of lockstate/limits.py and of the node's queue."""
+    numbers = {int(number) for number in re.findall(r"\b\d+\b", section("Limits"))}
+    there = {
+        value
+        for name, value in vars(limits).items()
+        if name.endswith(("_MAX", "_MIN")) and isinstance(value, int)
+    }
+    not_told = {limits.HOLDERS_SHOWN_MAX, limits.ORIGINS_COUNT_MAX, limits.LIST_LIMIT_MAX}
+    assert there - not_told <= numbers
+    assert outbox.PENDING_COUNT_MAX in numbers
+
+
+def test_readme_names_real_codes() -> None:
+    """Every code of the README's table of failures is a code of the API, with its status."""
+    rows = re.findall(r"^\| (`.*) \| (\d+) \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert rows
+    for cell, status in rows:
+        for code in re.findall(r"`([^`]+)`", cell):
+            assert wire.PROBLEMS[code].status == int(status), code

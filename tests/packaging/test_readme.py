@@ -1,0 +1,142 @@
+"""The README as a reader follows it: its blocks run in order, as written, and print what it shows.
+
+They run in one shell, in a checkout made of links to this one, with an environment of the interpreter that
+runs the tests, so that nothing is installed. Only the directory of the cluster and its ports are replaced.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from scripts.lib import cluster_file, ports
+from scripts.local_cluster import LocalCluster
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+
+FENCE = re.compile(r"(<!-- Not run[^>]*-->\s+)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARKER = "=== end of block ==="
+RUN_S_MAX = 200
+
+
+class Block(NamedTuple):
+    """A block to run, `sh` or `python`, and the output that is shown for it."""
+
+    kind: str
+    text: str
+    shown: str
+
+
+def blocks(document: str) -> list[Block]:
+    """Return what is to be run, in order. A block of kind `text` shows the output of the one before it."""
+    found: list[Block] = []
+    for is_not_run, kind, text in FENCE.findall(document):
+        if is_not_run:
+            continue
+        if kind == "text":
+            found[-1] = found[-1]._replace(shown=text)
+        else:
+            found.append(Block(kind, text, ""))
+    return found
+
+
+def as_pattern(shown: str) -> str:
+    """Return a pattern for an output as shown: an ellipsis stands for a part of a line, or for lines."""
+    return "".join(
+        "(?:.*\n)*?" if line == "…" else ".*".join(map(re.escape, line.split("…"))) + "\n"
+        for line in shown.splitlines()
+    )
+
+
+def make_checkout(checkout: Path) -> Path:
+    """Make a checkout of links, whose `.venv` stands for the environment of this interpreter."""
+    programs = checkout / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for path in ROOT.iterdir():
+        if path.name not in {".git", ".venv", ".venv.lock"}:
+            (checkout / path.name).symlink_to(path)
+    for name, module in (("python", ""), ("holdfast", "-m holdfast")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" {module} "$@"\n')
+        program.chmod(0o755)
+    # As scripts/lib/venv.sh writes it: this environment is ready.
+    stamp = ["bash", "-c", 'echo "$PWD $(cksum <"$PWD/pyproject.toml")" >.venv/holdfast.stamp']
+    subprocess.run(stamp, cwd=checkout, check=True)
+    return checkout
+
+
+def script_of(found: list[Block]) -> str:
+    """Return one script of all blocks, with a marker behind the output of each."""
+    lines = ["exec 2>&1"]
+    for kind, text, _ in found:
+        is_python = kind == "python"
+        lines.append(f".venv/bin/python - <<'PYTHON'\n{text}PYTHON" if is_python else text)
+        lines.append(f"printf '\\n%s\\n' '{MARKER}'")
+    return "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Follow the README; return what each block printed, with its own ports and directory put back."""
+    folder = tmp_path_factory.mktemp("readme")
+    directory = folder / "cluster"
+    base = ports.find_base(3)
+    replaced = {str(7701 + i): str(base + i) for i in range(3)} | {"/tmp/holdfast": str(directory)}  # noqa: S108
+    script = script_of(blocks(README))
+    for old, new in replaced.items():
+        script = script.replace(old, new)
+    script = script.replace("--nodes 3", f"--nodes 3 --base-port {base}")
+    nodes = ",".join(f"http://{ports.HOST}:{base + i}" for i in range(3))
+    try:
+        done = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", script],
+            cwd=make_checkout(folder / "checkout"),
+            env=os.environ | {"HOLDFAST_NODES": nodes},
+            capture_output=True,
+            text=True,
+            timeout=RUN_S_MAX,
+            check=False,  # the block that failed is told by its output
+        )
+        output = done.stdout
+        for old, new in replaced.items():
+            output = output.replace(new, old)
+        yield output.split(f"\n{MARKER}\n")
+    finally:
+        if (directory / cluster_file.FILE).exists():
+            LocalCluster(directory).down()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", range(len(blocks(README))))
+def test_block_prints_what_is_shown(outputs: list[str], number: int) -> None:
+    """Each block of the README that can be run prints what the README shows for it."""
+    shown = blocks(README)[number].shown
+    assert shown, f"the README shows no output of block {number}"
+    assert number < len(outputs), "an earlier block failed"
+    printed = outputs[number].removesuffix("\n") + "\n"
+    assert re.fullmatch(as_pattern(shown), printed), f"shown:\n{shown}\nprinted:\n{printed}"
+
+
+def test_blocks_that_are_not_run_have_a_reason() -> None:
+    """Only one block of the README is left to another test, and that test exists."""
+    (reason,) = [is_not_run for is_not_run, _, _ in FENCE.findall(README) if is_not_run]
+    (test,) = re.findall(r"tests/\S+\.py", reason)
+    assert "compose.yaml" in (ROOT / test).read_text("utf-8")
+
+
+def test_ellipsis_stands_for_what_differs() -> None:
+    """An output with other numbers fits what is shown, one with another text does not."""
+    pattern = as_pattern('…\n{"token":…,"name":"a"}\n')
+    assert re.fullmatch(pattern, 'starting\nready\n{"token":17,"name":"a"}\n')
+    assert not re.fullmatch(pattern, '{"token":17,"name":"b"}\n')
+
+
+def test_readme_is_short() -> None:
+    """The README is read in one go."""
+    assert len(README.splitlines()) <= 160
