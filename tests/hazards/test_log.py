@@ -1,0 +1,125 @@
+"""What happens to the log while messages are late or repeated (H2), and what one command can do to it (H6, H8)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pysyncobj import FAIL_REASON
+
+from cluster import raft
+from tests.hazards.harness import Cluster, bare_cluster, our_cluster
+
+COUNT = 15
+FIRST_PART = 300
+"""Bytes of one message: a few of the entries below."""
+
+
+def lose_acknowledged_entries(cluster: Cluster, values: list[Any]) -> list[Any]:
+    """Make a commit `values` with b alone, let b handle late and repeated messages, kill a; return what c gets.
+
+    The network is ordinary: one connection that breaks once, first in, first out in each direction.
+    """
+    cluster.elect("a")
+    cluster.isolate("c")
+    leader, network = cluster["a"], cluster.network
+    network.held |= {("a", "b"), ("b", "a")}
+    leader.propose(*values[:-2])
+    leader.timer()
+    cluster.disconnect("a", "b")
+    cluster.connect("a", "b")
+    for value in values[-2:]:
+        # Two messages whose beginning b does not have: two resets are on their way back.
+        leader.propose(value)
+        leader.timer()
+    deliver_all(cluster, "a", "b")
+    first_reset, second_reset = 0, 0
+    while first_reset == 0:
+        first_reset = cluster.deliver("b", "a")["reset"]
+    cluster.clock.pass_ms(150)
+    leader.timer()
+    deliver_all(cluster, "a", "b")
+    while second_reset == 0:
+        second_reset = cluster.deliver("b", "a")["reset"]
+    cluster.clock.pass_ms(150)
+    leader.timer()
+    deliver_all(cluster, "b", "a")
+    leader.timer()
+    assert set(values) <= set(leader.values), "a has committed and answered"
+    cluster.deliver("a", "b")
+    cluster["b"].work()
+    cluster.crash("a")
+    network.held.clear()
+    cluster.connect("b", "c")
+    cluster.run_until(lambda: cluster.leader_of("bc") is not None)
+    cluster.run_ms(1000)
+    return list(cluster["c"].values)
+
+
+def deliver_all(cluster: Cluster, source: str, target: str) -> None:
+    """Deliver everything of one direction, and let the target sync."""
+    while cluster.network.queues[source, target]:
+        cluster.deliver(source, target)
+    while cluster[target].work():
+        pass
+
+
+def test_the_bare_library_loses_what_it_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """H2: a follower cuts its log at a late message, and with the leader go commands that were answered SUCCESS."""
+    cluster = bare_cluster(
+        monkeypatch, appendEntriesUseBatch=False, appendEntriesBatchSizeBytes=FIRST_PART, leaderFallbackTimeout=3600
+    )
+    leader = cluster["a"]
+    values = [f"value {number:50d}" for number in range(COUNT)]
+    left = lose_acknowledged_entries(cluster, values)
+    assert leader.outcomes == [FAIL_REASON.SUCCESS] * COUNT
+    assert len(left) < COUNT
+
+
+def test_late_messages_take_nothing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H2: after the same moves the next leader has everything that was committed."""
+    monkeypatch.setattr(raft, "SPLIT_BYTES", FIRST_PART)
+    cluster, _ = our_cluster(tmp_path, monkeypatch, in_flight_max=10**6)
+    values = [b"value %50d" % number for number in range(COUNT)]
+    assert lose_acknowledged_entries(cluster, values) == values
+
+
+def test_the_bare_library_chokes_on_an_entry_of_an_unlucky_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """H6: an entry a little shorter than a multiple of the split size cannot be put together again."""
+    cluster = bare_cluster(monkeypatch)
+    cluster.elect("a")
+    cluster["a"].propose("x" * 131_010)
+    with pytest.raises(EOFError):
+        cluster.run_ms(1000)
+
+
+@pytest.mark.parametrize("size", [65_500, 65_536, 130_957, 131_072, 1 << 20])
+def test_entries_of_all_sizes_arrive(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H6: an entry of any size up to the largest batch is replicated whole."""
+    cluster, _ = our_cluster(tmp_path, monkeypatch)
+    cluster.elect("a")
+    cluster["a"].propose(b"x" * size, b"next")
+    cluster.run_ms(500)
+    assert cluster["c"].values == [b"x" * size, b"next"]
+
+
+def test_the_bare_library_retries_a_bad_command_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """H8: what raises in apply is tried again in every tick, and nothing behind it is ever applied."""
+    cluster = bare_cluster(monkeypatch)
+    cluster.elect("a")
+    cluster["a"].propose("break", "next")
+    for _ in range(5):
+        with pytest.raises(RuntimeError, match="a bug in apply"):
+            cluster.run_ms(1000)
+    assert cluster["a"].values == []
+    assert cluster["a"].outcomes == []
+
+
+def test_a_bad_apply_reaches_the_host_that_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H8: what raises in apply leaves the tick of our replica, so that its node can stop; nothing counts as applied."""
+    cluster, _ = our_cluster(tmp_path, monkeypatch)
+    cluster.elect("a")
+    cluster["a"].is_broken = True
+    cluster["a"].propose(b"one")
+    with pytest.raises(RuntimeError, match="a bug in apply"):
+        cluster.run_ms(500)
+    assert cluster["a"].replica._raft.applied_index < cluster["a"].replica.committed
