@@ -86,7 +86,9 @@ class Load:
 
     async def _acquire(self, client: int, sdk: holdfast.Client, name: str) -> holdfast.Hold | None:
         operation = Operation(client=client, kind="acquire", name=name, started_s=now_s())
-        hold = await self._record(operation, GRANTED, lambda: sdk.acquire(name, ttl_ms=TTL_MS, wait_ms=WAIT_MS))
+        hold = await self._record(
+            operation, GRANTED, lambda: sdk.acquire(name, ttl_ms=TTL_MS, wait_ms=WAIT_MS)
+        )
         if hold is not None:
             operation.token, operation.hold_id = hold.token, hold.hold_id
             operation.valid_until_s = hold.lease.valid_until_s

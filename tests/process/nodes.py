@@ -1,4 +1,4 @@
-"""Real nodes as the tests handle them: asked over HTTP, watched by their logs, ended with their exit codes."""
+"""Real nodes as the tests handle them: asked over HTTP, watched by their logs, ended with an exit code."""
 
 import asyncio
 import contextlib
@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,9 +42,7 @@ class Http:
         self._cluster = cluster
         self._session = session
 
-    async def call(
-        self, node_id: str, method: str, path: str, body: Any = None, timeout_ms: int = 0
-    ) -> Got:
+    async def call(self, node_id: str, method: str, path: str, body: Any = None, timeout_ms: int = 0) -> Got:
         """Send one request; `timeout_ms` is what the node is told of our patience, if it is told."""
         headers = {wire.HEADER_TIMEOUT_MS: str(timeout_ms)} if timeout_ms else {}
         async with self._session.request(
@@ -84,7 +83,9 @@ class Http:
             query = f"?prefix={quote(prefix)}&limit=1000&after={quote(after)}&consistency={consistency}"
             got = await self.call(node_id, "GET", wire.LOCKS + query)
             assert got.status == 200, got
-            tokens |= {lock["name"]: lock["holders"][0]["token"] for lock in got.body["locks"] if lock["holders"]}
+            tokens |= {
+                lock["name"]: lock["holders"][0]["token"] for lock in got.body["locks"] if lock["holders"]
+            }
             after = got.body["next"]
         return tokens
 
@@ -93,6 +94,13 @@ class Http:
         got = await self.lock(node_id, name)
         assert got.status == 200, got
         return len(got.body["queue"])
+
+    async def metric(self, node_id: str, name: str) -> float:
+        """Return the value of one of a node's own metrics, one that has no labels."""
+        async with self._session.get(self._cluster.node(node_id).http + wire.METRICS) as response:
+            lines = (await response.text()).splitlines()
+        (value,) = (line.split()[1] for line in lines if line.split()[0] == name)
+        return float(value)
 
 
 @contextlib.asynccontextmanager
@@ -175,7 +183,26 @@ def mend(cluster: LocalCluster) -> None:
             cluster.start(node_id)
         elif cluster.is_paused(node_id):
             cluster.resume(node_id)
+    wait_whole(cluster)
+
+
+def wait_whole(cluster: LocalCluster) -> None:
+    """Wait until every node is ready and connected with every other one.
+
+    A restarted node is ready as soon as it has heard of the leader. It takes up to a second more until the
+    other follower has dialed it, too; before that the two cannot do without the leader.
+    """
     cluster.wait_ready()
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not all(_sees_all(cluster, node_id) for node_id in node_ids(cluster)):
+        assert time.monotonic() < deadline_s, "the nodes do not find each other"
+        time.sleep(POLL_S)
+
+
+def _sees_all(cluster: LocalCluster, node_id: str) -> bool:
+    """Whether a node is connected with all others."""
+    view = cluster.view(node_id)
+    return view is not None and all(node["state"] != "unreachable" for node in view["nodes"])
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 
+import aiohttp
 import pytest
 
 from holdfast._hold import now_s
@@ -37,7 +38,7 @@ async def ask_named(http: Http, node_id: str, name: str) -> Got | None:
     """Acquire with the name as request id; None when the connection broke before there was an answer."""
     try:
         return await http.acquire(node_id, name, owner="named", request_id=name)
-    except OSError:
+    except aiohttp.ClientError:
         return None
 
 
@@ -58,7 +59,7 @@ async def test_all_killed(compacting: LocalCluster) -> None:
             await asyncio.to_thread(kill_all, cluster)
             first = await asyncio.gather(*asked)
 
-            # Taken now, while no node runs: what the clients know. A release that was only tried proves nothing.
+            # Taken while no node runs: what clients know. A release that was only tried proves nothing.
             known = list(load.history)
             kept = list(history.still_held(known).values())
             released = history.released(known)

@@ -16,7 +16,7 @@ ROUNDS = 9
 
 
 async def free_after_ms(http: Http, holder_node: str, waiter_node: str, name: str) -> float:
-    """Hold a lock and let the lease end; return after how long, from before it was asked for, another has it."""
+    """Hold a lock, let its lease end; return when another has it, counted from before the first was asked."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     held = await http.acquire(holder_node, name, ttl_ms=TTL_MS)

@@ -1,11 +1,11 @@
-"""A node without a majority says so in time, serves what it may, and is whole again as soon as one comes back."""
+"""A node without a majority says so in time, serves what it may, and recovers when one comes back."""
 
 import asyncio
 
 import pytest
 
 from scripts.local_cluster import LocalCluster
-from tests.process.nodes import Got, followers, http_to, node_ids, until
+from tests.process.nodes import followers, http_to, node_ids, until
 
 pytestmark = pytest.mark.process
 
@@ -22,7 +22,7 @@ def has_no_leader(cluster: LocalCluster, node_id: str) -> bool:
 
 @pytest.mark.parametrize("survivor_leads", [False, True])
 async def test_survivor(cluster: LocalCluster, survivor_leads: bool) -> None:  # noqa: FBT001
-    """One of three nodes refuses writes and linearizable reads within the deadline, and serves stale reads."""
+    """One of three nodes refuses writes and linearizable reads in time, and serves stale reads."""
     survivor = cluster.leader() if survivor_leads else followers(cluster)[0]
     name = f"minority/{survivor_leads}"
     async with http_to(cluster) as http:
@@ -36,7 +36,7 @@ async def test_survivor(cluster: LocalCluster, survivor_leads: bool) -> None:  #
 
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        answers: list[Got] = await asyncio.gather(
+        answers = await asyncio.gather(
             http.acquire(survivor, f"{name}/other", timeout_ms=TIMEOUT_MS),
             http.acquire(survivor, name, timeout_ms=TIMEOUT_MS, wait_ms=60_000),
             http.lock(survivor, name, timeout_ms=TIMEOUT_MS),
@@ -45,7 +45,7 @@ async def test_survivor(cluster: LocalCluster, survivor_leads: bool) -> None:  #
         assert [(got.status, got.code, got.body["outcome"]) for got in answers] == [
             (503, "no-leader", "not-applied")
         ] * 3
-        assert (await http.call(survivor, "GET", "/readyz")).status == 503 or survivor_leads
+        assert (await http.call(survivor, "GET", "/readyz")).status == 503
 
         stale = await http.lock(survivor, name, is_stale=True)
         assert stale.status == 200

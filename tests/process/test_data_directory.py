@@ -1,0 +1,94 @@
+"""The data directory: one process at a time; a torn last write is cut, damage is refused."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from scripts.local_cluster import LocalCluster
+from tests.process.load import Load
+from tests.process.nodes import (
+    DEADLINE_S,
+    LogSince,
+    exit_code,
+    followers,
+    http_to,
+    mend,
+    node_command,
+    process,
+    running,
+    spare_data,
+    until,
+    urls,
+)
+
+pytestmark = pytest.mark.process
+
+ADVICE = ("Restore", "replace this node with a new one")
+
+
+def newest_segment(data_dir: Path) -> Path:
+    """Return the journal's last file."""
+    return max(data_dir.glob("journal-*.log"))
+
+
+def flip_middle_bit(path: Path) -> None:
+    """Change one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+
+
+async def test_second_process(cluster: LocalCluster, tmp_path: Path) -> None:
+    """A second process on a data directory ends with exit code 3 and names the pid of the first."""
+    log = tmp_path / "log"
+    with running(node_command(cluster, "n1", http="127.0.0.1:0"), log) as child:
+        assert await asyncio.to_thread(child.wait, DEADLINE_S) == 3
+    assert f"in use by the process with pid {process(cluster, 'n1').pid}" in log.read_text()
+    async with http_to(cluster) as http:
+        assert (await http.acquire("n1", "second-process")).status == 200
+
+
+@pytest.mark.parametrize("damage", ["garbage", "cut"])
+async def test_torn_tail(compacting: LocalCluster, damage: str) -> None:
+    """A node whose last write was torn cuts it, says so, and takes part again."""
+    cluster = compacting
+    node_id = followers(cluster)[0]
+    async with Load(urls(cluster), prefix=f"torn-{damage}", clients=2) as load:
+        await load.grants(20)
+        await asyncio.to_thread(cluster.kill, node_id)
+    segment = newest_segment(cluster.data_dir(node_id))
+    with segment.open("r+b") as file:
+        if damage == "garbage":
+            file.seek(0, 2)
+            file.write(b"\xb1Hf\n" + bytes(range(200)))
+        else:
+            file.truncate(segment.stat().st_size - 3)
+    said = LogSince(cluster, node_id)
+    await asyncio.to_thread(mend, cluster)
+    (line,) = said.lines("event=torn-write-cut")
+    assert str(segment) in line
+    async with http_to(cluster) as http:
+        granted = await http.acquire(node_id, f"torn-tail/{damage}")
+        assert granted.status == 200
+        assert await http.token(node_id, f"torn-tail/{damage}") == granted.body["token"]
+
+
+@pytest.mark.parametrize("what", ["journal", "snapshot"])
+async def test_damage(compacting: LocalCluster, what: str) -> None:
+    """A node with one bit changed on its disk refuses to start, names the file and says what to do."""
+    cluster = compacting
+    node_id = followers(cluster)[0]
+    async with Load(urls(cluster), prefix=f"damage-{what}", clients=2):
+        snapshot = cluster.data_dir(node_id) / "snapshot"
+        await until(snapshot.exists, "a snapshot")
+    said = LogSince(cluster, node_id)
+    with spare_data(cluster, node_id) as data_dir:
+        file = newest_segment(data_dir) if what == "journal" else data_dir / "snapshot"
+        flip_middle_bit(file)
+        cluster.start(node_id)
+        assert await asyncio.to_thread(exit_code, cluster, node_id) == 3
+        (line,) = said.lines("holdfast-node:")
+        assert line.startswith(f"holdfast-node: {file}: ")
+        assert all(words in line for words in ADVICE)
+    await asyncio.to_thread(mend, cluster)

@@ -1,0 +1,99 @@
+"""A node that cannot write stops, having acknowledged nothing that it could not keep; the others go on."""
+
+import asyncio
+import contextlib
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.local_cluster import LocalCluster
+from tests.process import history
+from tests.process.load import Load
+from tests.process.nodes import LogSince, exit_code, http_to, mend, node_ids, urls
+
+pytestmark = pytest.mark.process
+
+DISK_BYTES = 4 * 1024 * 1024
+
+
+@contextlib.contextmanager
+def small_disk(path: Path) -> Iterator[None]:
+    """Mount a small file system at `path`. Skips the test where that is not allowed."""
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", path], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount: {mounted.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def fill(path: Path) -> None:
+    """Write a file until the file system is full."""
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+async def check_stops(cluster: LocalCluster, load: Load, node_id: str, said: LogSince) -> None:
+    """Check that a node ends by itself, says why, and costs clients nothing."""
+    assert await asyncio.to_thread(exit_code, cluster, node_id) == 70
+    (line, *_) = said.lines("event=journal-failed")
+    assert str(cluster.data_dir(node_id)) in line
+    assert said.lines("event=node-failed", "the journal cannot be written")
+    await load.grants(50)
+
+
+async def check_nothing_lost(cluster: LocalCluster, load: Load, prefix: str) -> None:
+    """Check the history and, once all nodes run, that every one has what was acknowledged."""
+    assert not history.violations(load.history)
+    assert not history.errors(load.history)
+    async with http_to(cluster) as http:
+        for node_id in node_ids(cluster):
+            tokens = await http.tokens(node_id, prefix)
+            assert not history.lost_grants(history.still_held(load.history).values(), tokens)
+
+
+async def test_full_disk(tmp_path: Path) -> None:
+    """A leader whose disk is full ends with exit code 70; it comes back when there is room again."""
+    directory = tmp_path / "cluster"
+    with contextlib.ExitStack() as stack:
+        for node_id in ("n1", "n2", "n3"):
+            (directory / node_id).mkdir(parents=True)
+        stack.enter_context(small_disk(directory / "n1" / "data"))
+        cluster = stack.enter_context(LocalCluster.up(directory))
+        async with Load(urls(cluster), prefix="full", keep_every=4) as load:
+            async with http_to(cluster) as http:
+                await http.call("n2", "POST", "/v1/cluster/transfer-leadership", {"to": "n1"})
+            said = LogSince(cluster, "n1")
+            filler = cluster.data_dir("n1") / "filler"
+            await asyncio.to_thread(fill, filler)
+            await check_stops(cluster, load, "n1", said)
+            filler.unlink()
+            await asyncio.to_thread(mend, cluster)
+            await load.grants(50)
+        await check_nothing_lost(cluster, load, "full/")
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_file_too_large(cluster: LocalCluster, leads: bool) -> None:  # noqa: FBT001
+    """A node whose journal the system does not let grow ends with exit code 70, leader or follower."""
+    prefix = f"limit-{leads}"
+    leader = cluster.leader()
+    node_id = leader if leads else next(it for it in node_ids(cluster) if it != leader)
+    async with Load(urls(cluster), prefix=prefix, keep_every=4) as load:
+        said = LogSince(cluster, node_id)
+        size_bytes = max(file.stat().st_size for file in cluster.data_dir(node_id).glob("journal-*.log"))
+        # The log of the node counts, too: it is the smaller file, and goes on.
+        limit_bytes = max(size_bytes, cluster.log(node_id).stat().st_size) + 64 * 1024
+        resource.prlimit(cluster.node(node_id).pid, resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+        await check_stops(cluster, load, node_id, said)
+        await asyncio.to_thread(mend, cluster)
+        await load.grants(50)
+    await check_nothing_lost(cluster, load, prefix + "/")

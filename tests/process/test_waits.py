@@ -1,0 +1,163 @@
+"""Waiting in a queue, sessions, and a leader that pauses."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import wire
+from scripts.local_cluster import LocalCluster
+from tests.process import history
+from tests.process.load import Load
+from tests.process.nodes import Http, LogSince, followers, http_to, mend, node_ids, until, urls
+
+pytestmark = pytest.mark.process
+
+WAIT_MS = 20_000
+SESSION_TTL_MS = 3_000
+
+
+async def queued(http: Http, node_id: str, name: str, count: int) -> None:
+    """Wait until `count` wait for a lock."""
+
+    async def is_so() -> bool:
+        return await http.queue_length(node_id, name) == count
+
+    await until(is_so, f"{count} in the queue of {name}")
+
+
+async def test_leader_killed_while_waiting(cluster: LocalCluster) -> None:
+    """A client that waits on a follower gets the lock although the leader is killed meanwhile."""
+    name = "wait/leader-killed"
+    waiting_on, other = followers(cluster)
+    async with http_to(cluster) as http, holdfast.Client([cluster.node(waiting_on).http]) as client:
+        held = await http.acquire(other, name)
+        waiting = asyncio.create_task(client.acquire(name, ttl_ms=60_000, wait_ms=WAIT_MS))
+        await queued(http, other, name, 1)
+        await asyncio.to_thread(cluster.kill, cluster.leader())
+        assert (await http.release(other, held.body["hold_id"])).status == 200
+        hold = await waiting
+        assert hold.token > held.body["token"]
+        assert await http.token(other, name) == hold.token
+
+
+async def test_waiting_node_killed(cluster: LocalCluster) -> None:
+    """A client whose node is killed while it waits keeps its place in the queue through another node."""
+    name = "wait/node-killed"
+    waiting_on, other = followers(cluster)
+    nodes = [cluster.node(waiting_on).http, cluster.node(other).http]
+    async with http_to(cluster) as http, holdfast.Client(nodes, owner="first") as client:
+        client._node = 0
+        held = await http.acquire(other, name)
+        waiting = asyncio.create_task(client.acquire(name, ttl_ms=60_000, wait_ms=WAIT_MS))
+        await queued(http, other, name, 1)
+        second = asyncio.create_task(http.acquire(other, name, owner="second", wait_ms=WAIT_MS))
+        await queued(http, other, name, 2)
+        await asyncio.to_thread(cluster.kill, waiting_on)
+        assert (await http.release(other, held.body["hold_id"])).status == 200
+        hold = await waiting
+        assert await http.token(other, name) == hold.token
+        await client.release(hold)
+        assert (await second).body["token"] > hold.token
+
+
+async def test_waiting_client_leaves(cluster: LocalCluster) -> None:
+    """A client that closes its connection while it waits is gone from the queue."""
+    name = "wait/client-leaves"
+    async with http_to(cluster) as http:
+        held = await http.acquire("n1", name)
+        waiting = asyncio.create_task(http.acquire("n2", name, wait_ms=WAIT_MS))
+        await queued(http, "n3", name, 1)
+        waiting.cancel()
+        await queued(http, "n3", name, 0)
+        assert (await http.release("n1", held.body["hold_id"])).status == 200
+        assert await http.token("n3", name) is None
+
+
+async def test_same_request_on_another_node(cluster: LocalCluster) -> None:
+    """A waiting request that is repeated on another node takes no second place and gets the same hold."""
+    name = "wait/same-request"
+    request: dict[str, Any] = {"wait_ms": WAIT_MS, "owner": "patient", "request_id": "same-request-1"}
+    async with http_to(cluster) as http:
+        held = await http.acquire("n1", name)
+        first = asyncio.create_task(http.acquire("n2", name, **request))
+        await queued(http, "n1", name, 1)
+        again = asyncio.create_task(http.acquire("n3", name, **request))
+
+        async def waits_there_too() -> bool:
+            return await http.metric("n3", "holdfast_waiting_acquires") == 1
+
+        await until(waits_there_too, "the repetition waits on n3")
+        assert await http.queue_length("n1", name) == 1
+        behind = asyncio.create_task(http.acquire("n1", name, wait_ms=WAIT_MS))
+        await queued(http, "n1", name, 2)
+        assert (await http.release("n1", held.body["hold_id"])).status == 200
+        granted = await first
+        repeated = await again
+        for field in ("hold_id", "token"):
+            assert granted.body[field] == repeated.body[field]
+        assert (await http.release("n1", granted.body["hold_id"])).status == 200
+        assert (await behind).body["token"] > granted.body["token"]
+
+
+async def test_session_outlives_leader(cluster: LocalCluster) -> None:
+    """A session that is kept alive outlives the leader, with what it holds; left alone, it ends in time."""
+    name = "session/leader-killed"
+    loop = asyncio.get_running_loop()
+    async with http_to(cluster) as http, holdfast.Client(urls(cluster)) as client:
+        session = await client.open_session(ttl_ms=SESSION_TTL_MS)
+        hold = await client.acquire(name, session=session)
+        await asyncio.to_thread(cluster.kill, cluster.leader())
+        kept_s = loop.time()
+        await client.keepalive(session)
+        survivor = next(node_id for node_id in node_ids(cluster) if cluster.is_alive(node_id))
+        assert await http.token(survivor, name) == hold.token
+
+        async def is_free() -> bool:
+            return await http.token(survivor, name) is None
+
+        await until(is_free, "the session's lock is free")
+        assert loop.time() - kept_s >= SESSION_TTL_MS / 1000
+        keepalive = wire.SESSION_KEEPALIVE.format(session_id=session.session_id)
+        gone = await http.call(survivor, "POST", keepalive)
+        assert (gone.status, gone.code) == (410, "session-expired")
+
+
+async def test_leader_paused(cluster: LocalCluster) -> None:
+    """While the leader is paused another one serves; awake again it steps down; nothing is lost or stale."""
+    old = cluster.leader()
+    other = followers(cluster)[0]
+    said = LogSince(cluster, old)
+    async with http_to(cluster) as http:
+        kept = await http.acquire(old, "paused/kept")
+        fenced = await http.acquire(old, "paused/fenced", ttl_ms=1_000)
+        async with Load(urls(cluster), prefix="paused", keep_every=4) as load:
+            cluster.pause(old)
+            try:
+                # The paused process takes these when it wakes up, and believes then that it still leads.
+                read = asyncio.create_task(http.lock(old, "paused/fenced"))
+                write = asyncio.create_task(http.acquire(old, "paused/kept", request_id="woken"))
+                newer = await http.acquire(other, "paused/fenced", wait_ms=WAIT_MS)
+                assert newer.body["token"] > fenced.body["token"]
+                leads = (await http.call(other, "GET", wire.CLUSTER)).body["leader"]
+                assert leads not in (None, old)
+                await load.grants(100)
+            finally:
+                cluster.resume(old)
+            seen = await read
+            refused = await write
+            assert seen.status == 200
+            assert seen.body["holders"][0]["token"] == newer.body["token"]
+            assert (refused.status, refused.code) == (409, "lock-held")
+            late = await http.release(old, fenced.body["hold_id"])
+            assert (late.status, late.code) == (410, "lease-expired")
+            await load.grants(50)
+        (line, *_) = said.lines("event=leadership", "is_leader=False")
+        assert "leader=" in line
+        assert not history.violations(load.history)
+        assert not history.errors(load.history)
+        await asyncio.to_thread(mend, cluster)
+        assert await http.token(old, "paused/kept") == kept.body["token"]
+        held = history.still_held(load.history).values()
+        assert not history.lost_grants(held, await http.tokens(old, "paused/kept/"))
