@@ -64,10 +64,16 @@ def admit_append(message: Message, log: LogView, current_term: int) -> Admission
     (Raft section 5.3: "index of last new entry"). A log that does not reach or match `prevLogIdx` is left to
     the library, which asks for earlier entries without touching log or commit index.
     """
-    if message["term"] < current_term or "transmission" in message:
+    if message["term"] < current_term:
+        return Admission(None, tell_term(current_term))
+    if "transmission" in message:
         return Admission(None)
     if "prevLogIdx" not in message:
-        return Admission(message | {"commit_index": min(message["commit_index"], log.committed)})
+        # A part of a snapshot: the library is silent about it, and a leader without answers steps down.
+        sign_of_life = acknowledge(log.committed) | {"success": False}
+        return Admission(
+            message | {"commit_index": min(message["commit_index"], log.committed)}, sign_of_life
+        )
     previous: int = message["prevLogIdx"]
     if not _matches(log, previous, message["prevLogTerm"]):
         return Admission(message)
@@ -93,6 +99,15 @@ def admit_append(message: Message, log: LogView, current_term: int) -> Admission
             "commit_index": commit_index,
         }
     )
+
+
+def tell_term(term: int) -> Message:
+    """Return what a sender in an older term must hear.
+
+    Raft answers every message with its term (section 5.1). The library keeps silent, and with PreVote a node
+    in a newer term would then neither follow nor be followed, for ever.
+    """
+    return {"type": "newer_term", "term": term}
 
 
 def acknowledge(last_verified: int) -> Message:

@@ -53,6 +53,7 @@ REQUIRED_ATTRIBUTES: Final = (
     "_SyncObj__raftLastApplied",
     "_SyncObj__raftElectionDeadline",
     "_SyncObj__raftMatchIndex",
+    "_SyncObj__raftNextIndex",
     "_SyncObj__serializer",
     "_SyncObj__needLoadDumpFile",
     "_SyncObj__transferInProgress",
@@ -338,6 +339,14 @@ class Raft:
         """Take a message that the guards admitted."""
         self._transport.receive(self._peers[peer_id], message)
 
+    def adopt_term(self, peer_id: str, term: int) -> None:
+        """Move to the newer term that a peer told; a leader steps down.
+
+        The library does that for a vote request; this one, with an empty log, cannot get the vote.
+        """
+        request = {"type": "request_vote", "term": term, "last_log_term": -1, "last_log_index": -1}
+        self._transport.receive(self._peers[peer_id], request)
+
     def connected(self, peer_id: str) -> None:
         """Take note that a peer can be reached."""
         self._transport.connected(self._peers[peer_id])
@@ -350,6 +359,13 @@ class Raft:
         """Put an entry at the end of the leader's log and send it. Only in Owner.propose."""
         self._journal.add(_REGULAR + entry, self._journal.last_index + 1, self.term)
         self._engine._SyncObj__sendAppendEntries()  # noqa: SLF001
+
+    def pause_sending(self, peer_id: str) -> None:
+        """Treat a peer as caught up for now: the library would send it nothing in a loop.
+
+        The next heartbeat makes the peer ask for what it lacks.
+        """
+        self._get("raftNextIndex")[self._peers[peer_id]] = self._journal.last_index + 1
 
     def force_compaction(self) -> None:
         """Write a snapshot in the next tick whatever the length of the log."""

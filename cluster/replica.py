@@ -185,6 +185,9 @@ class RaftReplica:
             self._answer_pre_vote(peer_id, message)
         elif kind == "pre_vote_granted":
             self._count_pre_vote(peer_id, message)
+        elif kind == "newer_term":
+            if message["term"] > self._raft.term:
+                self._raft.adopt_term(peer_id, message["term"])
         elif guards.is_known(message):
             admitted, reply = self._admit(peer_id, message)
             if admitted is not None:
@@ -342,6 +345,8 @@ class RaftReplica:
     def _answer_pre_vote(self, peer_id: str, message: Message) -> None:
         if guards.grants_pre_vote(message, self, self._raft.term, leader_is_alive=self._leader_is_alive()):
             self._host.send(peer_id, {"type": "pre_vote_granted", "term": message["term"]})
+        elif message["term"] <= self._raft.term:
+            self._host.send(peer_id, guards.tell_term(self._raft.term))
 
     def _count_pre_vote(self, peer_id: str, message: Message) -> None:
         if message["term"] != self._pre_vote_term or self._leader_is_alive():
@@ -387,3 +392,7 @@ class RaftReplica:
     def link_has_room(self, peer_id: str) -> bool:
         """Whether bulk data may be sent to the peer now."""
         return self._host.link_has_room(peer_id)
+
+    def pause_sending(self, peer_id: str) -> None:
+        """Send a peer no snapshot until it asks again."""
+        self._raft.pause_sending(peer_id)

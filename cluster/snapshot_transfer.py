@@ -26,6 +26,9 @@ class Replica(guards.LogView, Protocol):
     def link_has_room(self, peer_id: str) -> bool:
         """Whether bulk data may be sent to the peer now."""
 
+    def pause_sending(self, peer_id: str) -> None:
+        """Send a peer no snapshot until it asks again."""
+
     def decline_snapshot(self, index: int) -> None:
         """Tell the leader that everything up to `index` is here already."""
 
@@ -105,10 +108,10 @@ class SnapshotTransfer:
 
     def getTransmissionData(self, node: _Node) -> tuple[bytes, bool, bool, int, int] | None:  # noqa: N802
         """Return the next chunk for a peer, None when there is nothing to send or no room for it now."""
-        if not self._replica.link_has_room(node.id):
-            return None
-        sending = self._sending.get(node.id) or self._open(node.id)
+        has_room = self._replica.link_has_room(node.id)
+        sending = (self._sending.get(node.id) or self._open(node.id)) if has_room else None
         if sending is None:
+            self._replica.pause_sending(node.id)
             return None
         data = sending.reader.read(CHUNK_BYTES)
         is_first, sending.is_first = sending.is_first, False

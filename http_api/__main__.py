@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = load(sys.argv[1:] if argv is None else argv, os.environ)
         logs.set_up(config.log_level, config.log_format)
         return uvloop.run(_run(config))
-    except StartupError as exc:
+    except (StartupError, NodeFailed) as exc:
         print(f"holdfast-node: {exc}", file=sys.stderr)
         return exc.exit_code
 
