@@ -1,33 +1,17 @@
-"""A cluster in one thread under virtual time: nodes, a network in our hands, crashes, and what must always hold.
+"""A cluster in one thread under virtual time: nodes, a network in our hands, crashes, and a checker.
 
-Nodes are either ours (`OurNode`: RaftReplica with its guards over a real journal and snapshot store) or the
-bare library (`BareNode`), so that a hazard can be shown and shown gone by the same moves. Nothing happens by
-itself: time passes in `Cluster.step`, messages arrive when delivered. The same seed gives the same run.
+Nodes are either ours (ours.py) or the bare library (bare.py), so that a hazard can be shown and shown gone by
+the same moves. Nothing happens by itself: time passes in `Cluster.step`, messages arrive when delivered. The
+same seed gives the same run.
 
 This folder is the one place outside cluster/raft.py that imports pysyncobj: it tests the library itself.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from random import Random
 from typing import Any, Final, Protocol
 
-import msgspec
-import pysyncobj.syncobj as library
-import pytest
-from pysyncobj import SyncObj, SyncObjConf, replicated
-from pysyncobj.node import Node as LibraryNode
-from pysyncobj.transport import Transport as LibraryTransport
-
-from cluster.child import Outcome
-from cluster.files import Files
 from cluster.guards import Message
-from cluster.journal import Journal
-from cluster.replica import RaftReplica
-from cluster.snapshots import SnapshotStore
 
 STEP_MS: Final = 50
 """One step: half a heartbeat, as the nodes' own timer."""
@@ -156,8 +140,19 @@ class Cluster:
                 self.network.connected.discard((source, target))
                 self.nodes[source].disconnect(target)
 
+    def lose_sight(self, node_id: str, peer_id: str) -> None:
+        """Let one side find its connection broken.
+
+        The other goes on sending into it, and hears what was sent.
+        """
+        if (node_id, peer_id) in self.network.connected:
+            self.network.connected.discard((node_id, peer_id))
+            self.network.queues[peer_id, node_id].clear()
+            self.nodes[node_id].disconnect(peer_id)
+
     def connect(self, one: str, other: str) -> None:
-        """Connect two nodes that are up and not connected."""
+        """Connect two nodes if both are up; a connection that one side still believes in is replaced."""
+        self.disconnect(one, other)
         for source, target in ((one, other), (other, one)):
             if source in self.nodes and target in self.nodes:
                 self.network.connected.add((source, target))
@@ -179,16 +174,17 @@ class Cluster:
                 self.start(node_id)
         for one in self.ids:
             for other in self.ids:
-                if one < other and (one, other) not in self.network.connected:
+                if one < other and not {(one, other), (other, one)} <= self.network.connected:
                     self.connect(one, other)
 
     # -- progress -------------------------------------------------------------------------------------------
 
     def deliver(self, source: str, target: str) -> Message:
-        """Deliver the next message of one direction."""
+        """Deliver the next message of one direction, unless the receiver has left the connection."""
         message = self.network.queues[source, target].popleft()
         self.clock.rest()
-        self.nodes[target].take(source, message)
+        if (target, source) in self.network.connected:
+            self.nodes[target].take(source, message)
         return message
 
     def settle(self) -> None:
@@ -207,7 +203,9 @@ class Cluster:
         """Settle, but hold a direction from its first message of a kind on."""
         is_busy = True
         while is_busy:
-            is_busy = any([node.work() for node in list(self.nodes.values())])
+            is_busy = False
+            for node in list(self.nodes.values()):
+                is_busy = node.work() or is_busy
             for source, target in self.network.waiting():
                 if (source, target) == pair and self.network.queues[pair][0]["type"] == kind:
                     self.network.held.add(pair)
@@ -290,342 +288,3 @@ class Checker:
     def recovered(self, node_id: str, term: int) -> None:
         """Terms never go back on disk."""
         assert term >= self._terms_on_disk.get(node_id, 0), f"{node_id} came back in the past: term {term}"
-
-
-# -- our nodes ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Config:
-    """What RaftReplica needs of a configuration; the defaults are those of a real node."""
-
-    node_id: str
-    heartbeat_ms: int = 100
-    election_ms_min: int = 500
-    election_ms_max: int = 1000
-    compact_entries: int = 20_000
-
-
-class _MemoryFiles(Files):
-    """Real files, without waiting for the disk: a crash here is a kill, which keeps the page cache."""
-
-    def fdatasync(self, fd: int) -> None:
-        """Do not wait."""
-
-    def fsync_dir(self, directory: Path) -> None:
-        """Do not wait."""
-
-
-class _InlineChild:
-    """Writes the snapshot at once, so that runs repeat; `poll` tells it later, as for a real child."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self._outcome: Outcome = "idle"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the end has not been told yet."""
-        return self._outcome != "idle"
-
-    def start(self, work: Callable[[], None]) -> None:
-        """Work."""
-        work()
-        self._outcome = "done"
-
-    def poll(self) -> Outcome:
-        """Tell the outcome once."""
-        outcome, self._outcome = self._outcome, "idle"
-        return outcome
-
-    def kill(self) -> None:
-        """Fail, though all is written."""
-        self._outcome = "failed"
-
-    def stop(self) -> None:
-        """Forget it."""
-        self._outcome = "idle"
-
-
-class OurNode:
-    """RaftReplica as a node drives it, with a list of applied entries for a state machine."""
-
-    def __init__(
-        self,
-        directory: Path,
-        network: Network,
-        checker: Checker,
-        config: Config,
-        in_flight_max: int = 1,
-    ) -> None:
-        directory.mkdir(exist_ok=True)
-        self.node_id = config.node_id
-        self.queue: deque[bytes] = deque()
-        self.entries: list[tuple[int, bytes]] = []
-        self.room = 1_000_000
-        self.is_broken = False
-        self._network = network
-        self._checker = checker
-        self._sync_is_due = False
-        files = _MemoryFiles()
-        self.journal = Journal.open(directory, files=files)
-        checker.recovered(self.node_id, self.journal.getCurrentTerm())
-        self.store = SnapshotStore(directory, files)
-        self.store._child = _InlineChild()  # type: ignore[assignment]
-        peer_ids = set(network.ids) - {self.node_id}
-        self.replica = RaftReplica(config, peer_ids, self.journal, self.store, self)
-        self.replica.in_flight_max = in_flight_max
-        self.journal.sync()
-        self._wants_tick = False
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether it leads, as far as it knows."""
-        return self.replica.is_leader
-
-    @property
-    def leader_id(self) -> str | None:
-        """Whom it follows, or itself."""
-        return self.replica.leader_id
-
-    @property
-    def term(self) -> int:
-        """Its term."""
-        return self.replica.term
-
-    @property
-    def values(self) -> list[bytes]:
-        """The applied entries."""
-        return [entry for _, entry in self.entries]
-
-    def propose(self, *entries: bytes) -> None:
-        """Hand entries to the node, as its clients do."""
-        self.queue.extend(entries)
-        self._wants_tick = True
-
-    def be_patient(self) -> None:
-        """Start no election soon."""
-        self.replica._raft.election_deadline_s = self.replica._raft.now_s() + 5
-
-    # -- cluster --------------------------------------------------------------------------------------------
-
-    def connect(self, peer_id: str) -> None:
-        """Take note of a connection."""
-        self.replica.peer_up(peer_id)
-
-    def disconnect(self, peer_id: str) -> None:
-        """Take note of its end."""
-        self.replica.peer_down(peer_id)
-
-    def take(self, peer_id: str, message: Message) -> None:
-        """Take a message as it comes from the wire."""
-        self.replica.receive(peer_id, msgspec.msgpack.decode(msgspec.msgpack.encode(message)))
-
-    def timer(self) -> None:
-        """Tick, because time has passed."""
-        self._tick()
-
-    def work(self) -> bool:
-        """Tick or sync if it is due."""
-        if self.replica.wants_tick or self._wants_tick:
-            self._tick()
-            return True
-        if self._sync_is_due:
-            self.sync()
-            return True
-        return False
-
-    def sync(self) -> None:
-        """Sync, which lets promises out."""
-        self._sync_is_due = False
-        self.replica.sync()
-        self._checker.stored(self.node_id, self.journal.getCurrentTerm())
-
-    def crash(self) -> None:
-        """Let go of the disk without writing anything."""
-        os.close(self.journal._fd)
-        self.store.abort_receive()
-        self.replica.close()
-
-    def _tick(self) -> None:
-        self._wants_tick = False
-        self.replica.tick()
-        if self.replica.is_leader:
-            self._checker.leads(self.node_id, self.replica.term)
-
-    # -- replica.Host ---------------------------------------------------------------------------------------
-
-    def send(self, peer_id: str, message: Message) -> None:
-        """Send."""
-        self._checker.sent(self.node_id, peer_id, message)
-        self._network.send(self.node_id, peer_id, message)
-
-    def link_has_room(self, peer_id: str) -> bool:
-        """Whether few messages wait in the queue."""
-        return len(self._network.queues[self.node_id, peer_id]) < self.room
-
-    def has_entry(self) -> bool:
-        """Whether there is something to propose."""
-        return bool(self.queue)
-
-    def next_entry(self) -> bytes | None:
-        """Return what is to be proposed."""
-        return self.queue.popleft() if self.queue else None
-
-    def apply(self, entry: bytes) -> None:
-        """Apply an entry, or break."""
-        if self.is_broken:
-            raise RuntimeError("a bug in apply")
-        index = self.replica._raft.applied_index + 1
-        self._checker.applied(self.node_id, index, entry)
-        self.entries.append((index, entry))
-
-    def encode_state(self) -> bytes:
-        """Return the applied entries."""
-        return msgspec.msgpack.encode(self.entries)
-
-    def restore_state(self, state: bytes) -> None:
-        """Take over the applied entries."""
-        self.entries = msgspec.msgpack.decode(state, type=list[tuple[int, bytes]])
-        for index, entry in self.entries:
-            self._checker.applied(self.node_id, index, entry)
-
-    def leadership_changed(self) -> None:
-        """Take note."""
-        if self.replica.is_leader:
-            self._checker.leads(self.node_id, self.replica.term)
-
-    def tick_ended(self) -> None:
-        """Sync later: messages may come in between."""
-        self._sync_is_due = self._sync_is_due or self.replica.needs_sync
-
-
-def our_cluster(
-    directory: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    seed: int = 1,
-    node_ids: str = "abc",
-    compact_entries: int = 20_000,
-    in_flight_max: int = 1,
-) -> tuple[Cluster, Checker]:
-    """Return a cluster of our nodes, connected, and its checker."""
-    clock, network, checker = Clock(), Network(node_ids), Checker()
-    monkeypatch.setattr(library, "monotonicTime", clock.read)
-    monkeypatch.setattr(library, "random", Random(seed))
-
-    def make(node_id: str) -> OurNode:
-        config = Config(node_id, compact_entries=compact_entries)
-        return OurNode(directory / node_id, network, checker, config, in_flight_max)
-
-    cluster = Cluster(clock, network, make)
-    cluster.heal()
-    return cluster, checker
-
-
-# -- the bare library ---------------------------------------------------------------------------------------
-
-
-class _BareTransport(LibraryTransport):  # type: ignore[misc]
-    """The library's messages, into our network."""
-
-    def __init__(self, node_id: str, network: Network) -> None:
-        super().__init__(None, None, [])
-        self._node_id = node_id
-        self._network = network
-
-    @property
-    def ready(self) -> bool:
-        """Always."""
-        return True
-
-    def send(self, node: LibraryNode, message: Message) -> bool:
-        """Send."""
-        self._network.send(self._node_id, node.id, message)
-        return True
-
-    def destroy(self) -> None:
-        """Do nothing."""
-
-
-class BareNode(SyncObj):  # type: ignore[misc]
-    """The unmodified library with a list for a state machine."""
-
-    def __init__(self, node_id: str, network: Network, conf: SyncObjConf) -> None:
-        self.node_id = node_id
-        self.outcomes: list[int] = []
-        self._wire = _BareTransport(node_id, network)
-        peers = [LibraryNode(peer_id) for peer_id in network.ids if peer_id != node_id]
-        super().__init__(LibraryNode(node_id), peers, conf, transport=self._wire)
-        self.values: list[Any] = []
-
-    @replicated
-    def note(self, value: Any) -> None:
-        """Append a value, or break."""
-        if value == "break":
-            raise RuntimeError("a bug in apply")
-        self.values.append(value)
-
-    def propose(self, *values: Any) -> None:
-        """Propose values; `outcomes` gets the library's answers."""
-        for value in values:
-            self.note(value, callback=lambda _, outcome: self.outcomes.append(outcome))
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether it leads, as far as it knows."""
-        return bool(self._isLeader())
-
-    @property
-    def leader_id(self) -> str | None:
-        """Whom it follows, or itself."""
-        leader = self._getLeader()
-        return None if leader is None else str(leader.id)
-
-    @property
-    def term(self) -> int:
-        """Its term."""
-        return int(self._getTerm())
-
-    def be_patient(self) -> None:
-        """Start no election soon."""
-        self._SyncObj__raftElectionDeadline = library.monotonicTime() + 5
-
-    def connect(self, peer_id: str) -> None:
-        """Take note of a connection."""
-        self._wire._onNodeConnected(LibraryNode(peer_id))
-
-    def disconnect(self, peer_id: str) -> None:
-        """Take note of its end."""
-        self._wire._onNodeDisconnected(LibraryNode(peer_id))
-
-    def take(self, peer_id: str, message: Message) -> None:
-        """Take a message."""
-        self._wire._onMessageReceived(LibraryNode(peer_id), message)
-
-    def timer(self) -> None:
-        """Tick."""
-        self.doTick(0.0)
-
-    def work(self) -> bool:
-        """Never on its own: the library works in its ticks."""
-        return False
-
-    def crash(self) -> None:
-        """Be forgotten."""
-
-
-def bare_cluster(
-    monkeypatch: pytest.MonkeyPatch, seed: int = 1, node_ids: str = "abc", **conf: Any
-) -> Cluster:
-    """Return a connected cluster of bare library nodes."""
-    clock, network = Clock(reading_s=0.0005), Network(node_ids)
-    monkeypatch.setattr(library, "monotonicTime", clock.read)
-    monkeypatch.setattr(library, "random", Random(seed))
-    monkeypatch.setattr(library, "PIPE_NOTIFIER_ENABLED", False)
-
-    def make(node_id: str) -> BareNode:
-        return BareNode(node_id, network, SyncObjConf(autoTick=False, **conf))
-
-    cluster = Cluster(clock, network, make)
-    cluster.heal()
-    return cluster

@@ -15,8 +15,9 @@ from pysyncobj.config import SERIALIZER_STATE
 from pysyncobj.journal import FileJournal
 
 from cluster.errors import DataDirError
-from tests.hazards.harness import Cluster, bare_cluster, our_cluster
-
+from tests.hazards.bare import bare_cluster
+from tests.hazards.harness import Cluster
+from tests.hazards.ours import our_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library does not close its files
 
@@ -50,7 +51,7 @@ def entries_of(journal: FileJournal) -> list[int]:
 def test_the_bare_journal_is_empty_between_clearing_and_writing_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """H5: a kill in the middle of a compaction takes the entries that were to stay. Ours: see test_journal_crashes."""
+    """H5: a kill in the middle of a compaction takes the entries that were to stay."""
     path = str(tmp_path / "journal")
     journal = FileJournal(path)
     for index in range(1, 11):
@@ -95,7 +96,7 @@ def test_the_bare_journal_takes_damage_for_an_entry(tmp_path: Path) -> None:
 
 
 def bare_cluster_of_one(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """Return one bare node, a cluster of its own, whose snapshots are written but never reported as finished."""
+    """Return one bare node, whose snapshots are written but never reported as finished."""
     cluster: Cluster
 
     def serialize(path: str, data: tuple[Any, ...]) -> None:
@@ -123,7 +124,7 @@ def bare_cluster_of_one(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Clu
 def test_the_bare_library_drops_the_log_behind_a_snapshot_that_it_had_not_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """H16: killed between writing a snapshot and compacting, it starts without all that was acknowledged since."""
+    """H16: killed between snapshot and compaction, it starts without what was acknowledged since."""
     before = tmp_path / "before"
     before.mkdir()
     cluster = bare_cluster_of_one(before, monkeypatch)
@@ -145,7 +146,7 @@ def test_the_bare_library_drops_the_log_behind_a_snapshot_that_it_had_not_compac
 def test_the_log_behind_a_snapshot_that_was_not_compacted_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """H16: killed between the rename of the snapshot and the compaction of its journal, our node has everything."""
+    """H16: killed between the rename of a snapshot and the compaction, our node has everything."""
     cluster, _ = our_cluster(tmp_path, monkeypatch, node_ids="a", compact_entries=10**6)
     entries = [b"%d" % number for number in range(20)]
     cluster["a"].propose(*entries[:10])

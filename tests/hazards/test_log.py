@@ -1,4 +1,4 @@
-"""What happens to the log while messages are late or repeated (H2), and what one command can do to it (H6, H8)."""
+"""The log while messages are late or repeated (H2), and what one command can do to it (H6, H8)."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,9 @@ import pytest
 from pysyncobj import FAIL_REASON
 
 from cluster import raft
-from tests.hazards.harness import Cluster, bare_cluster, our_cluster
+from tests.hazards.bare import bare_cluster
+from tests.hazards.harness import Cluster
+from tests.hazards.ours import our_cluster
 
 COUNT = 15
 FIRST_PART = 300
@@ -15,7 +17,9 @@ FIRST_PART = 300
 
 
 def lose_acknowledged_entries(cluster: Cluster, values: list[Any]) -> list[Any]:
-    """Make a commit `values` with b alone, let b handle late and repeated messages, kill a; return what c gets.
+    """Make a commit `values` with b alone, let b handle late and repeated messages, kill a.
+
+    Return what c gets.
 
     The network is ordinary: one connection that breaks once, first in, first out in each direction.
     """
@@ -64,9 +68,12 @@ def deliver_all(cluster: Cluster, source: str, target: str) -> None:
 
 
 def test_the_bare_library_loses_what_it_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """H2: a follower cuts its log at a late message, and with the leader go commands that were answered SUCCESS."""
+    """H2: a follower cuts its log at a late message, and commands that were answered are gone."""
     cluster = bare_cluster(
-        monkeypatch, appendEntriesUseBatch=False, appendEntriesBatchSizeBytes=FIRST_PART, leaderFallbackTimeout=3600
+        monkeypatch,
+        appendEntriesUseBatch=False,
+        appendEntriesBatchSizeBytes=FIRST_PART,
+        leaderFallbackTimeout=3600,
     )
     leader = cluster["a"]
     values = [f"value {number:50d}" for number in range(COUNT)]
@@ -115,7 +122,7 @@ def test_the_bare_library_retries_a_bad_command_for_ever(monkeypatch: pytest.Mon
 
 
 def test_a_bad_apply_reaches_the_host_that_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """H8: what raises in apply leaves the tick of our replica, so that its node can stop; nothing counts as applied."""
+    """H8: what raises in apply leaves our replica's tick, so that its node can stop."""
     cluster, _ = our_cluster(tmp_path, monkeypatch)
     cluster.elect("a")
     cluster["a"].is_broken = True

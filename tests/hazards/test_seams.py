@@ -8,7 +8,7 @@ import pysyncobj.syncobj as library
 import pytest
 
 from cluster.raft import REQUIRED_ATTRIBUTES, REQUIRED_NAMES
-from tests.hazards.harness import bare_cluster
+from tests.hazards.bare import bare_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,9 @@ def test_an_attribute_that_is_read_or_set_exists(name: str, monkeypatch: pytest.
     assert hasattr(bare_cluster(monkeypatch)["a"], name)
 
 
-@pytest.mark.parametrize("name", ["createJournal", "createPoller", "PIPE_NOTIFIER_ENABLED", "monotonicTime", "random"])
+@pytest.mark.parametrize(
+    "name", ["createJournal", "createPoller", "PIPE_NOTIFIER_ENABLED", "monotonicTime", "random"]
+)
 def test_a_name_that_is_replaced_exists(name: str) -> None:
     """The library's module looks the name up when it is used."""
     assert hasattr(library, name)

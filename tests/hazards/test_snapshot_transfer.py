@@ -1,4 +1,4 @@
-"""A follower that is far behind gets a snapshot: what may be committed meanwhile (H1), and that the leader lives."""
+"""A follower far behind gets a snapshot: what is committed meanwhile (H1), and who goes on leading."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,9 @@ import pytest
 from pysyncobj import FAIL_REASON
 
 from cluster import snapshot_transfer
-from tests.hazards.harness import STEP_MS, Cluster, bare_cluster, our_cluster
+from tests.hazards.bare import bare_cluster
+from tests.hazards.harness import STEP_MS, Cluster
+from tests.hazards.ours import our_cluster
 
 ELECTION_MS_MAX = 1000
 TAIL = 40
@@ -37,7 +39,9 @@ def start_snapshot(cluster: Cluster) -> str:
     while not any(message.get("serialized") for message in cluster.network.queues[leader, "a"]):
         cluster.step()
         cluster.settle()
-        while cluster.network.queues[leader, "a"] and not cluster.network.queues[leader, "a"][0].get("serialized"):
+        while cluster.network.queues[leader, "a"] and not cluster.network.queues[leader, "a"][0].get(
+            "serialized"
+        ):
             cluster.deliver(leader, "a")
     cluster.deliver(leader, "a")
     return leader
@@ -58,14 +62,16 @@ def our_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(snapshot_transfer, "CHUNK_BYTES", 64)
     cluster, _ = our_cluster(tmp_path, monkeypatch, compact_entries=100, in_flight_max=10**6)
     leave_behind(
-        cluster, [b"tail %d" % number for number in range(TAIL)], [b"news %d" % number for number in range(BEHIND)]
+        cluster,
+        [b"tail %d" % number for number in range(TAIL)],
+        [b"news %d" % number for number in range(BEHIND)],
     )
     cluster.run_ms(500)
     return cluster
 
 
 def test_the_bare_library_acknowledges_what_was_never_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """H1: between the parts of a snapshot an old leader applies its own tail and answers SUCCESS for all of it."""
+    """H1: between the parts of a snapshot an old leader applies its own tail, and answers SUCCESS."""
     cluster = bare_left_behind(monkeypatch)
     start_snapshot(cluster)
     cluster["a"].timer()
@@ -89,7 +95,7 @@ def test_nothing_is_committed_between_the_parts_of_a_snapshot(
 
 
 def test_the_bare_library_never_answers_what_a_snapshot_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """H7: without a tick in between the same commands get no answer at all, ever. Ours end by their deadline."""
+    """H7: without a tick in between, the same commands never get any answer."""
     cluster = bare_left_behind(monkeypatch)
     leader = start_snapshot(cluster)
     while cluster.network.queues[leader, "a"]:

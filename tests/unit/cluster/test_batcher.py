@@ -1,4 +1,4 @@
-"""The leader's batches: bounded in bytes and count, each origin's commands in their order, nothing lost or twice."""
+"""The leader's batches: bounded, each origin's commands in their order, nothing lost or twice."""
 
 import pytest
 from hypothesis import given

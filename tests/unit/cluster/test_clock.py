@@ -66,7 +66,7 @@ def test_parts_of_milliseconds_add_up() -> None:
 
 @given(st.lists(st.integers(0, 10_000 * MS)))
 def test_cluster_time_never_goes_back_nor_ahead_of_real_time(steps_ns: list[int]) -> None:
-    """Whatever passes between looks, each stamp is at least the last, and no more time passes than really did."""
+    """Each stamp is at least the last, and no more time passes than really did."""
     machine = FakeClock()
     clock = ClusterClock(machine)
     clock.start(77)

@@ -1,4 +1,4 @@
-"""The leader's alarm rings when a deadline is over, not before, again until it has an effect, and rarely for nothing."""
+"""The leader's alarm rings when a deadline is over, and again until that has an effect."""
 
 import asyncio
 from collections.abc import Callable

@@ -54,7 +54,7 @@ def append(previous: int, previous_term: int, terms: list[int], commit: int, ter
 def acknowledged(admission: Admission) -> int | None:
     """Return up to where we acknowledge by ourselves."""
     reply = admission.reply
-    return reply["next_node_idx"] - 1 if reply is not None and reply["success"] else None
+    return reply["next_node_idx"] - 1 if reply is not None and reply.get("success") else None
 
 
 # -- admit_append -------------------------------------------------------------------------------------------
@@ -63,8 +63,9 @@ LOG = Log(entries_of([0, 1, 1, 3, 3, 3]), committed=3)
 
 
 def test_an_older_term_is_not_heard() -> None:
-    """A message of a deposed leader reaches neither the log nor the timer."""
-    assert guards.admit_append(append(6, 3, [3], 6, term=4), LOG, 5).message is None
+    """A deposed leader reaches neither the log nor the timer, and is told the newer term."""
+    admission = guards.admit_append(append(6, 3, [3], 6, term=4), LOG, 5)
+    assert admission == Admission(None, {"type": "newer_term", "term": 5})
 
 
 def test_a_split_entry_is_not_taken() -> None:
@@ -77,10 +78,10 @@ def test_a_split_entry_is_not_taken() -> None:
 def test_a_message_that_says_nothing_about_the_log_commits_nothing(serialized: object) -> None:
     """H1: a part of a snapshot, or the message in its place, leaves the commit index where it is."""
     message = {"type": "append_entries", "term": 9, "commit_index": 6, "serialized": serialized}
-    admitted = guards.admit_append(message, LOG, 9).message
-    assert admitted is not None
-    assert admitted["commit_index"] == LOG.committed
-    assert admitted["serialized"] == serialized
+    admission = guards.admit_append(message, LOG, 9)
+    assert admission.message == message | {"commit_index": LOG.committed}
+    assert acknowledged(admission) is None
+    assert admission.reply is not None, "a leader that hears nothing during a long snapshot steps down"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,10 @@ def test_a_message_that_says_nothing_about_the_log_commits_nothing(serialized: o
     ],
 )
 def test_what_is_known_already_becomes_a_heartbeat(message: Message, verified: int) -> None:
-    """H2: a repeated or late message cuts nothing; it is acknowledged and committed up to what it verified."""
+    """H2: a repeated or late message cuts nothing.
+
+    It is acknowledged and committed up to what it verified.
+    """
     admission = guards.admit_append(message, LOG, 9)
     assert admission.message == {
         "type": "append_entries",
@@ -118,7 +122,7 @@ def test_what_is_known_already_becomes_a_heartbeat(message: Message, verified: i
 def test_only_what_is_new_or_in_conflict_reaches_the_library(
     message: Message, previous: int, previous_term: int, new: list[int]
 ) -> None:
-    """H2: the library appends directly behind the last entry that agrees, and commits no further than the message."""
+    """H2: the library appends behind the last entry that agrees, and commits no further."""
     admission = guards.admit_append(message, LOG, 9)
     assert admission == Admission(append(previous, previous_term, new, min(6, previous + len(new))))
 
@@ -166,7 +170,10 @@ class Specified:
 
 
 class Follower(Log):
-    """The library's handling of append_entries behind the guard; `acknowledged` is what it has told its leader."""
+    """The library's handling of append_entries behind the guard.
+
+    `acknowledged` is what it has told its leader.
+    """
 
     def __init__(self) -> None:
         super().__init__(entries_of([0]))
@@ -262,7 +269,7 @@ def test_the_log_is_what_the_paper_says(messages: list[tuple[Leadership, Message
 
 @given(deliveries())
 def test_what_was_acknowledged_stays(messages: list[tuple[Leadership, Message]]) -> None:
-    """H2: what a leader was told to be here is here as long as nobody hears of a newer term, and it is the leader's."""
+    """H2: what a leader was told to be here stays here, and is the leader's, while its term lasts."""
     follower = Follower()
     for leadership, message in messages:
         follower.receive(message)
@@ -272,8 +279,10 @@ def test_what_was_acknowledged_stays(messages: list[tuple[Leadership, Message]])
 
 
 @given(deliveries())
-def test_only_what_is_committed_somewhere_is_committed_here(messages: list[tuple[Leadership, Message]]) -> None:
-    """H1: the commit index covers only entries of a leader that had committed them, and never changes them."""
+def test_only_what_is_committed_somewhere_is_committed_here(
+    messages: list[tuple[Leadership, Message]],
+) -> None:
+    """H1: the commit index covers only what a leader had committed, and what it covers never changes."""
     follower = Follower()
     committed: list[Entry] = []
     for leadership, message in messages:
@@ -369,5 +378,8 @@ def test_other_messages_are_unknown(kind: str | None) -> None:
     ("index", "term", "is_news"), [(3, 1, False), (2, 99, False), (5, 3, False), (5, 4, True), (7, 3, True)]
 )
 def test_a_snapshot_that_says_nothing_new_is_declined(index: int, term: int, *, is_news: bool) -> None:
-    """What is committed, or in the log with the same term, needs no snapshot; installing one would lose the rest."""
+    """What is committed, or in the log with the same term, needs no snapshot.
+
+    Installing one would lose the rest.
+    """
     assert guards.snapshot_is_news(LOG, index, term) == is_news

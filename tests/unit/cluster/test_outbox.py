@@ -40,7 +40,8 @@ def new_outbox() -> tuple[Outbox, Loop]:
 
 def failure(future: "asyncio.Future[Any]") -> type[BaseException] | None:
     """Return what kind of error ended a future, None while it is pending."""
-    return type(future.exception()) if future.done() else None
+    error = future.exception() if future.done() else None
+    return type(error) if error is not None else None
 
 
 def submit(outbox: Outbox, *commands: bytes, timeout_s: float = 5) -> list[Pending]:
@@ -60,7 +61,7 @@ async def test_numbers_rise_by_one_and_stay_with_their_command() -> None:
 
 
 async def test_a_rewind_sends_all_that_is_pending_from_the_lowest_number() -> None:
-    """After a change of leader everything without an outcome goes out again before anything new, under its number."""
+    """After a change of leader, all without an outcome goes out again, in order, before anything new."""
     outbox, _ = new_outbox()
     submit(outbox, b"one", b"two", b"three")
     outbox.take()
@@ -94,7 +95,7 @@ async def test_an_outcome_is_handed_over_once() -> None:
 
 
 async def test_what_was_never_sent_ends_as_no_leader() -> None:
-    """At its deadline, not before, an unsent command ends as surely not applied, and is never sent any more."""
+    """At its deadline an unsent command ends as surely not applied, and is never sent any more."""
     outbox, loop = new_outbox()
     (pending,) = submit(outbox, b"one", timeout_s=5)
     loop.now_s += 4.99
@@ -119,7 +120,7 @@ async def test_what_was_sent_ends_as_unknown() -> None:
 
 
 async def test_deadlines_do_not_pile_up() -> None:
-    """What has an outcome long before its deadline leaves nothing behind, though there may be many thousands."""
+    """What has an outcome long before its deadline leaves nothing behind, however much there is."""
     outbox, loop = new_outbox()
     kept = outbox.submit(b"kept", 1)
     for _ in range(5000):
@@ -147,7 +148,10 @@ async def test_too_many_commands_are_refused_at_once(monkeypatch: pytest.MonkeyP
 
 
 async def test_reads_share_a_barrier_until_it_is_sent() -> None:
-    """A barrier that is under way is no good for later reads: what was answered meanwhile may be behind it."""
+    """A barrier that is under way is no good for later reads.
+
+    What was answered meanwhile may be behind it.
+    """
     outbox, _ = new_outbox()
     first = outbox.read(lambda machine: machine.revision, 5)
     second = outbox.read(lambda machine: machine.now_ms, 5)
@@ -195,7 +199,7 @@ async def test_a_read_does_not_end_before_its_own_deadline() -> None:
 
 
 async def test_a_sent_read_that_fails_is_surely_not_applied() -> None:
-    """Reads change nothing, so their barrier ends as no-leader even when it was sent; all its readers are told."""
+    """Reads change nothing: even when their barrier was sent, all of them end as no-leader."""
     outbox, loop = new_outbox()
     reads = [outbox.read(lambda machine: machine.revision, 5) for _ in range(3)]
     reads[1].cancel()
@@ -217,7 +221,10 @@ async def test_a_query_that_fails_hurts_only_its_caller() -> None:
 
 
 async def test_closing_ends_everything_by_what_is_known_of_it() -> None:
-    """Unsent commands and all reads are surely not applied; sent commands are unknown; nothing is taken any more."""
+    """Unsent commands and all reads are surely not applied; sent commands are unknown.
+
+    Nothing is taken any more.
+    """
     outbox, _ = new_outbox()
     sent = outbox.submit(b"sent", 5)
     sent_read = outbox.read(lambda machine: machine.revision, 5)

@@ -1,4 +1,4 @@
-"""Links over real sockets: who gets in and who does not, frames in order, and what becomes of dead connections."""
+"""Links over real sockets: who gets in, frames in order, what becomes of dead connections."""
 
 import asyncio
 import logging
@@ -68,7 +68,7 @@ class Host:
 async def until(condition: Callable[[], object]) -> None:
     """Wait for a condition; fail after the deadline."""
     async with asyncio.timeout(DEADLINE_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - conditions of sockets and logs set no event
             await asyncio.sleep(0.002)
 
 
@@ -215,7 +215,7 @@ async def test_a_refused_dialer_is_told_why() -> None:
 
 
 async def test_a_refused_acceptor_is_told_why() -> None:
-    """The dialer's objection comes as the only frame of the link, and the dialer's node never sees it open."""
+    """The dialer's objection is the only frame of a link that never opens on its side."""
     addresses = {"a": free_address(), "b": free_address()}
     async with node("b", addresses) as (_, b_host), node("a", addresses) as (a_links, a_host):
         a_host.objections["b"] = "another disk"
@@ -371,7 +371,7 @@ async def test_a_new_connection_takes_the_place_of_the_old_one() -> None:
 async def test_a_silent_peer_is_dropped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A peer of which nothing is heard for too long is down, though its connection stands; pings go out until then."""
+    """A peer that is silent for too long is down, though its connection stands and got pings."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(transport_module, "PING_S", 0.05)
     monkeypatch.setattr(transport_module, "SILENCE_S_MAX", 0.3)
