@@ -3,10 +3,10 @@
 from collections import deque
 from typing import Final
 
-from cluster.outbox import node_of
+from cluster.outbox import COMMAND_BYTES_MAX, node_of
 from lockstate import codec
 
-ENTRY_BYTES_MAX: Final = 1 << 20
+ENTRY_BYTES_MAX: Final = COMMAND_BYTES_MAX
 """Far below the size at which the library splits entries (H6), and small enough not to stall a heartbeat."""
 ENTRY_COMMANDS_MAX: Final = 4096
 """Bounds the time that one apply takes."""
@@ -67,7 +67,7 @@ class Batcher:
 
 
 def _fitting(commands: list[bytes], room_bytes: int, room_count: int) -> int:
-    """Return how many of `commands` fit. The first of an empty entry always does: bodies are small."""
+    """Return how many of `commands` fit. The first of an empty entry always does."""
     if len(commands) <= room_count and sum(map(len, commands)) <= room_bytes:
         return len(commands)
     count = 0

@@ -251,7 +251,9 @@ class Core:
 
     def _complete(self, seq: int, result: Result, revision: int) -> None:
         """Hand a result to who asked. Who is queued begins to wait here, before any event can come."""
-        wait = self.waiters.add(result.hold_id) if isinstance(result, Queued) else None
+        wait = None
+        if isinstance(result, Queued) and self.outbox.is_pending(seq):
+            wait = self.waiters.add(result.hold_id)
         self.outbox.complete(seq, Answer(result, revision, wait), self.machine)
         label = result.reason.value if isinstance(result, Refused) else type(result).__name__.lower()
         self.metrics.commands[label] += 1
@@ -357,8 +359,8 @@ class Core:
         return None if is_silent or not self.links.is_up(leader_id) else leader_id
 
     def begin_handover(self, to: str) -> Handover | None:
-        """Begin to hand leadership to `to`; None if this node does not lead or does not know `to`."""
-        if not self.replica.is_leader or to not in self._peers:
+        """Begin to hand leadership to `to`; None if this node does not lead or is not connected to `to`."""
+        if not self.replica.is_leader or not self.links.is_up(to):
             return None
         if self._handover is None or self._handover.is_ended:
             timeout_s = self._config.election_ms_max / 1000

@@ -137,6 +137,16 @@ def admit_acknowledgement(message: Message, log: LogView, current_term: int) -> 
     return message
 
 
+def without_rewind(message: Message) -> Message:
+    """Return a `next_node_idx` that asks for nothing again: only a sign of life is left of it.
+
+    A follower that misses something answers each message that is under way with `reset`, and the library
+    sends everything once more for each. One rewind is enough: a position that the follower has acknowledged
+    since, or that was just rewound to, is old news (H2 describes what it did besides).
+    """
+    return message | {"reset": False}
+
+
 def admit_vote(voter: str, message: Message, current_term: int, voters: set[str]) -> Message | None:
     """Let a `response_vote` in once per voter and term (H3).
 
@@ -176,8 +186,18 @@ def stamp_outbound(message: Message, current_term: int, *, is_transfer: bool) ->
 
 
 def _matches(log: LogView, index: int, term: int) -> bool:
-    """Whether the log is known to hold the leader's entry at `index`: committed, or there with its term."""
-    return index <= log.committed or log.term_at(index) == term
+    """Whether the log is known to hold the leader's entry at `index`: committed, or there with its term.
+
+    Raises GuardViolationError when another entry is committed here: no correct cluster has two histories.
+    """
+    known_term = log.term_at(index)
+    if index > log.committed:
+        return known_term == term
+    if known_term not in (None, term):
+        raise GuardViolationError(
+            f"entry {index} is committed here in term {known_term}, and a leader says in term {term}"
+        )
+    return True
 
 
 def _count_matching(log: LogView, entries: list[tuple[bytes, int, int]]) -> int:

@@ -75,8 +75,9 @@ class Links(Protocol):
 class Link(asyncio.Protocol):
     """One connection. `dials` names whom it dialed; empty on the accepting side until the hello came."""
 
-    def __init__(self, links: Links, dials: str = "") -> None:
+    def __init__(self, links: Links, dials: str = "", *, is_turned_away: bool = False) -> None:
         self._links = links
+        self._is_turned_away = is_turned_away
         self._is_dialer = bool(dials)
         self.peer_id = dials
         self.theirs: Particulars | None = None
@@ -97,6 +98,9 @@ class Link(asyncio.Protocol):
         """Begin the handshake."""
         # uvloop's transports are no subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
+        if self._is_turned_away:
+            self._give_up("too many strangers at once")
+            return
         self._timeout = self._loop.call_later(HANDSHAKE_S, self._give_up, "handshake took too long")
         if self._is_dialer:
             self._send_handshake(Hello(peer_auth.PROTOCOL, self._links.node_id, self.peer_id, self._nonce))

@@ -187,6 +187,8 @@ class Node:
 
     def _undo(self, command: Acquire, answer: Answer) -> None:
         """Cancel in the background."""
+        if answer.wait is not None:
+            answer.wait.cancel()
         if not self._is_shutting_down:
             task = asyncio.get_running_loop().create_task(self._cancel(command, answer))
             self._cancels.add(task)
@@ -245,6 +247,8 @@ class Node:
         Raises NoLeader, TransferFailed.
         """
         core = self.core
+        if to is not None and to not in self.config.peers:
+            raise TransferFailed(f"no node is called {to!r}")
         leader_id = core.leader_id()
         if leader_id is None:
             raise NoLeader("no leader can be reached")
@@ -255,8 +259,10 @@ class Node:
             raise TransferFailed("no other node is connected to the leader")
         if to == leader_id:
             return leader_id
-        if core.begin_handover(to) is None:
+        if not core.replica.is_leader:
             core.links.send(leader_id, Kind.TRANSFER, to)
+        elif core.begin_handover(to) is None:
+            raise TransferFailed(f"{to} is not connected to the leader")
         try:
             async with asyncio.timeout(timeout_s):
                 while core.leader_id() != to:

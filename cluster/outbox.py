@@ -25,6 +25,8 @@ T = TypeVar("T")
 PENDING_COUNT_MAX: Final = 20_000
 PENDING_BYTES_MAX: Final = 64 << 20
 """Above either, new commands are refused at once: memory must not grow with what waits."""
+COMMAND_BYTES_MAX: Final = 1 << 20
+"""No command comes near it: bodies of requests are smaller. An entry has room for one."""
 SEND_BYTES_MAX: Final = 1 << 20
 """One forwarded frame, at most about so much."""
 SHARED_S_MAX: Final = 0.05
@@ -90,6 +92,7 @@ class Outbox:
 
         Raises Overloaded, or ShuttingDown after `close`.
         """
+        assert len(command) <= COMMAND_BYTES_MAX, f"a command of {len(command)} bytes"
         if self._closed is not None:
             raise self._closed
         if len(self._pending) >= PENDING_COUNT_MAX or self._pending_bytes >= PENDING_BYTES_MAX:
@@ -140,6 +143,10 @@ class Outbox:
         """Make everything pending unsent; return how much of it had been sent."""
         self._unsent = list(self._pending.values())
         return sum(pending.is_sent for pending in self._unsent)
+
+    def is_pending(self, seq: int) -> bool:
+        """Whether somebody still waits for the outcome."""
+        return seq in self._pending
 
     def complete(self, seq: int, answer: Answer, machine: LockMachine) -> None:
         """Hand an outcome to who waits for it; readers get theirs from the state at this very place."""

@@ -25,7 +25,8 @@ RETAINED_DIVISOR: Final = 4
 LOG_BYTES_MAX: Final = 128 << 20
 """Memory the log may take before it is compacted whatever its count."""
 PRE_VOTE_PAUSE_S: Final = 0.05
-"""One to three of these pass between pre-votes, and after a broken connection to the leader."""
+"""One of these passes after a broken connection to the leader, and between pre-votes, and one more for each
+node whose turn is earlier."""
 IN_FLIGHT_MAX: Final = 1
 """Entries proposed and not yet committed. Few means large batches: what arrives meanwhile shares the next."""
 
@@ -82,7 +83,11 @@ class RaftReplica:
         self._pre_votes: set[str] = set()
         self._pre_vote_term = 0
         self._leader_heard_s = float("-inf")
+        self._is_leader_cut_off = False
+        self._rewinds: dict[str, tuple[int, float]] = {}
         self._leader_lost_after_s = config.election_ms_min / 1000
+        self._rewind_pause_s = config.heartbeat_ms / 1000 / 2
+        self._node_id = config.node_id
         self._seen: tuple[object, ...] = ()
         self._is_transfer = False
         self.is_proposing = True
@@ -172,7 +177,7 @@ class RaftReplica:
         self._raft.disconnected(peer_id)
         self._transfer.stop_sending_to(peer_id)
         if peer_id == self.leader_id:
-            self._leader_heard_s = float("-inf")
+            self._is_leader_cut_off = True
             self._raft.election_deadline_s = min(self._raft.election_deadline_s, self._soon_s())
 
     def receive(self, peer_id: str, message: Message) -> None:
@@ -194,6 +199,7 @@ class RaftReplica:
                 self._raft.receive(peer_id, admitted)
                 if kind == "append_entries":
                     self._leader_heard_s = self._raft.now_s()
+                    self._is_leader_cut_off = False
                     self._pre_votes.clear()
             if reply is not None:
                 self.send(peer_id, reply)
@@ -208,7 +214,7 @@ class RaftReplica:
             case "append_entries":
                 return guards.admit_append(message, self, term)
             case "next_node_idx":
-                return guards.Admission(guards.admit_acknowledgement(message, self, term))
+                return guards.Admission(self._admit_acknowledgement(peer_id, message))
             case "request_vote":
                 is_alive = self._leader_is_alive()
                 return guards.Admission(guards.admit_vote_request(message, leader_is_alive=is_alive))
@@ -216,6 +222,18 @@ class RaftReplica:
                 return guards.Admission(self._admit_vote(peer_id, message))
             case _:
                 return guards.Admission(message)
+
+    def _admit_acknowledgement(self, peer_id: str, message: Message) -> Message | None:
+        admitted = guards.admit_acknowledgement(message, self, self._raft.term)
+        if admitted is None or not admitted["reset"] or not self._raft.is_leader:
+            return admitted
+        index, now_s = admitted["next_node_idx"], self._raft.now_s()
+        last_index, last_s = self._rewinds.get(peer_id, (0, float("-inf")))
+        is_repeated = index == last_index and now_s - last_s < self._rewind_pause_s
+        if is_repeated or index <= self._raft.match_index(peer_id):
+            return guards.without_rewind(admitted)
+        self._rewinds[peer_id] = (index, now_s)
+        return admitted
 
     def _admit_vote(self, peer_id: str, message: Message) -> Message | None:
         if self._voters_term != self._raft.term:
@@ -312,7 +330,8 @@ class RaftReplica:
 
     def _leader_is_alive(self) -> bool:
         """Whether there is a leader that this node would not see deposed."""
-        return self._raft.is_leader or self.leader_silence_s < self._leader_lost_after_s
+        is_heard = not self._is_leader_cut_off and self.leader_silence_s < self._leader_lost_after_s
+        return self._raft.is_leader or is_heard
 
     def _hold_back_election(self) -> None:
         """Ask for pre-votes when the library is about to start an election that nobody has agreed to."""
@@ -334,8 +353,10 @@ class RaftReplica:
             self._host.send(peer_id, request)
 
     def _soon_s(self) -> float:
-        """Return a moment shortly ahead, another one on every node. Asking for pre-votes disturbs nobody."""
-        return self._raft.now_s() + PRE_VOTE_PAUSE_S * (1 + 2 * self._raft.random())
+        """Return a moment shortly ahead, another one on every node: two at once would split the votes."""
+        others = sorted(self._peer_ids - {self.leader_id})
+        turn = sum(peer_id < self._node_id for peer_id in others)
+        return self._raft.now_s() + PRE_VOTE_PAUSE_S * (1 + turn + self._raft.random() / 2)
 
     def _pre_vote_is_won(self) -> bool:
         """Whether a majority, this node included, would vote for the next term."""

@@ -126,6 +126,7 @@ class SnapshotTransfer:
         data, is_first, is_last, index, term = chunk
         if not guards.snapshot_is_news(self._replica, index, term):
             self._store.abort_receive()
+            self._is_receiving = False
             self._replica.decline_snapshot(index)
             return False
         try:

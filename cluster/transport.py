@@ -22,9 +22,11 @@ PING_S: Final = 1.0
 SILENCE_S_MAX: Final = 4.0
 """A peer not heard of for so long is gone, whatever TCP believes."""
 DIAL_S_MAX: Final = 2.0
+STRANGERS_COUNT_MAX: Final = 64
+"""Connections that have not proven themselves. More could take the descriptors that the journal needs."""
 RETRY_S_MIN: Final = 0.05
-RETRY_S_MAX: Final = 1.0
-"""A restarted node is back within a second of being reachable; a dead one costs one packet per second."""
+RETRY_S_MAX: Final = 0.25
+"""A restarted node has all its links soon after it is ready; a dead one costs a few packets per second."""
 
 logger = logging.getLogger(__name__)
 
@@ -179,7 +181,8 @@ class PeerLinks:
     # -- dialing and watching -------------------------------------------------------------------------------
 
     def _accept(self) -> Link:
-        link = Link(self)
+        strangers_count = len(self._all) - len(self._open)
+        link = Link(self, is_turned_away=strangers_count >= STRANGERS_COUNT_MAX)
         self._all.add(link)
         return link
 

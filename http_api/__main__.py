@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -19,10 +20,12 @@ from cluster.config import Address, NodeConfig, load
 from cluster.errors import IdentityRefused, NodeFailed, StartupError
 from cluster.node import Node
 from http_api import logs
-from http_api.app import build_server
+from http_api.app import CONNECTIONS_COUNT_MAX, build_server
 
 logger = logging.getLogger("http_api")
 
+_FILES_RESERVED = 200
+"""Files that are no client's: journal, snapshots, peers, strangers at the peers' door."""
 _CLOSE_S = 2.0
 """How long open calls may take when the node is told to stop. Their outcome is unknown to who is cut off."""
 
@@ -50,7 +53,8 @@ async def _run(config: NodeConfig) -> int:
         config = _with_port(config, listener)
         node = Node(config)
         await node.start()
-        runner = web.ServerRunner(build_server(node, config.request_timeout_ms), shutdown_timeout=_CLOSE_S)
+        server = build_server(node, config.request_timeout_ms, _connections_count_max())
+        runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
         await runner.setup()
         site = web.SockSite(runner, listener, backlog=1024)
         await site.start()
@@ -91,6 +95,13 @@ async def _until_stopped(node: Node, stop_asked: asyncio.Event) -> BaseException
     stopping.cancel()
     failing.cancel()
     return failure
+
+
+def _connections_count_max() -> int:
+    """Raise the limit of open files as far as allowed; return how many may be clients' connections."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return max(min(CONNECTIONS_COUNT_MAX, hard - _FILES_RESERVED), 1)
 
 
 def _calm_collector() -> None:

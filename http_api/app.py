@@ -5,7 +5,8 @@ the rest of this package.
 """
 
 import asyncio
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -26,6 +27,9 @@ from http_api.routes import Route, Router
 _WORLD: Final = ("overloaded", "no-leader", "shutting-down", "outcome-unknown")
 """What can come between a node and the cluster."""
 _READ: Final = ("overloaded", "no-leader", "shutting-down")
+
+CONNECTIONS_COUNT_MAX: Final = 50_000
+"""Of clients at once, if the process may have so many files open."""
 
 
 def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
@@ -99,6 +103,19 @@ def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
 class _Protocol(RequestHandler):
     """A connection. Where bytes are no HTTP, strangers get a problem, and logs do not quote them."""
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, unless there are so many already that the journal could run out of descriptors."""
+        self._room = cast("_Server", self._manager).room
+        self._room.count += 1
+        super().connection_made(transport)
+        if self._room.count > self._room.count_max and self.transport is not None:
+            self.transport.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End."""
+        self._room.count -= 1
+        super().connection_lost(exc)
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -112,8 +129,18 @@ class _Protocol(RequestHandler):
         return problem_reply(request, ProblemError("invalid-request", detail, ends_connection=True))
 
 
+@dataclass
+class _Room:
+    """How many connections there are, and may be."""
+
+    count_max: int
+    count: int = 0
+
+
 class _Server(web.Server):
-    """A server of such connections."""
+    """A server of such connections, as many as `room` has place for."""
+
+    room: _Room
 
     def __call__(self) -> RequestHandler:
         """Make the protocol of a new connection."""
@@ -121,7 +148,9 @@ class _Server(web.Server):
         return _Protocol(self, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: ours logs
 
 
-def build_server(node: Node, request_timeout_ms: int) -> web.Server:
+def build_server(
+    node: Node, request_timeout_ms: int, connections_count_max: int = CONNECTIONS_COUNT_MAX
+) -> web.Server:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop."""
     loop = asyncio.get_running_loop()
     counts = RequestCounts()
@@ -136,4 +165,6 @@ def build_server(node: Node, request_timeout_ms: int) -> web.Server:
     ) -> Call:
         return Call(message, payload, protocol, writer, task, loop, client_max_size=wire.BODY_BYTES_MAX)
 
-    return _Server(front.handle, request_factory=make_call, handler_cancellation=True)
+    server = _Server(front.handle, request_factory=make_call, handler_cancellation=True)
+    server.room = _Room(connections_count_max)
+    return server

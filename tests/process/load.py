@@ -23,17 +23,28 @@ class Load:
     """Clients that acquire and release in a loop while the `async with` lasts, recorded in `history`.
 
     Names are one of each client's own ("unique/..."), taken anew each time, and a few that all of them queue
-    for ("shared/..."). A client keeps one hold in `keep_every` for good ("kept/...").
+    for ("shared/..."). A client keeps one hold in `keep_every` for good ("kept/..."), and lets the lease of
+    one in `forget_every` shared ones end instead of releasing it.
     """
 
     def __init__(
-        self, urls: Sequence[str], *, prefix: str, clients: int = 6, shared: int = 2, keep_every: int = 0
+        self,
+        urls: Sequence[str],
+        *,
+        prefix: str,
+        clients: int = 6,
+        shared: int = 2,
+        keep_every: int = 0,
+        forget_every: int = 0,
+        ttl_ms: int = TTL_MS,
     ) -> None:
         self._urls = urls
         self._prefix = prefix
         self._clients = clients
         self._shared = shared
         self._keep_every = keep_every
+        self._forget_every = forget_every
+        self._ttl_ms = ttl_ms
         self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self.history: list[Operation] = []
@@ -73,21 +84,25 @@ class Load:
             for cycle in itertools.count(1):
                 if self._is_stopping:
                     return
-                keeps = self._keep_every > 0 and cycle % self._keep_every == 0
-                if keeps:
+                is_kept = self._keep_every > 0 and cycle % self._keep_every == 0
+                is_shared = not is_kept and self._shared > 0 and choices.random() < 1 / 4
+                if is_kept:
                     name = f"{self._prefix}/kept/{client}/{cycle}"
-                elif self._shared and choices.random() < 1 / 4:
+                elif is_shared:
                     name = f"{self._prefix}/shared/{choices.randrange(self._shared)}"
                 else:
                     name = f"{self._prefix}/unique/{client}/{cycle % 10}"
+                is_forgotten = (
+                    is_shared and self._forget_every > 0 and choices.randrange(self._forget_every) == 0
+                )
                 hold = await self._acquire(client, sdk, name)
-                if hold is not None and not keeps:
+                if hold is not None and not is_kept and not is_forgotten:
                     await self._release(client, sdk, hold)
 
     async def _acquire(self, client: int, sdk: holdfast.Client, name: str) -> holdfast.Hold | None:
         operation = Operation(client=client, kind="acquire", name=name, started_s=now_s())
         hold = await self._record(
-            operation, GRANTED, lambda: sdk.acquire(name, ttl_ms=TTL_MS, wait_ms=WAIT_MS)
+            operation, GRANTED, lambda: sdk.acquire(name, ttl_ms=self._ttl_ms, wait_ms=WAIT_MS)
         )
         if hold is not None:
             operation.token, operation.hold_id = hold.token, hold.hold_id

@@ -10,6 +10,7 @@ from tests.process.nodes import followers, http_to, node_ids, until
 pytestmark = pytest.mark.process
 
 TIMEOUT_MS = 500
+PATIENT_MS = 30_000
 GRACE_S = 0.5
 """For the machine, not for the node."""
 
@@ -34,6 +35,11 @@ async def test_survivor(cluster: LocalCluster, survivor_leads: bool) -> None:  #
         # A leader finds out by the silence of the others; what it took before has an unknown outcome.
         await until(lambda: has_no_leader(cluster, survivor), "the survivor knows that it is alone")
 
+        # Who has more patience keeps nobody waiting, and is served when there is a majority again.
+        patient = [
+            asyncio.create_task(http.lock(survivor, name, timeout_ms=PATIENT_MS)),
+            asyncio.create_task(http.acquire(survivor, f"{name}/patient", timeout_ms=PATIENT_MS)),
+        ]
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         answers = await asyncio.gather(
@@ -47,16 +53,20 @@ async def test_survivor(cluster: LocalCluster, survivor_leads: bool) -> None:  #
         ] * 3
         assert (await http.call(survivor, "GET", "/readyz")).status == 503
 
+        again = await http.lock(survivor, name, timeout_ms=TIMEOUT_MS)
+        assert (again.status, again.code) == (503, "no-leader")
+
         stale = await http.lock(survivor, name, is_stale=True)
         assert stale.status == 200
         assert stale.body["holders"][0]["token"] == granted.body["token"]
         assert stale.body["revision"] >= granted.body["revision"]
-        assert stale.body["lag_ms"] > 0
+        assert 0 < stale.body["lag_ms"] < 60_000
         later = await http.lock(survivor, name, is_stale=True)
         assert later.body["lag_ms"] >= stale.body["lag_ms"]
 
         cluster.start(gone[0])
         await until(lambda: not has_no_leader(cluster, survivor), "a leader of two nodes")
+        assert [(await task).status for task in patient] == [200, 200]
         assert await http.token(survivor, name) == granted.body["token"]
         assert (await http.release(survivor, granted.body["hold_id"])).status == 200
         assert (await http.acquire(survivor, name)).body["token"] > granted.body["token"]

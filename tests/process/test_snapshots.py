@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from cluster.link import ROOM_BYTES
+from holdfast import wire
 from scripts.local_cluster import LocalCluster
 from tests.process import history
 from tests.process.conftest import COMPACT_ENTRIES
@@ -14,6 +16,9 @@ pytestmark = pytest.mark.process
 
 # With few clients nearly every command is an entry of its own.
 CLIENTS = 4
+HOLDS = 4_000
+CONCURRENT = 100
+NOTE_BYTES = 1_000
 
 
 async def equal_states(cluster: LocalCluster, http: Http, prefix: str) -> dict[str, int]:
@@ -42,6 +47,47 @@ async def test_snapshot_installed(compacting: LocalCluster) -> None:
         state = await equal_states(cluster, http, "away/")
         assert not history.lost_grants(history.still_held(load.history).values(), state)
         assert await http.tokens(absent, "away/") == state
+
+
+async def fill(http: Http, node_id: str, session_id: str) -> None:
+    """Make the state larger than what a link takes at once."""
+    for first in range(0, HOLDS, CONCURRENT):
+        numbers = range(first, first + CONCURRENT)
+        names = [f"large/{number}" for number in numbers]
+        note = "n" * NOTE_BYTES
+        answers = await asyncio.gather(
+            *[http.acquire(node_id, name, session_id=session_id, note=note) for name in names]
+        )
+        assert {got.status for got in answers} == {200}
+
+
+async def test_large_snapshot(compacting: LocalCluster) -> None:
+    """A snapshot larger than a link takes at once goes out as the follower reads, and disturbs nobody."""
+    cluster = compacting
+    leader, (absent, other) = cluster.leader(), followers(cluster)
+    async with http_to(cluster) as http:
+        opened = await http.call(leader, "POST", wire.SESSIONS, {"ttl_ms": 600_000})
+        session_id = opened.body["session_id"]
+        await fill(http, leader, session_id)
+        leader_said, absent_said = LogSince(cluster, leader), LogSince(cluster, absent)
+        cluster.kill(absent)
+        async with Load(urls(cluster), prefix="large-load", clients=CLIENTS) as load:
+            await until(lambda: len(leader_said.lines("event=snapshot-written")) >= 2, "two compactions")
+            cluster.start(absent)
+            await until(
+                lambda: absent_said.lines("event=snapshot-installed"), "a snapshot on the absent node"
+            )
+            await load.grants(COMPACT_ENTRIES)
+        (sent, *_) = leader_said.lines("event=snapshot-sending")
+        assert int(sent.rpartition("bytes=")[2]) > ROOM_BYTES
+        # Neither was the follower given more than it could read, nor the leader kept from its heartbeats.
+        assert not leader_said.lines("event=link-closed")
+        assert not leader_said.lines("event=leadership ")
+        assert not history.violations(load.history)
+        assert not history.errors(load.history)
+        assert len(await equal_states(cluster, http, "large/")) == HOLDS
+        closed = await http.call(other, "DELETE", wire.SESSION.format(session_id=session_id))
+        assert len(closed.body["released"]) == HOLDS
 
 
 async def test_restarted_from_snapshots(compacting: LocalCluster) -> None:

@@ -375,7 +375,8 @@ def test_other_messages_are_unknown(kind: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "term", "is_news"), [(3, 1, False), (2, 99, False), (5, 3, False), (5, 4, True), (7, 3, True)]
+    ("index", "term", "is_news"),
+    [(3, 1, False), (1, LOG.term_at(1), False), (5, 3, False), (5, 4, True), (7, 3, True)],
 )
 def test_a_snapshot_that_says_nothing_new_is_declined(index: int, term: int, *, is_news: bool) -> None:
     """What is committed, or in the log with the same term, needs no snapshot.
@@ -383,3 +384,13 @@ def test_a_snapshot_that_says_nothing_new_is_declined(index: int, term: int, *, 
     Installing one would lose the rest.
     """
     assert guards.snapshot_is_news(LOG, index, term) == is_news
+
+
+@pytest.mark.parametrize("index", [1, 2, 3])
+def test_two_committed_histories_stop_the_node(index: int) -> None:
+    """A leader that has another term at a committed position is not believed: this node must stop."""
+    log = Log(entries_of([0, 1, 1, 2]), committed=3)
+    with pytest.raises(guards.GuardViolationError, match=f"entry {index} is committed here"):
+        guards.admit_append(append(index, 7, [], commit=index), log, 2)
+    with pytest.raises(guards.GuardViolationError, match=f"entry {index} is committed here"):
+        guards.snapshot_is_news(log, index, 7)

@@ -402,3 +402,17 @@ async def test_a_peer_that_does_not_read_is_dropped(
         assert not links.has_room("a")
         assert host.log == [("up", "a"), ("down", "a")]
         assert "the peer does not read" in caplog.text
+
+
+async def test_strangers_have_only_so_much_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that prove nothing are turned away above a bound; when they are gone, a peer gets in."""
+    monkeypatch.setattr(transport_module, "STRANGERS_COUNT_MAX", 2)
+    async with acceptor() as (links, host, address):
+        async with raw(address), raw(address):
+            await until(lambda: len(links._all) == 2)
+            async with raw(address) as third:
+                assert await third.rest() == b""
+        await until(lambda: not links._all)
+        async with raw(address) as peer:
+            await peer.get_in()
+            await until(lambda: ("up", "a") in host.log)

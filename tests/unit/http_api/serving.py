@@ -63,10 +63,11 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[Served]:
+async def serving(connections_count_max: int = 1000) -> AsyncIterator[Served]:
     """Run a server for the length of a test."""
     node = LocalNode()
-    runner = web.ServerRunner(build_server(node, REQUEST_TIMEOUT_MS), shutdown_timeout=1)
+    server = build_server(node, REQUEST_TIMEOUT_MS, connections_count_max)
+    runner = web.ServerRunner(server, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:

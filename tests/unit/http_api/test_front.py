@@ -158,3 +158,31 @@ async def test_what_is_no_http_gets_a_problem(caplog: pytest.LogCaptureFixture) 
             assert b'"code":"invalid-request"' in got
     assert "s3cret" not in caplog.text
     assert "Traceback" not in caplog.text
+
+
+async def test_there_is_room_for_so_many_connections() -> None:
+    """A connection above the bound is closed at once; when another one ends there is room again."""
+    async with serving(connections_count_max=2) as served:
+        kept = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
+        for _, writer in kept:
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        for reader, _ in kept:
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        assert await _hung_up(served.port)
+        kept[0][1].close()
+        async with asyncio.timeout(10):
+            while await _hung_up(served.port):
+                """The node has not noticed the end of the other connection yet."""
+        kept[1][1].close()
+
+
+async def _hung_up(port: int) -> bool:
+    """Return whether a new connection is closed without an answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return not await reader.read()
+    except ConnectionError:
+        return True
+    finally:
+        writer.close()
