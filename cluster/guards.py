@@ -141,8 +141,8 @@ def without_rewind(message: Message) -> Message:
     """Return a `next_node_idx` that asks for nothing again: only a sign of life is left of it.
 
     A follower that misses something answers each message that is under way with `reset`, and the library
-    sends everything once more for each. One rewind is enough: a position that the follower has acknowledged
-    since, or that was just rewound to, is old news (H2 describes what it did besides).
+    sends everything once more for each. One rewind is enough for a while: a position that the follower has
+    acknowledged since, or that was just rewound to, is old news (H2 describes what it did besides).
     """
     return message | {"reset": False}
 

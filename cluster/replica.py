@@ -229,8 +229,8 @@ class RaftReplica:
             return admitted
         index, now_s = admitted["next_node_idx"], self._raft.now_s()
         last_index, last_s = self._rewinds.get(peer_id, (0, float("-inf")))
-        is_repeated = index == last_index and now_s - last_s < self._rewind_pause_s
-        if is_repeated or index <= self._raft.match_index(peer_id):
+        is_old_news = index == last_index or index <= self._raft.match_index(peer_id)
+        if is_old_news and now_s - last_s < self._rewind_pause_s:
             return guards.without_rewind(admitted)
         self._rewinds[peer_id] = (index, now_s)
         return admitted
