@@ -16,7 +16,7 @@ T = TypeVar("T")
 TIMEOUT_S = 10.0
 """The patience of every client."""
 TTL_MS = 60_000
-WAIT_MS = 5_000
+WAIT_MS = 20_000
 
 
 class Load:
