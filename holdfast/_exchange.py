@@ -109,7 +109,8 @@ class Exchange:
         if in_round == 0:
             backoff_s = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(rounds - 1, 10))
             delay_s = max(delay_s, backoff_s * (1 + jitter) / 2)
-        if now_s + delay_s >= self._deadline_s:
+        # No node can be asked to answer faster; a shorter attempt would only make a sure outcome doubtful.
+        if now_s + delay_s + wire.TIMEOUT_MS_MIN / 1000 >= self._deadline_s:
             raise self._failure(code, detail)
         return Retry(delay_s)
 

@@ -113,7 +113,7 @@ async def test_surely_not_applied_is_unavailable() -> None:
     """When every attempt was refused before it had an effect the client says so."""
     async with (
         ScriptedNode(problem("no-leader")) as node,
-        holdfast.Client([node.url], timeout_s=0.3) as client,
+        holdfast.Client([node.url], timeout_s=1.0) as client,
     ):
         with pytest.raises(holdfast.Unavailable) as caught:
             await client.acquire("a/b", ttl_ms=30_000)
