@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, ParamSpec
 
 from cluster.batcher import Batcher
-from cluster.clock import ClusterClock, SystemClock
+from cluster.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
 from cluster.config import Address, NodeConfig
 from cluster.datadir import DataDir
 from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
@@ -41,6 +41,8 @@ P = ParamSpec("P")
 
 _TICKS_PER_HEARTBEAT: Final = 2
 """Of a node that has nothing to do: an election starts at most half a heartbeat late."""
+_TICK_MS_MAX: Final = STALL_COUNTED_MS_MAX / 2
+"""However slow the heartbeat is: cluster time counts no longer gap between two looks at the clock."""
 _DONE: Final = Done()
 
 
@@ -184,7 +186,7 @@ class Core:
         if self._is_stopped or self.failed.done():
             return
         self._guarded(self._on_timer)
-        period_s = self._config.heartbeat_ms / _TICKS_PER_HEARTBEAT / 1000
+        period_s = min(self._config.heartbeat_ms / _TICKS_PER_HEARTBEAT, _TICK_MS_MAX) / 1000
         self._timer = self._loop.call_later(period_s, self._run_timer)
 
     def _on_timer(self) -> None:

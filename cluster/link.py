@@ -82,6 +82,7 @@ class Link(asyncio.Protocol):
         self.peer_id = dials
         self.theirs: Particulars | None = None
         self.is_open = False
+        self.ended = asyncio.Event()
         self.heard_s = 0.0
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -136,6 +137,7 @@ class Link(asyncio.Protocol):
                 "it hung up during the handshake: its log says why, most often another cluster secret",
             )
         self._transport = None
+        self.ended.set()
         self._links.closed(self)
 
     # -- sending --------------------------------------------------------------------------------------------

@@ -68,7 +68,6 @@ class PeerLinks:
         self._all: set[Link] = set()
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._dropped: dict[str, asyncio.Event] = {}
         self._is_closing = False
 
     async def start(self, listen: Address) -> None:
@@ -80,7 +79,6 @@ class PeerLinks:
             raise StartupError(f"peer: cannot listen on {listen}: {error.strerror or error}") from error
         for peer_id in self._peers:
             if self.node_id < peer_id:
-                self._dropped[peer_id] = asyncio.Event()
                 self._tasks.append(loop.create_task(self._keep_dialing(peer_id), name=f"dial-{peer_id}"))
         self._tasks.append(loop.create_task(self._watch(), name="watch-links"))
 
@@ -170,8 +168,6 @@ class PeerLinks:
             logger.info("event=link-lost peer=%s", link.peer_id)
             if not self._is_closing:
                 self._host.peer_down(link.peer_id)
-        if link.peer_id in self._dropped:
-            self._dropped[link.peer_id].set()
 
     def received(self, link: Link, kind: int, body: msgspec.Raw) -> None:
         """Hand on a frame of the link in use; those of a replaced one are nothing any more."""
@@ -182,7 +178,10 @@ class PeerLinks:
 
     def _accept(self) -> Link:
         strangers_count = len(self._all) - len(self._open)
-        link = Link(self, is_turned_away=strangers_count >= STRANGERS_COUNT_MAX)
+        return self._new_link(is_turned_away=strangers_count >= STRANGERS_COUNT_MAX)
+
+    def _new_link(self, dials: str = "", *, is_turned_away: bool = False) -> Link:
+        link = Link(self, dials, is_turned_away=is_turned_away)
         self._all.add(link)
         return link
 
@@ -192,11 +191,10 @@ class PeerLinks:
         loop = asyncio.get_running_loop()
         retry_s, failures = RETRY_S_MIN, 0
         while True:
-            self._dropped[peer_id].clear()
             try:
                 async with asyncio.timeout(DIAL_S_MAX):
                     _, link = await loop.create_connection(
-                        lambda: Link(self, dials=peer_id), address.host, address.port
+                        lambda: self._new_link(peer_id), address.host, address.port
                     )
             except OSError as error:
                 if failures % 60 == 0:
@@ -205,8 +203,8 @@ class PeerLinks:
                     )
                 failures += 1
             else:
-                self._all.add(link)
-                await self._dropped[peer_id].wait()
+                # The end of this very connection: others only claim to be this peer, or have been replaced.
+                await link.ended.wait()
                 if link.is_open:
                     retry_s, failures = RETRY_S_MIN, 0
             await asyncio.sleep(retry_s * (0.5 + random.random()))  # noqa: S311 - spreads load, no secret

@@ -1,7 +1,7 @@
 """What happens around every call: deadline, problems, request id, access log, counts. One wrapper for all."""
 
-import asyncio
 import logging
+import time
 
 from aiohttp import web
 
@@ -15,6 +15,8 @@ from http_api.routes import Router
 logger = logging.getLogger("http_api.access")
 
 _STATUS_REFUSED = 400
+_STATUS_HELD = 409
+"""What a client that polls a lock is told all day; no news for who reads the log. Nor is a probe of /readyz."""
 
 
 class Front:
@@ -26,12 +28,11 @@ class Front:
         self._router = router
         self._counts = counts
         self._timeout_s = request_timeout_ms / 1000
-        self._now_s = asyncio.get_running_loop().time
 
     async def handle(self, call: web.BaseRequest) -> web.StreamResponse:
         """Answer one call. Cancelled when the client goes away."""
         assert isinstance(call, Call)
-        started_s = self._now_s()
+        started_s = time.monotonic()  # the loop's own clock may count in whole milliseconds
         method = path = "-"  # logs and counts take the route's: the call's may hold a session id
         try:
             route = self._router.resolve(call)
@@ -43,9 +44,10 @@ class Front:
         if self._node.is_shutting_down:
             reply.force_close()
         self._counts.add(method, path, reply.status)
-        level = logging.INFO if reply.status >= _STATUS_REFUSED else logging.DEBUG
+        is_news = reply.status >= _STATUS_REFUSED and reply.status != _STATUS_HELD and path != wire.READYZ
+        level = logging.INFO if is_news else logging.DEBUG
         if logger.isEnabledFor(level):
-            duration_ms = (self._now_s() - started_s) * 1000
+            duration_ms = (time.monotonic() - started_s) * 1000
             logger.log(
                 level,
                 "event=request request_id=%s method=%s route=%s status=%d duration_ms=%.1f",

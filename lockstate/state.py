@@ -1,4 +1,4 @@
-"""The tables together, and the moves that keep them consistent with each other. Rules are in machine.py."""
+"""The tables together, and the moves that keep them consistent with each other. Rules are in rules.py."""
 
 import hashlib
 

@@ -156,8 +156,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Start three nodes on this machine, take a lock, kill the leader with -9, and check that "
         "the lock, its queue and its fencing survive. Takes well under a minute; leaves nothing behind.",
     ).parse_args(argv)
-    # So that a terminated run cleans up like an interrupted one.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # So that a terminated run, or one whose terminal is closed, cleans up like an interrupted one.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     narrator = Narrator()
     directory = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     try:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from scripts.lib import cluster_file, processes
+from scripts.lib import cluster_file, ports, processes
 
 PROJECT = Path(__file__).resolve().parent.parent
 UP_S = 60.0
@@ -74,19 +74,23 @@ class LocalCluster:
         """
         path = Path(directory).resolve()
         if not (path / cluster_file.FILE).exists():
-            cluster_file.create(path, nodes, base_port, extra_args)
-        cluster = cls(path)
-        dead = [node.id for node in cluster.nodes() if not cluster.is_alive(node.id)]
-        try:
-            for node_id in dead:
-                progress(f"starting {node_id}")
-                cluster.start(node_id)
-            progress("waiting until every node is ready")
-            cluster.wait_ready(timeout_s)
-        except BaseException:
-            for node_id in dead:
-                cluster.kill(node_id)
-            raise
+            base_port = base_port or ports.find_base(nodes)
+            ports.check_free(base_port, nodes)  # before anything is written
+        with _only_up(path):
+            if not (path / cluster_file.FILE).exists():
+                cluster_file.create(path, nodes, base_port, extra_args)
+            cluster = cls(path)
+            dead = [node.id for node in cluster.nodes() if not cluster.is_alive(node.id)]
+            try:
+                for node_id in dead:
+                    progress(f"starting {node_id}")
+                    cluster.start(node_id)
+                progress("waiting until every node is ready")
+                cluster.wait_ready(timeout_s)
+            except BaseException:
+                for node_id in dead:
+                    cluster.kill(node_id)
+                raise
         return cluster
 
     def __enter__(self) -> Self:
@@ -174,8 +178,9 @@ class LocalCluster:
         self._wait([node_id], "/livez", timeout_s)
 
     def pause(self, node_id: str) -> None:
-        """Hold a node's process where it is (SIGSTOP)."""
-        self._signal(node_id, signal.SIGSTOP)
+        """Hold a node's process where it is (SIGSTOP). Raises ClusterFailure when it does not run."""
+        if not self._signal(node_id, signal.SIGSTOP):
+            raise ClusterFailure(f"{node_id} does not run; start it with: scripts/cluster restart {node_id}")
 
     def resume(self, node_id: str) -> None:
         """Let a paused node run on."""
@@ -317,6 +322,15 @@ class LocalCluster:
         with (self.directory / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+@contextlib.contextmanager
+def _only_up(directory: Path) -> Iterator[None]:
+    """Let one `up` at a time make and start the cluster of a directory: a second one finds it running."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "up.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _environment() -> dict[str, str]:

@@ -16,6 +16,7 @@ import pysyncobj.syncobj as library
 import pytest
 
 from cluster import snapshot_transfer
+from cluster.clock import STALL_COUNTED_MS_MAX
 from cluster.config import Address, NodeConfig
 from cluster.core import Core
 from cluster.errors import ClusterError, NodeFailed, OutcomeUnknown
@@ -286,4 +287,15 @@ async def test_an_apply_that_raises_stops_the_node(tmp_path: Path, monkeypatch: 
     assert isinstance(failure, NodeFailed)
     with pytest.raises(ClusterError):
         core.outbox.submit(b"", 60)
+    await core.stop()
+
+
+async def test_a_slow_heartbeat_does_not_slow_cluster_time_down(tmp_path: Path) -> None:
+    """A leader with nothing to do looks at its clock often enough to count all of the time that passes."""
+    here = Address("127.0.0.1", 0)
+    slow = {"heartbeat_ms": 10_000, "election_ms_min": 40_000, "election_ms_max": 50_000}
+    core = Core(NodeConfig("a", tmp_path, here, here, {}, b"", "http://127.0.0.1:1", **slow))
+    await core.start()
+    assert core._timer is not None
+    assert core._timer.when() - asyncio.get_running_loop().time() <= STALL_COUNTED_MS_MAX / 1000
     await core.stop()

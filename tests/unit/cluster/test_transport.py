@@ -416,3 +416,21 @@ async def test_strangers_have_only_so_much_room(monkeypatch: pytest.MonkeyPatch)
         async with raw(address) as peer:
             await peer.get_in()
             await until(lambda: ("up", "a") in host.log)
+
+
+async def test_a_stranger_who_claims_to_be_a_peer_disturbs_no_link() -> None:
+    """A hello in the name of a connected peer, without proof, makes nobody give that peer's link up."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("a", addresses) as (a_links, a_host), node("b", addresses) as (_, b_host):
+        await until(lambda: a_links.is_up("b"))
+        strangers_gone = a_links._all.copy()
+        for _ in range(3):
+            async with raw(addresses["a"]) as connection:
+                await connection.hello(to="a", node_id="b")
+            await until(lambda: a_links._all == strangers_gone)
+        for number in range(20):
+            a_links.send("b", Kind.RAFT, number)
+            await until(lambda: len(b_host.log) > number + 1)  # noqa: B023 - called before the next round
+            await asyncio.sleep(transport_module.RETRY_S_MIN / 4)
+        assert a_host.log == [("up", "b")]
+        assert b_host.log == [("up", "a"), *[("RAFT", "a", number) for number in range(20)]]

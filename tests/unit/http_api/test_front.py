@@ -60,6 +60,17 @@ async def test_logs_carry_the_request_id_and_no_secret(caplog: pytest.LogCapture
     assert "s3cret" not in caplog.text
 
 
+async def test_polling_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """That a lock is held, and that a node is not ready yet, is logged at debug."""
+    caplog.set_level(logging.DEBUG, ACCESS)
+    async with serving() as served:
+        await served.acquire("a")
+        assert (await served.acquire("a")).status == 409
+        served.node.is_shutting_down = True
+        assert (await served.call("GET", wire.READYZ)).status == 503
+    assert {record.levelno for record in caplog.records if record.name == ACCESS} == {logging.DEBUG}
+
+
 async def test_a_bug_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     """An unexpected error is told to the client by id only, and to the log in full."""
     async with serving() as served:

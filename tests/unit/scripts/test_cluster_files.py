@@ -3,6 +3,7 @@
 import json
 import socket
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,24 @@ def test_a_recycled_pid_is_not_a_node(tmp_path: Path) -> None:
         node["pid"] = 1
     cluster_file.write(tmp_path / "cluster.json", document)
     assert not LocalCluster(tmp_path).is_alive("n1")
+
+
+def test_a_node_that_does_not_run_cannot_be_paused(tmp_path: Path) -> None:
+    """Who pauses a dead node is told so: a test that believed it would prove nothing."""
+    cluster_file.create(tmp_path, 3, 0, [])
+    with pytest.raises(ClusterFailure, match="n1 does not run"):
+        LocalCluster(tmp_path).pause("n1")
+
+
+def test_two_at_once_make_one_cluster(tmp_path: Path) -> None:
+    """Of two `up` for one new directory, one makes the cluster and the other finds it running."""
+    directory = tmp_path / "c"
+    with ThreadPoolExecutor(2) as threads:
+        runs = [threads.submit(LocalCluster.up, directory, nodes=1) for _ in range(2)]
+        first, second = (run.result() for run in runs)
+    with first:
+        assert first.nodes() == second.nodes()
+        assert second.is_alive("n1")
 
 
 def test_unknown_nodes_and_directories_are_told(tmp_path: Path) -> None:
