@@ -18,7 +18,7 @@ from cluster.batcher import Batcher
 from cluster.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
 from cluster.config import Address, NodeConfig
 from cluster.datadir import DataDir
-from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
+from cluster.errors import DataDirError, IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.expiry import Expiry
 from cluster.guards import Message
 from cluster.handover import Handover
@@ -67,6 +67,7 @@ class Core:
         self._expiry = Expiry(self._loop, self._clock, self._pass_time)
         self._handover: Handover | None = None
         self._was_leader = False
+        self._leader_seen: str | None = None
         self._tick_is_due = self._sync_is_due = self._flush_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
@@ -75,6 +76,12 @@ class Core:
             self._store = SnapshotStore(config.data_dir)
             self._journal = Journal.open(config.data_dir)
             self.replica = RaftReplica(config, self._peers, self._journal, self._store, self)
+        except snapshot.SnapshotError as error:
+            self._datadir.close()
+            raise DataDirError(
+                f"{config.data_dir}: the snapshot is whole, but this version cannot use it: {error}. Use the"
+                " version of Holdfast that wrote it, or replace this node with a new one"
+            ) from error
         except BaseException:
             self._datadir.close()
             raise
@@ -121,8 +128,8 @@ class Core:
         if self.replica.is_leader:
             self.request_tick()
             return
-        leader_id = self.replica.leader_id
-        while leader_id is not None and self.outbox.has_unsent and self.links.is_up(leader_id):
+        leader_id = self.leader_id()
+        while leader_id is not None and self.outbox.has_unsent:
             seqs, commands = self.outbox.take()
             frame = (self.replica.term, self.outbox.origin, seqs, commands)
             self.links.send(leader_id, Kind.FORWARD, frame)
@@ -192,9 +199,17 @@ class Core:
     def _on_timer(self) -> None:
         if self.replica.is_leader:
             self._clock.now_ms()
+        self._watch_leader()
         self.outbox.give_up_due()
         if self.peering.is_established:
             self._tick()
+
+    def _watch_leader(self) -> None:
+        """Tell people when the leader can no longer be heard: nothing else happens then."""
+        leader_id = self.leader_id()
+        if leader_id is None and self._leader_seen is not None:
+            logger.warning("event=leader-lost leader=%s", self._leader_seen)
+        self._leader_seen = leader_id
 
     def _fail(self, error: Exception) -> None:
         """Stop taking part, at once and for good."""
@@ -282,7 +297,7 @@ class Core:
         self.metrics.leadership_changes += 1
         logger.info(
             "event=leadership leader=%s term=%d is_leader=%s",
-            replica.leader_id,
+            replica.leader_id or "-",
             replica.term,
             replica.is_leader,
         )
@@ -323,6 +338,9 @@ class Core:
 
     def _receive(self, peer_id: str, message: Message) -> None:
         self.replica.receive(peer_id, message)
+        if self.outbox.has_unsent:
+            # A leader that had been silent may have spoken.
+            self.request_flush()
         if self.replica.needs_sync:
             # Ahead of the tick: the leader waits for this, nobody waits for our apply but our own clients.
             self._request_sync()

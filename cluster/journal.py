@@ -185,6 +185,16 @@ class Journal:
             self._bytes_count -= sum(len(command) for command, _, _ in self._entries[:position])
             del self._entries[:position]
 
+    def tail_start(self, index: int, count_max: int, bytes_max: int) -> int:
+        """Return from which index on at most so many entries and bytes of commands stand before `index`."""
+        end = start = index - self.first_index
+        while start > 0 and end - start < count_max:
+            bytes_max -= len(self._entries[start - 1][0])
+            if bytes_max < 0:
+                break
+            start -= 1
+        return self.first_index + start
+
     def begin_at(self, previous: LogEntry, last: LogEntry) -> None:
         """Make the log begin with the last two entries of the loaded snapshot, keeping what follows them.
 

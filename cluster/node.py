@@ -234,12 +234,12 @@ class Node:
         core, peer = self.core, str(self.config.peers[node_id])
         if node_id == self.config.node_id:
             return PeerStatus(node_id, self.config.advertise_http, peer, core.role(), core.machine.revision)
-        ping = core.peering.pings.get(node_id)
+        ping, http = core.peering.pings.get(node_id), core.peering.http.get(node_id, "")
         if ping is None or not core.links.is_up(node_id):
-            return PeerStatus(node_id, "", peer, "unreachable", ping.revision if ping else 0)
+            return PeerStatus(node_id, http, peer, "unreachable", ping.revision if ping else 0)
         told = "follower" if ping.state == "leader" else ping.state
         state = "leader" if node_id == leader_id else told
-        return PeerStatus(node_id, core.links.http_of(node_id), peer, state, ping.revision)
+        return PeerStatus(node_id, http, peer, state, ping.revision)
 
     async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
         """Hand leadership to `to`, or to the most caught-up follower, from any node; return who leads then.

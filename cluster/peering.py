@@ -70,6 +70,7 @@ class Peering:
         self._advertise_http = advertise_http
         self._host = host
         self.pings: dict[str, Ping] = {}
+        self.http: dict[str, str] = {}
         self.is_established = datadir.is_established(self._peer_ids)
 
     def missing(self) -> list[str]:
@@ -83,6 +84,7 @@ class Peering:
     def objection(self, peer_id: str, theirs: Particulars) -> str | None:
         """Refuse a peer that comes with another disk than before; remember a new one, durably."""
         known = self._datadir.known.get(peer_id)
+        self.http[peer_id] = theirs.http
         if known is None:
             self._datadir.remember(peer_id, theirs.disk_id)
             self.is_established = self._datadir.is_established(self._peer_ids)

@@ -102,6 +102,9 @@ class Owner(Protocol):
     def will_propose(self) -> bool:
         """Whether `propose` will append something in this tick."""
 
+    def retained_from(self, index: int) -> int:
+        """Return the first entry that stays when everything before `index` is in a snapshot."""
+
     def install_snapshot(self) -> None:
         """Install the snapshot that has just been received."""
 
@@ -158,11 +161,8 @@ class _Engine(library.SyncObj):  # type: ignore[misc]
         nodes: tuple[LibraryNode, list[LibraryNode]],
         conf: SyncObjConf,
         transport: _Transport,
-        *,
-        retained: int,
     ) -> None:
         self.owner = owner
-        self.retained = retained
         super().__init__(*nodes, conf, transport=transport)
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:  # noqa: N802
@@ -184,7 +184,7 @@ class _Engine(library.SyncObj):  # type: ignore[misc]
 
     def _SyncObj__deleteEntriesTo(self, toIDx: int) -> None:  # noqa: N802, N803
         """Compact. Overridden: a tail of the log stays, so that who was away briefly needs no snapshot."""
-        super()._SyncObj__deleteEntriesTo(toIDx - self.retained)
+        super()._SyncObj__deleteEntriesTo(self.owner.retained_from(toIDx))
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803, FBT001
         """Install a snapshot.
@@ -240,7 +240,7 @@ class Raft:
             for name, value in ours.items():
                 setattr(library, name, value)
             nodes = (LibraryNode(config.node_id), list(self._peers.values()))
-            self._engine = _Engine(owner, nodes, conf, self._transport, retained=retained)
+            self._engine = _Engine(owner, nodes, conf, self._transport)
         finally:
             for name, value in originals.items():
                 setattr(library, name, value)

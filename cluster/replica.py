@@ -21,7 +21,8 @@ from cluster.snapshots import SnapshotStore
 logger = logging.getLogger(__name__)
 
 RETAINED_DIVISOR: Final = 4
-"""After compaction, compact_entries / 4 older entries stay: who was away briefly needs no snapshot."""
+"""After compaction, compact_entries / 4 older entries stay: who was away briefly needs no snapshot. They take
+no more than LOG_BYTES_MAX / 4, or large ones would ask for the next compaction at once."""
 LOG_BYTES_MAX: Final = 128 << 20
 """Memory the log may take before it is compacted whatever its count."""
 PRE_VOTE_PAUSE_S: Final = 0.05
@@ -101,13 +102,13 @@ class RaftReplica:
             host.restore_state(snapshot.state)
             journal.begin_at(snapshot.previous, snapshot.last)
         last = snapshot.last if snapshot is not None else None
-        retained = config.compact_entries // RETAINED_DIVISOR
+        self._retained = config.compact_entries // RETAINED_DIVISOR
         self._raft = Raft(
             config,
             sorted(self._peer_ids),
             journal,
             self,
-            retained=retained,
+            retained=self._retained,
             applied_index=last[1] if last else 1,
         )
         self._transfer = SnapshotTransfer(store, host.encode_state, self, states=SERIALIZER_STATES, last=last)
@@ -255,8 +256,14 @@ class RaftReplica:
     # -- messages out ---------------------------------------------------------------------------------------
 
     def send(self, peer_id: str, message: Message) -> None:
-        """Send, or hold until the sync what promises that something is on disk."""
+        """Send, or hold until the sync what promises that something is on disk.
+
+        Entries for which the connection has no room are left out, as if they got lost: the next heartbeat
+        makes the peer ask for them. The library would send a long log at once, and the link would break.
+        """
         if peer_id not in self._connected:
+            return
+        if message.get("entries") and not self._host.link_has_room(peer_id):
             return
         message = guards.stamp_outbound(message, self._raft.term, is_transfer=self._is_transfer)
         if message["type"] in guards.PROMISES and self._journal.is_dirty:
@@ -393,6 +400,10 @@ class RaftReplica:
         return True
 
     # -- snapshots ------------------------------------------------------------------------------------------
+
+    def retained_from(self, index: int) -> int:
+        """Return the first entry that stays when everything before `index` is in a snapshot."""
+        return self._journal.tail_start(index, self._retained, LOG_BYTES_MAX // RETAINED_DIVISOR)
 
     def install_snapshot(self) -> None:
         """Take over a snapshot that a leader sent and that has been verified: state, log and positions."""

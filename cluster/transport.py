@@ -28,6 +28,8 @@ RETRY_S_MIN: Final = 0.05
 RETRY_S_MAX: Final = 0.25
 """A restarted node has all its links soon after it is ready; a dead one costs a few packets per second."""
 
+RETRY_REJECTED_S: Final = 2.0
+
 logger = logging.getLogger(__name__)
 
 
@@ -125,11 +127,6 @@ class PeerLinks:
         """Return the connected peers."""
         return self._open.keys()
 
-    def http_of(self, peer_id: str) -> str:
-        """Return where clients reach a connected peer, empty if it is not connected."""
-        link = self._open.get(peer_id)
-        return link.theirs.http if link is not None and link.theirs is not None else ""
-
     # -- link.Links -----------------------------------------------------------------------------------------
 
     def particulars(self) -> Particulars:
@@ -207,6 +204,9 @@ class PeerLinks:
                 await link.ended.wait()
                 if link.is_open:
                     retry_s, failures = RETRY_S_MIN, 0
+                else:
+                    # It answers and does not let us in: a person has to act, and the log shall stay readable.
+                    retry_s = RETRY_REJECTED_S
             await asyncio.sleep(retry_s * (0.5 + random.random()))  # noqa: S311 - spreads load, no secret
             retry_s = min(2 * retry_s, RETRY_S_MAX)
 

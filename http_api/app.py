@@ -42,7 +42,7 @@ def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
         ),
         Route(
             method="POST", path=wire.SESSION_KEEPALIVE, handler=sessions.keep_alive,
-            gives=answers.SessionKept, problems=("session-expired", *_WORLD),
+            takes=schema.KeepAliveRequest, gives=answers.SessionKept, problems=("session-expired", *_WORLD),
         ),
         Route(
             method="GET", path=wire.SESSION, handler=sessions.get_session,

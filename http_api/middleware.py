@@ -16,7 +16,7 @@ logger = logging.getLogger("http_api.access")
 
 _STATUS_REFUSED = 400
 _STATUS_HELD = 409
-"""What a client that polls a lock is told all day; no news for who reads the log. Nor is a probe of /readyz."""
+"""What who polls a lock is told all day: no news for who reads the log. Nor is a probe of /readyz."""
 
 
 class Front:

@@ -68,6 +68,10 @@ class CloseSessionRequest(Write, kw_only=True):
         return commands.CloseSession(session_id, self.checked_id())
 
 
+class KeepAliveRequest(Write, kw_only=True):
+    """Keep a session alive. Repeating that does no harm, so its `request_id` names it and no more."""
+
+
 class AcquireRequest(Write, kw_only=True):
     """Acquire a lock, for a session or with a lease of its own: exactly one of `session_id` and `ttl_ms`."""
 

@@ -19,7 +19,7 @@ async def open_session(node: Node, call: Call) -> Reply:
 
 async def keep_alive(node: Node, call: Call) -> Reply:
     """Start the ttl of a session anew."""
-    await schema.read(call, schema.Request)
+    (await schema.read(call, schema.KeepAliveRequest)).checked_id()
     answer = await node.submit(commands.KeepAlive(schema.session_id(call)), call.timeout_s)
     kept = expect(answer.result, results.SessionKept)
     return Reply(answers.encode(answers.SessionKept(kept.session_id, kept.expires_in_ms, answer.revision)))

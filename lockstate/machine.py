@@ -193,8 +193,9 @@ class LockMachine:
                 hold = self.state.holds.get(command.hold_id)
                 return Renewed(first.token, views.remaining_ms(self.state, hold) if hold else 0)
             case OpenSession() if isinstance(first, SessionOpened):
-                session = self.session(first.session_id)
-                return msgspec.structs.replace(first, expires_in_ms=session.expires_in_ms if session else 0)
+                session = self._rules.client_session(first.session_id)
+                left_ms = session.expires_at_ms - self.state.now_ms if session else 0
+                return msgspec.structs.replace(first, expires_in_ms=left_ms)
         return first
 
     def _repeat_acquire(self, command: Acquire, first: Granted | Queued) -> Result:

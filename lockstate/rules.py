@@ -98,14 +98,14 @@ class Rules:
         state.add_session(session)
         return session
 
-    def _client_session(self, session_id: str) -> Session | None:
+    def client_session(self, session_id: str) -> Session | None:
         """Return a session that a client opened; the lease of a single hold is none."""
         session = self.state.sessions.get(session_id)
         return session if session is not None and not session.is_own else None
 
     def keep_alive(self, command: KeepAlive) -> Result:
         """Start a session's ttl anew."""
-        session = self._client_session(command.session_id)
+        session = self.client_session(command.session_id)
         if session is None:
             return _SESSION_EXPIRED
         self.state.extend(session)
@@ -113,7 +113,7 @@ class Rules:
 
     def close_session(self, command: CloseSession) -> Result:
         """End a session, its holds and its waits."""
-        session = self._client_session(command.session_id)
+        session = self.client_session(command.session_id)
         if session is None:
             return _SESSION_EXPIRED
         return SessionClosed(self._end_session(session, EventKind.RELEASED))
@@ -147,7 +147,7 @@ class Rules:
             return refused
         session = None
         if command.session_id:
-            session = self._client_session(command.session_id)
+            session = self.client_session(command.session_id)
             if session is None:
                 return _SESSION_EXPIRED
         owner = command.owner or (session.owner if session else public_name("hold", command.hold_id))

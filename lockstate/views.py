@@ -51,13 +51,16 @@ def session_view(state: State, session_id: str) -> SessionView | None:
     session = state.sessions.get(session_id)
     if session is None or session.is_own:
         return None
+    # Each queue is looked at once, however many of the session's tickets stand in it.
+    names = dict.fromkeys(ticket.name for ticket in session.tickets.values())
+    places = {hold_id: at for name in names for at, hold_id in enumerate(state.locks[name].queue, 1)}
     return SessionView(
         session.ttl_ms,
         max(0, session.expires_at_ms - state.now_ms),
         session.owner,
         session.labels,
         tuple([holder_view(state, hold) for hold in session.holds.values()]),
-        tuple([_waiter_view(state, ticket, position(state, ticket)) for ticket in session.tickets.values()]),
+        tuple([_waiter_view(state, ticket, places[ticket.hold_id]) for ticket in session.tickets.values()]),
     )
 
 

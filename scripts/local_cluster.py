@@ -23,6 +23,7 @@ from scripts.lib import cluster_file, ports, processes
 
 PROJECT = Path(__file__).resolve().parent.parent
 UP_S = 60.0
+STARTED_S = 2.0
 """A first start on a loaded machine: three interpreters, an election."""
 ALIVE_S = 30.0
 STOP_S = 10.0
@@ -176,6 +177,7 @@ class LocalCluster:
         self.terminate(node_id)
         self.start(node_id)
         self._wait([node_id], "/livez", timeout_s)
+        self._watch_start(node_id)
 
     def pause(self, node_id: str) -> None:
         """Hold a node's process where it is (SIGSTOP). Raises ClusterFailure when it does not run."""
@@ -272,6 +274,16 @@ class LocalCluster:
         return "\n".join(text.splitlines()[-lines:])
 
     # --- helpers
+
+    def _watch_start(self, node_id: str) -> None:
+        """Wait until a node is ready, or has lived for a while without others; one that is refused ends soon."""
+        deadline_s = time.monotonic() + STARTED_S
+        while (answer := self.ask(node_id, "/readyz")) is None or answer[0] != http.client.OK:
+            if not self.is_alive(node_id):
+                raise ClusterFailure(f"{node_id} has ended; its last words:\n{self.log_tail(node_id)}")
+            if time.monotonic() > deadline_s:
+                return
+            time.sleep(POLL_S)
 
     def _wait(self, node_ids: Sequence[str], path: str, timeout_s: float) -> None:
         """Wait until each of the nodes answers `path` with 200. Raises ClusterFailure with its log."""

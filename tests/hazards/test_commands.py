@@ -19,10 +19,11 @@ from cluster import snapshot_transfer
 from cluster.clock import STALL_COUNTED_MS_MAX
 from cluster.config import Address, NodeConfig
 from cluster.core import Core
-from cluster.errors import ClusterError, NodeFailed, OutcomeUnknown
+from cluster.errors import ClusterError, DataDirError, NodeFailed, OutcomeUnknown
 from cluster.files import Files
 from cluster.link import Kind
 from cluster.outbox import Pending
+from cluster.snapshot_file import Snapshot, write_snapshot
 from cluster.transport import PeerLinks
 from lockstate import codec, snapshot
 from lockstate.commands import Acquire
@@ -293,9 +294,19 @@ async def test_an_apply_that_raises_stops_the_node(tmp_path: Path, monkeypatch: 
 async def test_a_slow_heartbeat_does_not_slow_cluster_time_down(tmp_path: Path) -> None:
     """A leader with nothing to do looks at its clock often enough to count all of the time that passes."""
     here = Address("127.0.0.1", 0)
-    slow = {"heartbeat_ms": 10_000, "election_ms_min": 40_000, "election_ms_max": 50_000}
-    core = Core(NodeConfig("a", tmp_path, here, here, {}, b"", "http://127.0.0.1:1", **slow))
+    core = Core(NodeConfig("a", tmp_path, here, here, {}, b"", "http://127.0.0.1:1", 10_000, 40_000, 50_000))
     await core.start()
     assert core._timer is not None
     assert core._timer.when() - asyncio.get_running_loop().time() <= STALL_COUNTED_MS_MAX / 1000
     await core.stop()
+
+
+async def test_a_state_of_another_version_is_a_clear_error(tmp_path: Path) -> None:
+    """A whole snapshot whose state this version cannot read stops the start, with advice and not a trace."""
+    here = Address("127.0.0.1", 0)
+    core = await lone_core(tmp_path)
+    await core.stop()
+    later = Snapshot((b"\x00", 1, 1), (b"\x00", 2, 1), b"\x91\x02")
+    write_snapshot(tmp_path / "snapshot", later, Files())
+    with pytest.raises(DataDirError, match="snapshot"):
+        Core(NodeConfig("a", tmp_path, here, here, {}, b"", "http://127.0.0.1:1"))

@@ -4,7 +4,7 @@ import gc
 import os
 import pickle
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from pysyncobj import journal as library_journal
 from pysyncobj.config import SERIALIZER_STATE
 from pysyncobj.journal import FileJournal
 
+from cluster import replica as replica_module
 from cluster.errors import DataDirError
+from cluster.records import LogEntry
 from tests.hazards.bare import bare_cluster
 from tests.hazards.harness import Cluster
 from tests.hazards.ours import our_cluster
@@ -214,3 +216,24 @@ def test_a_kill_of_all_nodes_at_once_loses_nothing(tmp_path: Path, monkeypatch: 
     cluster.run_ms(5000)
     for node_id in "abc":
         assert dict(cluster[node_id].entries) == checker.committed
+
+
+def test_large_entries_do_not_make_a_node_write_snapshot_after_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stays of the log after a compaction is far below the size that asks for the next one."""
+    monkeypatch.setattr(replica_module, "LOG_BYTES_MAX", 1_000_000)
+    cluster, checker = our_cluster(tmp_path, monkeypatch, node_ids="a", compact_entries=400)
+    snapshots: list[int] = []
+    begin_write = cluster["a"].store.begin_write
+
+    def counted(last: LogEntry, previous: LogEntry, encode_state: Callable[[], bytes]) -> None:
+        snapshots.append(last[1])
+        begin_write(last, previous, encode_state)
+
+    monkeypatch.setattr(cluster["a"].store, "begin_write", counted)
+    cluster["a"].propose(*[b"%d" % number * 10_000 for number in range(100, 220)])
+    cluster.run_until(lambda: len(checker.committed) == 120)
+    cluster.run_ms(1000)
+    assert 1 <= len(snapshots) <= 8, "120 entries of 30 kB are less than five times 0.75 MB"
+    assert cluster["a"].journal.bytes_count < 1_000_000

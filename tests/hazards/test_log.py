@@ -130,3 +130,27 @@ def test_a_bad_apply_reaches_the_host_that_stops(tmp_path: Path, monkeypatch: py
     with pytest.raises(RuntimeError, match="a bug in apply"):
         cluster.run_ms(500)
     assert cluster["a"].replica._raft.applied_index < cluster["a"].replica.committed
+
+
+def test_a_long_log_is_sent_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that was away gets what the link takes: all at once would break it, again and again."""
+    monkeypatch.setattr(raft, "SPLIT_BYTES", 1000)
+    cluster, _ = our_cluster(tmp_path, monkeypatch, in_flight_max=10**6)
+    cluster.elect("a")
+    cluster.isolate("c")
+    cluster["a"].propose(*[b"%d" % number * 100 for number in range(100, 300)])
+    cluster.run_until(lambda: len(cluster["b"].values) == 200)
+    cluster["a"].room = 5
+    most = 0
+    cluster.connect("a", "c")
+    cluster.network.held.add(("a", "c"))
+    for _ in range(100):
+        cluster.step()
+        cluster.settle()
+        queue = cluster.network.queues["a", "c"]
+        most = max(most, sum(bool(message.get("entries")) for message in queue))
+        while queue:
+            cluster.deliver("a", "c")
+    assert 1 <= most <= 5
+    cluster.network.held.clear()
+    cluster.run_until(lambda: len(cluster["c"].values) == 200)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstate import limits
+from lockstate import limits, views
 from lockstate.commands import (
     Acquire,
     Cancel,
@@ -261,3 +261,18 @@ def test_an_undone_attempt_forgets_only_its_own_request() -> None:
     assert memory.get(("s", "r")) is not None
     memory.forget(("s", "r"), "h2")
     assert memory.get(("s", "r")) is None
+
+
+def test_a_repeated_open_does_not_look_at_what_the_session_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cost does not grow with holds and waits: every node applies it, and none can refuse."""
+    world = World()
+    opened = world.run(OpenSession("s1", 500, {}, "r"), at_ms=100)
+    world.granted("a", session_id="s1", at_ms=100)
+
+    def not_needed(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(views, "session_view", not_needed)
+    repeated = world.run(OpenSession("s2", 500, {}, "r"), at_ms=300)
+    assert opened == SessionOpened("s1", 500, 500)
+    assert repeated == SessionOpened("s1", 500, 300)

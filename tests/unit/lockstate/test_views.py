@@ -106,3 +106,14 @@ def test_a_ticket_in_no_queue_is_our_mistake() -> None:
     state.locks["db/b"].queue.clear()
     with pytest.raises(AssertionError, match="in no queue"):
         position(state, ticket)
+
+
+def test_positions_of_a_session_that_waits_twice_for_a_lock() -> None:
+    """Each ticket shows its own place."""
+    world = _busy_world()
+    world.queued("db/b", session_id="s1", at_ms=500)
+    world.queued("zoo", session_id="s1", at_ms=500)
+    view = world.machine.session("s1")
+    assert view is not None
+    places = [(ticket.name, ticket.position) for ticket in view.tickets]
+    assert places == [("db/b", 1), ("db/b", 3), ("zoo", 1)]
