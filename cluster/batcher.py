@@ -67,7 +67,7 @@ class Batcher:
 
 
 def _fitting(commands: list[bytes], room_bytes: int, room_count: int) -> int:
-    """Return how many of `commands` fit. The first of an empty entry always does."""
+    """Return how many of `commands` fit. An empty entry has room for any one: see COMMAND_BYTES_MAX."""
     if len(commands) <= room_count and sum(map(len, commands)) <= room_bytes:
         return len(commands)
     count = 0

@@ -47,6 +47,36 @@ class GuardViolationError(AssertionError):
     """A peer asks for what no correct node asks for: committed entries would change. This node must stop."""
 
 
+_FIELDS: Final = {
+    "append_entries": ("term", "commit_index"),
+    "next_node_idx": ("term", "next_node_idx", "reset", "success"),
+    "request_vote": ("term", "last_log_index", "last_log_term"),
+    "response_vote": ("term",),
+    "timeout_now": ("term",),
+    "pre_vote": ("term", "last_log_index", "last_log_term"),
+    "pre_vote_granted": ("term",),
+    "newer_term": ("term",),
+}
+"""What each message must have, as numbers, before anything looks at it."""
+
+
+def is_well_formed(message: Mapping[str, Any]) -> bool:
+    """Whether a message has what its type needs. One of an unknown type has: it is dropped later."""
+    needed = _FIELDS.get(message.get("type", ""), ())
+    if not all(isinstance(message.get(field), int) for field in needed):
+        return False
+    if message.get("type") != "append_entries" or "prevLogIdx" not in message:
+        return True
+    has_place = isinstance(message["prevLogIdx"], int) and isinstance(message.get("prevLogTerm"), int)
+    entries = message.get("entries")
+    return has_place and isinstance(entries, list) and all(_is_entry(entry) for entry in entries)
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether this is a command with its index and term."""
+    return isinstance(entry, (list, tuple)) and [type(part) for part in entry] == [bytes, int, int]
+
+
 def is_known(message: Mapping[str, Any]) -> bool:
     """Whether this is a Raft message that the library may see at all (H10, H13)."""
     return message.get("type") in _INBOUND

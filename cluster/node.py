@@ -122,16 +122,15 @@ class Node:
     async def acquire(self, command: Acquire, timeout_s: float) -> Answer:
         """Replicate an acquire and wait in the queue if need be: the result is Granted or Refused.
 
-        When the calling task is cancelled (the client went away) a waiting acquire is cancelled in the
-        cluster too, unless this node is shutting down: then its client may ask on another node with the same
-        request_id. Takes at most `wait_ms` + 2 * `timeout_s`. Raises as `submit`.
+        When the calling task is cancelled (the client went away) the acquire is undone in the cluster too,
+        unless this node is shutting down: then its client may ask on another node with the same request_id.
+        Takes at most `wait_ms` + 2 * `timeout_s`. Raises as `submit`.
         """
         pending = self._submit(command, timeout_s)
         try:
             answer = await asyncio.shield(pending.future)
         except asyncio.CancelledError:
-            if command.wait_ms:
-                self._undo_when_known(command, pending)
+            self._undo_when_known(command, pending)
             raise
         if answer.wait is None:
             return answer
@@ -139,6 +138,9 @@ class Node:
             async with asyncio.timeout(command.wait_ms / 1000 + timeout_s):
                 return await answer.wait
         except TimeoutError:
+            if not command.request_id:
+                # Nobody can ask for this outcome again.
+                self._undo(command, answer)
             raise OutcomeUnknown("the wait did not end in time; repeat with the same request_id") from None
         except asyncio.CancelledError:
             self._undo(command, answer)

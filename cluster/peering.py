@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from cluster import guards
 from cluster.datadir import DataDir
 from cluster.guards import Message
 from cluster.link import Kind
+from cluster.outbox import node_of
 from cluster.peer_auth import Particulars
 
 logger = logging.getLogger(__name__)
@@ -119,10 +121,16 @@ class Peering:
         """Decode a frame and hand it on. Raises msgspec.DecodeError."""
         match kind:
             case Kind.RAFT:
+                message = _raft_decoder.decode(body)
+                if not guards.is_well_formed(message):
+                    raise msgspec.ValidationError(f"no Raft message: {message.get('type')!r}")
                 if self.is_established:
-                    self._host.raft_message(peer_id, _raft_decoder.decode(body))
+                    self._host.raft_message(peer_id, message)
             case Kind.FORWARD:
-                self._host.forwarded(*_forward_decoder.decode(body))
+                term, origin, seqs, commands = _forward_decoder.decode(body)
+                if node_of(origin) != peer_id or len(seqs) != len(commands):
+                    raise msgspec.ValidationError("no batch of this peer's commands")
+                self._host.forwarded(term, origin, seqs, commands)
             case Kind.PING:
                 self.pings[peer_id] = _ping_decoder.decode(body)
             case Kind.TRANSFER:

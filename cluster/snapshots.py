@@ -22,8 +22,8 @@ __all__ = ["Snapshot", "SnapshotDamaged", "SnapshotReader", "SnapshotStore"]
 
 SNAPSHOT_NAME: Final = "snapshot"
 INCOMING_NAME: Final = "incoming.tmp"
-RECEIVED_BYTES_MAX: Final = 8 * 1024**3
-"""All tables full give less than half of it; a peer that sends more is broken, and would fill the disk."""
+RECEIVED_BYTES_MAX: Final = 64 * 1024**3
+"""More than fits the memory that a state needs; a peer that sends more is broken, and would fill the disk."""
 RECEIVED_SYNC_BYTES: Final = 8 * 1024 * 1024
 """Received bytes are synced in pieces of this size, so that no single sync stops the loop for long."""
 

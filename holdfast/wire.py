@@ -47,6 +47,7 @@ LOCK_STATES: Final = ("free", "held", "delayed")
 # Fields of JSON bodies: what each request may carry, by "METHOD path".
 REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {SESSIONS}": ("ttl_ms", "labels", "request_id"),
+    f"POST {SESSION_KEEPALIVE}": ("request_id",),
     f"DELETE {SESSION}": ("request_id",),
     f"POST {LOCK_ACQUIRE}": (
         "name", "session_id", "ttl_ms", "owner", "mode", "scope",

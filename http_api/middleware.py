@@ -51,7 +51,7 @@ class Front:
             logger.log(
                 level,
                 "event=request request_id=%s method=%s route=%s status=%d duration_ms=%.1f",
-                *(call.id, method, path, reply.status, duration_ms),
+                *(call.id_text, method, path, reply.status, duration_ms),
             )
         return reply
 

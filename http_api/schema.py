@@ -184,6 +184,7 @@ _DECODERS = {
         Request,
         OpenSessionRequest,
         CloseSessionRequest,
+        KeepAliveRequest,
         AcquireRequest,
         RenewRequest,
         ReleaseRequest,

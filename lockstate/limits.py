@@ -51,6 +51,8 @@ ORIGINS_COUNT_MAX = 64
 
 LIST_LIMIT_MAX = 1000
 """Locks in one page of a listing."""
+LIST_ROWS_MAX = 10_000
+"""Locks, holders and waiters in one page, give or take its last lock: a node does nothing else meanwhile."""
 
 
 _DOTS = frozenset({".", ".."})

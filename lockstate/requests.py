@@ -7,7 +7,7 @@ import msgspec
 
 from lockstate import limits
 from lockstate.commands import Acquire, CloseSession, Command, ForceRelease, OpenSession, Release, Renew
-from lockstate.results import Granted, Queued, Result
+from lockstate.results import Granted, Queued, Refused, Result
 from lockstate.tables import RequestKey
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
@@ -59,6 +59,16 @@ def _hold_id(result: Result) -> str:
     return result.hold_id if isinstance(result, Granted | Queued) else ""
 
 
+def _brief(result: Result) -> Result:
+    """Return what is worth remembering: who held a lock then is no news by the time it is asked again.
+
+    Their owners and notes could take 30 kB, a million times.
+    """
+    if isinstance(result, Refused) and result.holders:
+        return msgspec.structs.replace(result, holders=())
+    return result
+
+
 class RequestMemory:
     """Outcomes by request key, oldest first. Bounded by age and count; see `limits`."""
 
@@ -80,14 +90,14 @@ class RequestMemory:
 
     def remember(self, key: RequestKey, digest: bytes, now_ms: int, result: Result) -> None:
         """Keep the first outcome of a request; a `Queued` one is settled later."""
-        self._requests[key] = Remembered(digest, now_ms, result)
+        self._requests[key] = Remembered(digest, now_ms, _brief(result))
 
     def settle(self, key: RequestKey | None, now_ms: int, result: Result) -> None:
         """Replace the outcome of a request that waited. Its age counts from now."""
         remembered = None if key is None else self._requests.get(key)
         if key is None or remembered is None:
             return
-        remembered.result = result
+        remembered.result = _brief(result)
         remembered.at_ms = now_ms
         self._requests.move_to_end(key)
 

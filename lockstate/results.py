@@ -159,7 +159,7 @@ Result = (
 
 
 class EventKind(enum.StrEnum):
-    """What happened. The values are the public event names, `wait-ended` and `cancelled` excepted."""
+    """What happened. The values are the public event names, `wait-ended` excepted."""
 
     GRANTED = "granted"
     QUEUED = "queued"

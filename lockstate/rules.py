@@ -332,7 +332,8 @@ class Rules:
         if attempt is None or attempt.attempt_id != command.attempt_id:
             return Cancelled(undone=False)
         if isinstance(attempt, Ticket):
-            lock = state.remove_ticket(attempt)
+            # Told to all: an earlier attempt of the same request may still wait on another connection.
+            lock = self._drop_ticket(attempt)
         else:
             lock = self._drop_hold(attempt, EventKind.RELEASED)
         state.requests.forget(attempt.request, attempt.hold_id)

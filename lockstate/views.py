@@ -41,9 +41,14 @@ def lock_view(state: State, name: str) -> LockView:
 def lock_views(state: State, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
     """Return active locks whose names start with `prefix`, behind `after`, in order, and where to go on."""
     limit = min(max(limit, 1), limits.LIST_LIMIT_MAX)
-    names = list(islice(_names(state, prefix, after), limit + 1))
-    views = [lock_view(state, name) for name in names[:limit]]
-    return views, names[limit - 1] if len(names) > limit else None
+    views: list[LockView] = []
+    rows = 0
+    for name in _names(state, prefix, after):
+        if len(views) == limit or rows >= limits.LIST_ROWS_MAX:
+            return views, views[-1].name
+        views.append(lock_view(state, name))
+        rows += 1 + len(views[-1].holders) + len(views[-1].queue)
+    return views, None
 
 
 def session_view(state: State, session_id: str) -> SessionView | None:

@@ -276,7 +276,7 @@ class LocalCluster:
     # --- helpers
 
     def _watch_start(self, node_id: str) -> None:
-        """Wait until a node is ready, or has lived for a while without others; one that is refused ends soon."""
+        """Wait until a node is ready or has lived for a while: one that is refused ends soon."""
         deadline_s = time.monotonic() + STARTED_S
         while (answer := self.ask(node_id, "/readyz")) is None or answer[0] != http.client.OK:
             if not self.is_alive(node_id):

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from lockstate.commands import Acquire, Cancel, Command, Entry, Undecodable
+from lockstate.commands import Acquire, Command, Entry, Undecodable
 from lockstate.modes import Mode
-from lockstate.results import Cancelled, Event, EventKind, Outcome, Queued, Result
+from lockstate.results import Event, EventKind, Outcome, Queued, Result
 
 ENDS = frozenset({EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED})
 
@@ -28,9 +28,6 @@ class Referee:
         self.revision, self.now_ms = outcome.revision, outcome.now_ms
         answers = _answers(entry, outcome)
         queued = iter(_queued_hold_ids(answers))
-        granted = {event.hold_id for event in outcome.events if event.kind is EventKind.GRANTED}
-        cancelled = _cancelled_hold_ids(answers) - granted
-        self._drop_waiting(cancelled)
         for event in outcome.events:
             assert (event.revision, event.now_ms) == (self.revision, self.now_ms)
             if event.kind is EventKind.QUEUED:
@@ -39,7 +36,6 @@ class Referee:
             else:
                 self._watch_event(event)
         assert not list(queued), "who is queued is told about"
-        self._drop_waiting(cancelled)
         for name, held in self.holders.items():
             assert _are_compatible(list(held.values())), f"{name} has incompatible holders: {held}"
 
@@ -62,11 +58,6 @@ class Referee:
         elif event.kind in ENDS:
             assert event.token in held, f"{event} ends a hold that nobody has"
             del held[event.token]
-
-    def _drop_waiting(self, hold_ids: set[str]) -> None:
-        for waiting in self.waiting.values():
-            for hold_id in hold_ids & waiting.keys():
-                del waiting[hold_id]
 
 
 def _are_compatible(modes: list[Mode]) -> bool:
@@ -95,12 +86,3 @@ def _queued_hold_ids(answers: list[tuple[Command | Undecodable, Result]]) -> lis
         for command, result in answers
         if isinstance(command, Acquire) and isinstance(result, Queued) and result.hold_id == command.hold_id
     ]
-
-
-def _cancelled_hold_ids(answers: list[tuple[Command | Undecodable, Result]]) -> set[str]:
-    """Return what a Cancel undid; a wait that ends so is the one end without an event."""
-    return {
-        command.hold_id
-        for command, result in answers
-        if isinstance(command, Cancel) and result == Cancelled(undone=True)
-    }

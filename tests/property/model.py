@@ -60,6 +60,11 @@ NO_OUTCOME = frozenset(
 """Mistakes of the client: without effect, so the corrected request may keep its id."""
 
 
+def without_holders(result: Result) -> Result:
+    """Return what is remembered of a result: not who was in the way."""
+    return Refused(result.reason, "") if isinstance(result, Refused) else result
+
+
 @dataclass
 class Model:
     """The whole state, and `apply`, which mirrors the machine's."""
@@ -156,7 +161,9 @@ class Model:
             return result
         hold_id = result.hold_id if isinstance(result, Granted | Queued) else ""
         waiting = isinstance(result, Queued)
-        self.requests[key] = Request(content(command), hold_id, None if waiting else result, self.now_ms)
+        self.requests[key] = Request(
+            content(command), hold_id, None if waiting else without_holders(result), self.now_ms
+        )
         return result
 
     def _request_key(self, command: Command | Undecodable) -> Key | None:
@@ -268,6 +275,7 @@ class Model:
         for ticket in self.tickets:
             if (ticket.acquire.hold_id, ticket.attempt_id) == (command.hold_id, command.attempt_id):
                 self.tickets.remove(ticket)
+                self._tell(EventKind.WAIT_ENDED, ticket.acquire.name, ticket.owner, 0)
                 self._forget(ticket.request, command.hold_id)
                 self._serve(ticket.acquire.name)
                 return Cancelled(undone=True)
@@ -355,7 +363,7 @@ class Model:
     def _conclude(self, ticket: Ticket, result: Result) -> None:
         for request in self.requests.values():
             if request.result is None and request.hold_id == ticket.acquire.hold_id:
-                request.result = result
+                request.result = without_holders(result)
                 request.outcome_ms = self.now_ms
 
     def _refuse_held(self, name: str) -> Refused:

@@ -394,3 +394,23 @@ def test_two_committed_histories_stop_the_node(index: int) -> None:
         guards.admit_append(append(index, 7, [], commit=index), log, 2)
     with pytest.raises(guards.GuardViolationError, match=f"entry {index} is committed here"):
         guards.snapshot_is_news(log, index, 7)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "append_entries", "commit_index": 1},
+        {"type": "append_entries", "term": "1", "commit_index": 1},
+        append(1, 1, [1], 1) | {"entries": [[b"", 2]]},
+        append(1, 1, [1], 1) | {"entries": None},
+        append(1, 1, [1], 1) | {"prevLogTerm": None},
+        {"type": "next_node_idx", "term": 1, "next_node_idx": 2},
+        {"type": "pre_vote", "term": 1},
+    ],
+)
+def test_a_message_without_its_fields_is_none(message: Message) -> None:
+    """What lacks a number that its type needs is told apart before anything looks at it."""
+    assert not guards.is_well_formed(message)
+    assert guards.is_well_formed(append(1, 1, [1, 1], 1))
+    assert guards.is_well_formed({"type": "append_entries", "term": 1, "commit_index": 1})
+    assert guards.is_well_formed({"type": "anything"})

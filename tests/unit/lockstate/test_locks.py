@@ -194,14 +194,15 @@ def test_force_release_of_nothing_has_no_effect() -> None:
     assert world.machine.next_deadline_ms() == 200
 
 
-def test_cancel_ends_a_wait_silently() -> None:
-    """A cancelled ticket leaves no event, and those behind it move up."""
+def test_cancel_ends_a_wait() -> None:
+    """A cancelled ticket is told to whoever still waits for it, and those behind it move up."""
     world = World()
     world.granted("a", mode=Mode.SHARED)
     world.queued("a")
     world.queued("a", mode=Mode.SHARED)
     assert world.run(Cancel("h2", "a2")) == Cancelled(undone=True)
-    assert [(event.kind, event.hold_id) for event in world.events] == [(EventKind.GRANTED, "h3")]
+    told = [(event.kind, event.hold_id) for event in world.events]
+    assert told == [(EventKind.WAIT_ENDED, "h2"), (EventKind.GRANTED, "h3")]
 
 
 def test_cancel_releases_what_was_granted() -> None:

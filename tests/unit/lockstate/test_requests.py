@@ -21,6 +21,7 @@ from lockstate.results import (
     Granted,
     Queued,
     Reason,
+    Refused,
     Released,
     Renewed,
     SessionClosed,
@@ -276,3 +277,13 @@ def test_a_repeated_open_does_not_look_at_what_the_session_has(monkeypatch: pyte
     repeated = world.run(OpenSession("s2", 500, {}, "r"), at_ms=300)
     assert opened == SessionOpened("s1", 500, 500)
     assert repeated == SessionOpened("s1", 500, 300)
+
+
+def test_a_remembered_refusal_forgets_who_was_in_the_way() -> None:
+    """A repeated refusal has the same code and detail, and none of the holders: they could take megabytes."""
+    world = World()
+    world.granted("a", owner="ann")
+    first = expect(Refused, world.run(Acquire("a", Mode.SHARED, "h", "t", ttl_ms=500, request_id="r")))
+    again = expect(Refused, world.run(Acquire("a", Mode.SHARED, "i", "u", ttl_ms=500, request_id="r")))
+    assert [holder.owner for holder in first.holders] == ["ann"]
+    assert (again.reason, again.detail, again.holders) == (first.reason, first.detail, ())

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from lockstate import limits
 from lockstate.commands import OpenSession
 from lockstate.modes import Mode
 from lockstate.results import HolderView, LockView, SessionView, WaiterView
@@ -117,3 +118,16 @@ def test_positions_of_a_session_that_waits_twice_for_a_lock() -> None:
     assert view is not None
     places = [(ticket.name, ticket.position) for ticket in view.tickets]
     assert places == [("db/b", 1), ("db/b", 3), ("zoo", 1)]
+
+
+def test_a_page_has_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holders and waiters count too: a page ends with the lock that fills it, and the next one goes on."""
+    monkeypatch.setattr(limits, "LIST_ROWS_MAX", 4)
+    world = World()
+    for name in ("a", "b", "c"):
+        world.granted(name)
+        world.queued(name)
+    views, more = world.machine.locks("", "", 10)
+    assert ([view.name for view in views], more) == (["a", "b"], "b")
+    views, more = world.machine.locks("", "b", 10)
+    assert ([view.name for view in views], more) == (["c"], None)
