@@ -7,6 +7,8 @@ specification of `lockstate.machine`; where the two disagree, one of them has a 
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from lockstate import limits
 from lockstate.commands import (
     Acquire,
@@ -62,7 +64,7 @@ NO_OUTCOME = frozenset(
 
 def without_holders(result: Result) -> Result:
     """Return what is remembered of a result: not who was in the way."""
-    return Refused(result.reason, "") if isinstance(result, Refused) else result
+    return msgspec.structs.replace(result, holders=()) if isinstance(result, Refused) else result
 
 
 @dataclass
