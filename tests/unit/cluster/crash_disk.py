@@ -23,7 +23,7 @@ class CrashDisk(Files):
         self.torn_part = torn_part
         self.operations: list[str] = []
         self._synced_bytes: dict[int, int] = {}
-        self._names: list[tuple[Path, Path, bytes | None]] = []
+        self._names: list[tuple[Path, Path, tuple[bytes, int] | None]] = []
 
     def create(self, path: Path) -> int:
         """Create, with nothing of it durable yet."""
@@ -62,7 +62,10 @@ class CrashDisk(Files):
     def unlink(self, path: Path) -> None:
         """Unlink, not durable yet."""
         self._count("unlink")
-        self._names.append((path, path, path.read_bytes()))
+        status = path.stat()
+        # Popped, because the file system may give the number to another file at once.
+        synced_bytes = self._synced_bytes.pop(status.st_ino, status.st_size)
+        self._names.append((path, path, (path.read_bytes(), synced_bytes)))
         super().unlink(path)
 
     def fsync_dir(self, directory: Path) -> None:
@@ -74,11 +77,13 @@ class CrashDisk(Files):
     def lose_power(self, directory: Path, random: Random) -> None:
         """Undo the last name changes and spoil the unsynced ends of files, as far as `random` says."""
         for _ in range(random.randint(0, len(self._names))):
-            source, target, content = self._names.pop()
-            if content is None:
+            source, target, removed = self._names.pop()
+            if removed is None:
                 target.rename(source)
             else:
+                content, synced_bytes = removed
                 source.write_bytes(content)
+                self._synced_bytes[source.stat().st_ino] = synced_bytes
         for path in directory.iterdir():
             status = path.stat()
             synced_bytes = self._synced_bytes.get(status.st_ino, status.st_size)
