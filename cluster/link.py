@@ -59,6 +59,9 @@ class Links(Protocol):
     def objection(self, peer_id: str, theirs: Particulars) -> str | None:
         """Return why a peer that knows the secret is not let in, None if it is."""
 
+    def begun(self, link: "Link") -> None:
+        """Take note of a connection. One that never comes about is never told, nor is its end."""
+
     def opened(self, link: "Link") -> None:
         """Take note that a link is authenticated and usable."""
 
@@ -99,6 +102,7 @@ class Link(asyncio.Protocol):
         """Begin the handshake."""
         # uvloop's transports are no subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
+        self._links.begun(self)
         if self._is_turned_away:
             self._give_up("too many strangers at once")
             return

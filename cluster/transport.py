@@ -145,13 +145,16 @@ class PeerLinks:
         """Pass a refusal on."""
         self._host.refused(peer_id, reason)
 
+    def begun(self, link: Link) -> None:
+        """Remember a connection until its end."""
+        self._all.add(link)
+
     def opened(self, link: Link) -> None:
         """Make `link` the link of its peer."""
         old = self._open.pop(link.peer_id, None)
         if old is not None:
             self._host.peer_down(link.peer_id)
             old.close("replaced by a new connection")
-        self._all.add(link)
         self._open[link.peer_id] = link
         link.send(Kind.PING, self._host.ping())
         logger.info("event=link-opened peer=%s", link.peer_id)
@@ -175,12 +178,7 @@ class PeerLinks:
 
     def _accept(self) -> Link:
         strangers_count = len(self._all) - len(self._open)
-        return self._new_link(is_turned_away=strangers_count >= STRANGERS_COUNT_MAX)
-
-    def _new_link(self, dials: str = "", *, is_turned_away: bool = False) -> Link:
-        link = Link(self, dials, is_turned_away=is_turned_away)
-        self._all.add(link)
-        return link
+        return Link(self, is_turned_away=strangers_count >= STRANGERS_COUNT_MAX)
 
     async def _keep_dialing(self, peer_id: str) -> None:
         """Connect to a peer, again whenever the connection is lost."""
@@ -191,7 +189,7 @@ class PeerLinks:
             try:
                 async with asyncio.timeout(DIAL_S_MAX):
                     _, link = await loop.create_connection(
-                        lambda: self._new_link(peer_id), address.host, address.port
+                        lambda: Link(self, dials=peer_id), address.host, address.port
                     )
             except OSError as error:
                 if failures % 60 == 0:

@@ -432,3 +432,25 @@ async def test_a_stranger_who_claims_to_be_a_peer_disturbs_no_link() -> None:
             await asyncio.sleep(transport_module.RETRY_S_MIN / 4)
         assert a_host.log == [("up", "b")]
         assert b_host.log == [("up", "a"), *[("RAFT", "a", number) for number in range(20)]]
+
+
+async def test_a_dead_peer_takes_no_room_of_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dialing a peer in vain leaves nothing behind, however often: whoever dials us is still let in."""
+    monkeypatch.setattr(transport_module, "RETRY_S_MIN", 0.001)
+    monkeypatch.setattr(transport_module, "RETRY_S_MAX", 0.001)
+    addresses = {"a": free_address(), "b": free_address(), "c": free_address()}
+    dials = []
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def counted(factory: Callable[[], Any], *place: Any) -> Any:
+        dials.append(factory())
+        return await connect(factory, *place)
+
+    monkeypatch.setattr(loop, "create_connection", counted)
+    async with node("b", addresses) as (links, host):
+        await until(lambda: len(dials) > 2 * transport_module.STRANGERS_COUNT_MAX)
+        assert not links._all
+        async with raw(addresses["b"]) as peer:
+            await peer.get_in()
+            await until(lambda: ("up", "a") in host.log)
