@@ -331,12 +331,12 @@ class Rules:
         attempt = ticket or hold
         if attempt is None or attempt.attempt_id != command.attempt_id:
             return Cancelled(undone=False)
+        state.requests.forget(attempt.request, attempt.hold_id)
         if isinstance(attempt, Ticket):
             # Told to all: an earlier attempt of the same request may still wait on another connection.
             lock = self._drop_ticket(attempt)
         else:
             lock = self._drop_hold(attempt, EventKind.RELEASED)
-        state.requests.forget(attempt.request, attempt.hold_id)
         self._serve(lock)
         return Cancelled(undone=True)
 
