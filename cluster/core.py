@@ -15,11 +15,13 @@ from collections.abc import Callable, Mapping
 from typing import Final, ParamSpec
 
 from cluster.batcher import Batcher
+from cluster.child import Child
 from cluster.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
 from cluster.config import Address, NodeConfig
 from cluster.datadir import DataDir
 from cluster.errors import DataDirError, IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.expiry import Expiry
+from cluster.files import Files
 from cluster.guards import Message
 from cluster.handover import Handover
 from cluster.journal import Journal
@@ -49,7 +51,7 @@ _DONE: Final = Done()
 class Core:
     """One node at work. Made inside the running loop; `start` makes it take part."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, files: Files, child: Child) -> None:
         """Recover from the data directory. Raises StartupError."""
         self._config = config
         self._loop = asyncio.get_running_loop()
@@ -71,10 +73,10 @@ class Core:
         self._tick_is_due = self._sync_is_due = self._flush_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
-        self._datadir = DataDir.open(config.data_dir, config.node_id)
+        self._datadir = DataDir.open(config.data_dir, config.node_id, files=files)
         try:
-            self._store = SnapshotStore(config.data_dir)
-            self._journal = Journal.open(config.data_dir)
+            self._store = SnapshotStore(config.data_dir, files, child)
+            self._journal = Journal.open(config.data_dir, files=files)
             self.replica = RaftReplica(config, self._peers, self._journal, self._store, self)
         except snapshot.SnapshotError as error:
             self._datadir.close()

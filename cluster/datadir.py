@@ -5,7 +5,6 @@ a second process, remembers which node it belongs to, and carries a random disk 
 node that comes back under its old name with another, empty directory is recognised and refused.
 """
 
-import fcntl
 import os
 import secrets
 from collections.abc import Collection
@@ -63,24 +62,24 @@ class DataDir:
         files = files or Files()
         try:
             _create_directory(path, files)
-            lock_fd = _take_lock(path)
+            lock_fd = _take_lock(path, files)
         except OSError as error:
             message = f"{path}: the data directory cannot be used: {error}"
             raise DataDirError(message) from error
         try:
             identity = _load_identity(path, node_id, files)
-            known = _load_peers(path)
-            if known and not list_segments(path):
+            known = _load_peers(path, files)
+            if known and not list_segments(path, files):
                 message = (
                     f"{path}: the journal is missing from a directory that was in use. {_REPLACE_ADVICE}"
                 )
                 raise DataDirError(message)  # noqa: TRY301 - the lock must be freed on every way out
         except OSError as error:
-            os.close(lock_fd)
+            files.close(lock_fd)
             message = f"{path}: the data directory cannot be read or written: {error}"
             raise DataDirError(message) from error
         except DataDirError:
-            os.close(lock_fd)
+            files.close(lock_fd)
             raise
         return cls(path, identity, known, lock_fd, files)
 
@@ -116,7 +115,7 @@ class DataDir:
     def close(self) -> None:
         """Free the lock. Idempotent."""
         if self._lock_fd >= 0:
-            os.close(self._lock_fd)
+            self._files.close(self._lock_fd)
             self._lock_fd = -1
 
     def _store_peers(self, disk_ids: dict[str, str]) -> None:
@@ -126,43 +125,38 @@ class DataDir:
 
 def _create_directory(path: Path, files: Files) -> None:
     """Create the directory and make its own name durable; an existing one is left as it is."""
-    if not path.is_dir():
-        path.mkdir(mode=0o700, parents=True)
+    if not files.is_directory(path):
+        files.make_directory(path)
         files.fsync_dir(path.parent)
 
 
-def _take_lock(path: Path) -> int:
+def _take_lock(path: Path, files: Files) -> int:
     """Return the descriptor that holds the lock: it ends with the process, and programs do not inherit it."""
-    fd = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fd = files.lock(path / LOCK_NAME)
     except BlockingIOError as error:
-        holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
-        os.close(fd)
+        holder = files.read(path / LOCK_NAME)[:32].decode("ascii", "replace").strip() or "unknown"
         message = (
             f"{path}: the data directory is in use by the process with pid {holder}. Stop that node first,"
             " or give this one a directory of its own"
         )
         raise DataDirError(message) from error
-    except OSError:
-        os.close(fd)
-        raise
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    files.truncate(fd, 0)
+    files.write_at(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
 
 
 def _load_identity(path: Path, node_id: str, files: Files) -> Identity:
     """Return the directory's identity, made now if the directory is new."""
     file = path / IDENTITY_NAME
-    if not file.exists():
-        if list_segments(path) or (path / PEERS_NAME).exists():
+    if not files.exists(file):
+        if list_segments(path, files) or files.exists(path / PEERS_NAME):
             message = f"{file} is missing from a directory that was in use. {_REPLACE_ADVICE}"
             raise DataDirError(message)
         identity = Identity(FORMAT, node_id, secrets.token_hex(16))
         replace_file(files, file, msgspec.json.encode(identity))
         return identity
-    identity = _decode(file, Identity)
+    identity = _decode(file, Identity, files)
     if identity.node_id != node_id:
         message = (
             f"{path}: the data directory belongs to node {identity.node_id!r}, not to {node_id!r}. Correct"
@@ -172,15 +166,15 @@ def _load_identity(path: Path, node_id: str, files: Files) -> Identity:
     return identity
 
 
-def _load_peers(path: Path) -> dict[str, str]:
+def _load_peers(path: Path, files: Files) -> dict[str, str]:
     file = path / PEERS_NAME
-    return _decode(file, _Peers).disk_ids if file.exists() else {}
+    return _decode(file, _Peers, files).disk_ids if files.exists(file) else {}
 
 
-def _decode(file: Path, stored_type: type[_Stored]) -> _Stored:
+def _decode(file: Path, stored_type: type[_Stored], files: Files) -> _Stored:
     """Return the content of one of our JSON files. Raises DataDirError naming it."""
     try:
-        stored = msgspec.json.decode(file.read_bytes(), type=stored_type)
+        stored = msgspec.json.decode(files.read(file), type=stored_type)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message = f"{file} is damaged: {error}. {_REPLACE_ADVICE}"
         raise DataDirError(message) from error

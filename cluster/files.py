@@ -1,9 +1,10 @@
-"""The disk operations that durability depends on, as one small object.
+"""The disk as one small object: every operation on the data directory goes through `Files`.
 
-Everything that must survive a crash is written through `Files`, so a test can put a crash before any
-operation, tear the last write, or fail a sync. No decision lives here. Errors are `OSError`, unchanged.
+So a test can put a crash before any operation, tear the last write, fail a sync or fill the disk, and a
+simulation can run on a disk of its own. No decision lives here. Errors are `OSError`, unchanged.
 """
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -11,27 +12,23 @@ from pathlib import Path
 class Files:
     """The operating system's disk operations. Each returns only when the system says that it is done."""
 
-    def create(self, path: Path) -> int:
-        """Create `path`, empty and for this user only, and return a descriptor that appends to it."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    # -- names ----------------------------------------------------------------------------------------------
 
-    def open_append(self, path: Path) -> int:
-        """Return a descriptor that appends to the existing file `path`."""
-        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    def make_directory(self, path: Path) -> None:
+        """Create a directory for this user only, with its parents; durable after `fsync_dir` of the parent."""
+        path.mkdir(mode=0o700, parents=True)
 
-    def write(self, fd: int, data: bytes) -> None:
-        """Append all of `data`. A full disk writes a part first and fails on the rest."""
-        written = os.write(fd, data)
-        while written < len(data):
-            written += os.write(fd, memoryview(data)[written:])
+    def is_directory(self, path: Path) -> bool:
+        """Whether `path` is a directory."""
+        return path.is_dir()
 
-    def fdatasync(self, fd: int) -> None:
-        """Wait until data and length are on disk. After an error nothing is known: never call it again."""
-        os.fdatasync(fd)
+    def names(self, directory: Path) -> list[str]:
+        """Return the names in `directory`, sorted."""
+        return sorted(os.listdir(directory))
 
-    def truncate(self, fd: int, size_bytes: int) -> None:
-        """Cut the file to `size_bytes`."""
-        os.ftruncate(fd, size_bytes)
+    def exists(self, path: Path) -> bool:
+        """Whether there is something called `path`."""
+        return path.exists()
 
     def rename(self, source: Path, target: Path) -> None:
         """Give `source` the name `target`, atomically; durable after `fsync_dir`."""
@@ -49,16 +46,92 @@ class Files:
         finally:
             os.close(fd)
 
+    # -- content --------------------------------------------------------------------------------------------
+
+    def create(self, path: Path) -> int:
+        """Create `path`, empty and for this user only, and return a descriptor to read and write it."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def open(self, path: Path) -> int:
+        """Return a descriptor to read and write the existing file `path`."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def open_to_read(self, path: Path) -> int:
+        """Return a descriptor to read the existing file `path`."""
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self, fd: int) -> None:
+        """Give a descriptor back; writes nothing."""
+        os.close(fd)
+
+    def write(self, fd: int, data: bytes) -> None:
+        """Write all of `data` behind what was written last. A full disk takes a part and fails on the rest."""
+        written = os.write(fd, data)
+        while written < len(data):
+            written += os.write(fd, memoryview(data)[written:])
+
+    def write_at(self, fd: int, data: bytes, offset: int) -> None:
+        """Write all of `data` at `offset`. A full disk takes a part and fails on the rest."""
+        written = os.pwrite(fd, data, offset)
+        while written < len(data):
+            written += os.pwrite(fd, memoryview(data)[written:], offset + written)
+
+    def read_at(self, fd: int, size_bytes: int, offset: int) -> bytes:
+        """Return up to `size_bytes` from `offset`; fewer only at the end of the file."""
+        parts = []
+        while size_bytes > 0:
+            part = os.pread(fd, size_bytes, offset)
+            if not part:
+                break
+            parts.append(part)
+            size_bytes -= len(part)
+            offset += len(part)
+        return b"".join(parts)
+
+    def read(self, path: Path) -> bytes:
+        """Return the whole content of `path`."""
+        return path.read_bytes()
+
+    def size(self, fd: int) -> int:
+        """Return the length of the file in bytes."""
+        return os.fstat(fd).st_size
+
+    def fdatasync(self, fd: int) -> None:
+        """Wait until data and length are on disk. After an error nothing is known: never call it again."""
+        os.fdatasync(fd)
+
+    def drop_cache(self, fd: int) -> None:
+        """Forget what memory holds of the file: what is read next is what the disk has."""
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        """Cut the file to `size_bytes`."""
+        os.ftruncate(fd, size_bytes)
+
+    def lock(self, path: Path) -> int:
+        """Create `path` if need be and lock it until the descriptor is closed or the process ends.
+
+        Raises BlockingIOError when another process has it.
+        """
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
 
 def replace_file(files: Files, path: Path, data: bytes) -> None:
     """Make `data` the content of `path`, durably: a crash leaves the whole old or the whole new content."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.unlink(missing_ok=True)
+    if files.exists(temporary):
+        files.unlink(temporary)
     fd = files.create(temporary)
     try:
         files.write(fd, data)
         files.fdatasync(fd)
     finally:
-        os.close(fd)
+        files.close(fd)
     files.rename(temporary, path)
     files.fsync_dir(path.parent)

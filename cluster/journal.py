@@ -23,6 +23,7 @@ from cluster.errors import DataDirError, NodeFailed
 from cluster.files import Files
 from cluster.records import (
     SALT_BYTES,
+    SEGMENT_HEADER_BYTES,
     LogEntry,
     RecordType,
     begin_record,
@@ -293,7 +294,7 @@ class Journal:
         finally:
             self._is_closed = True
             if self._fd >= 0:
-                os.close(self._fd)
+                self._files.close(self._fd)
 
     def _destroy(self) -> None:
         """Close; the Raft library's name for it."""
@@ -327,7 +328,7 @@ class Journal:
     def _write_block(self, payload: bytes) -> None:
         self._sequence += 1
         block = encode_block(payload, self._sequence, self._synced_sequence, self._seed)
-        self._files.write(self._fd, block)
+        self._files.write_at(self._fd, block, self._size_bytes)
         self._size_bytes += len(block)
 
     def _seal(self) -> None:
@@ -351,7 +352,7 @@ class Journal:
         if self._fd >= 0:
             # A seal may not be on disk yet, and only the last segment may end with a torn write.
             self._files.fdatasync(self._fd)
-            os.close(self._fd)
+            self._files.close(self._fd)
         self._fd, self._seed, self._size_bytes = fd, segment_seed(header), len(header)
         self._files.write(fd, header)
         self._write_block(self._state_records() + payload)
@@ -372,9 +373,9 @@ class Journal:
         )
 
     def _continue_segment(self, path: Path) -> None:
-        self._fd = self._files.open_append(path)
-        self._size_bytes = os.fstat(self._fd).st_size
-        self._seed = segment_seed(os.pread(self._fd, 4096, 0))
+        self._fd = self._files.open(path)
+        self._size_bytes = self._files.size(self._fd)
+        self._seed = segment_seed(self._files.read_at(self._fd, SEGMENT_HEADER_BYTES, 0))
 
     def _note_synced(self) -> bool:
         """Take over what is durable now; tell whether older segments may have become obsolete."""

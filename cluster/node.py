@@ -5,9 +5,11 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from cluster.child import Child
 from cluster.config import NodeConfig
 from cluster.core import Core
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, ShuttingDown, TransferFailed
+from cluster.files import Files
 from cluster.link import Kind
 from cluster.metrics import Metrics
 from cluster.outbox import Answer, Pending
@@ -39,15 +41,18 @@ class Node:
     One thread: everything is called from the event loop in which it was started.
     """
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, *, files: Files | None = None, child: Child | None = None) -> None:
+        """Be a node of `config`; `files` and `child` are its disk and how it forks, for tests to replace."""
         self.config = config
+        self._files = files or Files()
+        self._child = child or Child()
         self._core: Core | None = None
         self._is_shutting_down = False
         self._cancels: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Take the data directory, recover, listen for peers. Raises StartupError."""
-        self._core = Core(self.config)
+        self._core = Core(self.config, self._files, self._child)
         try:
             await self._core.start()
         except BaseException:

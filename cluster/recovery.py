@@ -6,7 +6,6 @@ the node: a replica that silently forgets what it acknowledged is worse than a r
 """
 
 import logging
-import os
 import re
 import struct
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from cluster.records import (
 logger = logging.getLogger(__name__)
 
 _SEGMENT_NAME = re.compile(r"journal-(\d{16})\.log")
+_UNFINISHED_NAME = re.compile(r"journal-\d{16}\.log\.tmp")
 _ADVICE = (
     "Restore this data directory from a backup that is not older than its last stop, or replace this node"
     " with a new one (the other nodes have the data). Do not delete or edit single journal files: the node"
@@ -122,13 +122,13 @@ def segment_path(directory: Path, number: int) -> Path:
     return directory / f"journal-{number:016d}.log"
 
 
-def list_segments(directory: Path) -> list[Segment]:
+def list_segments(directory: Path, files: Files) -> list[Segment]:
     """Return the segments in `directory`, oldest first, unread."""
     found = []
-    for path in directory.iterdir():
-        match = _SEGMENT_NAME.fullmatch(path.name)
+    for name in files.names(directory):
+        match = _SEGMENT_NAME.fullmatch(name)
         if match is not None:
-            found.append(Segment(int(match[1]), path))
+            found.append(Segment(int(match[1]), directory / name))
     return sorted(found, key=lambda segment: segment.number)
 
 
@@ -138,9 +138,10 @@ def recover(directory: Path, files: Files, on_cut: logging.Logger) -> LogView:
     When this returns, everything in the view is on disk. An empty directory gives an empty view without
     segments.
     """
-    for leftover in directory.glob("journal-*.log.tmp"):
-        files.unlink(leftover)
-    present = list_segments(directory)
+    for name in files.names(directory):
+        if _UNFINISHED_NAME.fullmatch(name):
+            files.unlink(directory / name)
+    present = list_segments(directory, files)
     run = _newest_run(present)
     view = LogView()
     for segment in run:
@@ -171,7 +172,7 @@ def _newest_run(segments: list[Segment]) -> list[Segment]:
 def _read_segment(
     view: LogView, segment: Segment, files: Files, on_cut: logging.Logger, *, is_last: bool
 ) -> None:
-    fd = files.open_append(segment.path)
+    fd = files.open(segment.path)
     try:
         data = _read_from_disk(fd, files)
         size_bytes = _replay(view, segment, data, is_last=is_last)
@@ -185,7 +186,7 @@ def _read_segment(
             files.truncate(fd, size_bytes)
             files.fdatasync(fd)
     finally:
-        os.close(fd)
+        files.close(fd)
 
 
 def _read_from_disk(fd: int, files: Files) -> bytes:
@@ -196,17 +197,8 @@ def _read_from_disk(fd: int, files: Files) -> bytes:
     truth.
     """
     files.fdatasync(fd)
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    size_bytes = os.fstat(fd).st_size
-    parts = []
-    offset = 0
-    while offset < size_bytes:
-        part = os.pread(fd, size_bytes - offset, offset)
-        if not part:
-            break
-        parts.append(part)
-        offset += len(part)
-    return b"".join(parts)
+    files.drop_cache(fd)
+    return files.read_at(fd, files.size(fd), 0)
 
 
 def _replay(view: LogView, segment: Segment, data: bytes, *, is_last: bool) -> int:

@@ -9,7 +9,6 @@ down.
 """
 
 import hashlib
-import os
 import struct
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,9 @@ import msgspec
 from cluster.files import Files
 from cluster.records import LogEntry
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+READABLE_VERSIONS: Final = (1, 2)
+"""Format 1 had no member list; what it lacks reads as empty."""
 MAGIC: Final = b"HOLDFSNP"
 DIGEST_BYTES: Final = 32
 WRITE_BYTES: Final = 4 * 1024 * 1024
@@ -33,22 +34,29 @@ class SnapshotDamaged(Exception):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A state with the last two entries that it contains; `state` is the machine's own encoding."""
+    """A state with the last two entries that it contains; `state` is the machine's own encoding.
+
+    `members` is the member list as of `last`, in the replica's own encoding.
+    """
 
     previous: LogEntry
     last: LogEntry
     state: bytes
+    members: bytes = b""
 
 
 class _Header(msgspec.Struct, frozen=True, array_like=True):
     previous: LogEntry
     last: LogEntry
     state_bytes: int
+    members: bytes = b""
 
 
 def write_snapshot(path: Path, snapshot: Snapshot, files: Files) -> None:
     """Write `snapshot` to the new file `path` and sync it. Raises OSError."""
-    header = msgspec.msgpack.encode(_Header(snapshot.previous, snapshot.last, len(snapshot.state)))
+    header = msgspec.msgpack.encode(
+        _Header(snapshot.previous, snapshot.last, len(snapshot.state), snapshot.members)
+    )
     prefix = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(header)) + header
     digest = hashlib.blake2b(prefix, digest_size=DIGEST_BYTES)
     fd = files.create(path)
@@ -62,7 +70,7 @@ def write_snapshot(path: Path, snapshot: Snapshot, files: Files) -> None:
         files.write(fd, digest.digest())
         files.fdatasync(fd)
     finally:
-        os.close(fd)
+        files.close(fd)
 
 
 def parse_snapshot(data: bytes, digest: bytes | None = None) -> Snapshot:
@@ -80,8 +88,8 @@ def parse_snapshot(data: bytes, digest: bytes | None = None) -> Snapshot:
         message = "its checksum does not match"
         raise SnapshotDamaged(message)
     _, version, header_bytes = _PREFIX.unpack_from(data)
-    if version != FORMAT_VERSION:
-        message = f"it has format {version}; this release reads format {FORMAT_VERSION}"
+    if version not in READABLE_VERSIONS:
+        message = f"it has format {version}; this release reads formats up to {FORMAT_VERSION}"
         raise SnapshotDamaged(message)
     start = _PREFIX.size + header_bytes
     try:
@@ -92,4 +100,4 @@ def parse_snapshot(data: bytes, digest: bytes | None = None) -> Snapshot:
     if header.state_bytes != len(body) - start:
         message = f"it holds {len(body) - start} bytes of state; its header says {header.state_bytes}"
         raise SnapshotDamaged(message)
-    return Snapshot(header.previous, header.last, bytes(body[start:]))
+    return Snapshot(header.previous, header.last, bytes(body[start:]), header.members)

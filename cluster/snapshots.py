@@ -8,6 +8,7 @@ child's work.
 import hashlib
 import logging
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -27,25 +28,31 @@ RECEIVED_BYTES_MAX: Final = 64 * 1024**3
 RECEIVED_SYNC_BYTES: Final = 8 * 1024 * 1024
 """Received bytes are synced in pieces of this size, so that no single sync stops the loop for long."""
 
+_UNFINISHED_NAME: Final = re.compile(rf"{SNAPSHOT_NAME}\.\d+\.tmp")
+
 logger = logging.getLogger(__name__)
 
 
 class SnapshotReader:
     """The snapshot file as it was when opened: a later one that replaces it does not show."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, files: Files) -> None:
         """Open the file. Raises OSError."""
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = os.fstat(self._fd).st_size
+        self._files = files
+        self._fd = files.open_to_read(path)
+        self._offset = 0
+        self.size = files.size(self._fd)
 
     def read(self, size_bytes: int) -> bytes:
         """Return the next bytes, at most `size_bytes`; empty at the end."""
-        return os.read(self._fd, size_bytes)
+        data = self._files.read_at(self._fd, size_bytes, self._offset)
+        self._offset += len(data)
+        return data
 
     def close(self) -> None:
         """Close the file. Idempotent."""
         if self._fd >= 0:
-            os.close(self._fd)
+            self._files.close(self._fd)
             self._fd = -1
 
 
@@ -53,7 +60,7 @@ class _Incoming:
     """A snapshot on its way in, hashed as it comes; its last 32 bytes are the stored digest."""
 
     def __init__(self, path: Path, files: Files) -> None:
-        path.unlink(missing_ok=True)
+        _remove(path, files)
         self.path = path
         self.fd = files.create(path)
         self.size_bytes = 0
@@ -76,22 +83,22 @@ class _Incoming:
 class SnapshotStore:
     """The snapshot in a locked data directory. One thread."""
 
-    def __init__(self, directory: Path, files: Files | None = None) -> None:
+    def __init__(self, directory: Path, files: Files | None = None, child: Child | None = None) -> None:
         """Use `directory` and remove what a killed process left unfinished there."""
         self._directory = directory
         self._path = directory / SNAPSHOT_NAME
         self._files = files or Files()
-        self._child = Child()
+        self._child = child or Child()
         self._written_path: Path | None = None
         self._incoming: _Incoming | None = None
-        for pattern in (f"{SNAPSHOT_NAME}.*.tmp", INCOMING_NAME):
-            for leftover in directory.glob(pattern):
-                self._files.unlink(leftover)
+        for name in self._files.names(directory):
+            if name == INCOMING_NAME or _UNFINISHED_NAME.fullmatch(name):
+                self._files.unlink(directory / name)
 
     def load(self) -> Snapshot | None:
         """Return the verified snapshot, None if there is none yet. Raises DataDirError if it is damaged."""
         try:
-            return parse_snapshot(self._path.read_bytes())
+            return parse_snapshot(self._files.read(self._path))
         except FileNotFoundError:
             return None
         except SnapshotDamaged as error:
@@ -102,13 +109,15 @@ class SnapshotStore:
             )
             raise DataDirError(message) from error
 
-    def begin_write(self, last: LogEntry, previous: LogEntry, encode_state: Callable[[], bytes]) -> None:
+    def begin_write(
+        self, last: LogEntry, previous: LogEntry, members: bytes, encode_state: Callable[[], bytes]
+    ) -> None:
         """Fork a child that encodes and writes the state as it is now; `poll` tells how it goes."""
         directory, files = self._directory, self._files
 
         def write() -> None:
             path = _written_path(directory, os.getpid())
-            write_snapshot(path, Snapshot(previous, last, encode_state()), files)
+            write_snapshot(path, Snapshot(previous, last, encode_state(), members), files)
 
         self._child.start(write)
         self._written_path = _written_path(directory, self._child.pid) if self._child.pid else None
@@ -125,12 +134,12 @@ class SnapshotStore:
             if outcome == "done":
                 self._put_in_place(path)
             else:
-                path.unlink(missing_ok=True)
+                _remove(path, self._files)
         return outcome
 
     def open_reader(self) -> SnapshotReader:
         """Open the present snapshot for sending. Raises FileNotFoundError when there is none."""
-        return SnapshotReader(self._path)
+        return SnapshotReader(self._path, self._files)
 
     def begin_receive(self) -> None:
         """Begin a snapshot from a peer; an unfinished one is dropped. Raises OSError."""
@@ -160,7 +169,7 @@ class SnapshotStore:
         incoming = self._receiving()
         try:
             self._files.fdatasync(incoming.fd)
-            snapshot = parse_snapshot(incoming.path.read_bytes(), incoming.digest.digest())
+            snapshot = parse_snapshot(self._files.read(incoming.path), incoming.digest.digest())
             self._stop_writing()
             self._put_in_place(incoming.path)
         finally:
@@ -170,15 +179,15 @@ class SnapshotStore:
     def abort_receive(self) -> None:
         """Drop an unfinished snapshot from a peer, if there is one."""
         if self._incoming is not None:
-            os.close(self._incoming.fd)
-            self._incoming.path.unlink(missing_ok=True)
+            self._files.close(self._incoming.fd)
+            _remove(self._incoming.path, self._files)
             self._incoming = None
 
     def close(self) -> None:
         """End a running child and drop what is unfinished. Idempotent."""
         self._child.stop()
         if self._written_path is not None:
-            self._written_path.unlink(missing_ok=True)
+            _remove(self._written_path, self._files)
             self._written_path = None
         self.abort_receive()
 
@@ -200,3 +209,9 @@ class SnapshotStore:
 def _written_path(directory: Path, pid: int) -> Path:
     """Return where the child `pid` writes."""
     return directory / f"{SNAPSHOT_NAME}.{pid}.tmp"
+
+
+def _remove(path: Path, files: Files) -> None:
+    """Remove `path` if it is there."""
+    if files.exists(path):
+        files.unlink(path)
