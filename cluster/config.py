@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from cluster.config_sources import NUMBERS, Given, WrongValueError, collect
+from cluster.members import NODES_COUNT_MAX, Member, Members
 
-NODES_COUNT_MAX: Final = 7
-"""More nodes make every write slower and nothing safer."""
 SECRET_BYTES_MIN: Final = 16
 """128 bits, if they are random."""
 
@@ -62,9 +61,10 @@ class Address(NamedTuple):
 class NodeConfig:
     """All that a node has to know before it starts. Raises WrongValueError when made of wrong values.
 
-    `peers` maps the id of every node of the cluster, this one included, to its peer address; with no other
-    entry the node is a cluster of its own. `peer` is where this node listens for the others, `http` where for
-    clients, and `advertise_http` the URL under which clients reach it.
+    `peers` maps the id of every node of a new cluster, this one included, to its peer address; with no other
+    entry the node is a cluster of its own. Later the member list in the log counts instead. A node that is to
+    `join` a running cluster finds the members there. `peer` is where this node listens for the others, `http`
+    where for clients, and `advertise_http` the URL under which clients reach it.
     """
 
     node_id: str
@@ -79,6 +79,7 @@ class NodeConfig:
     election_ms_max: int = 1000
     compact_entries: int = 20_000
     request_timeout_ms: int = 5_000
+    join: bool = False
     log_level: str = "info"
     log_format: str = "text"
 
@@ -102,7 +103,9 @@ class NodeConfig:
         told = format_peers(self.peers)
         for node_id in self.peers:
             _check_node_id("peers", node_id)
-        if self.peers and self.node_id not in self.peers:
+        if self.join and not set(self.peers) - {self.node_id}:
+            raise WrongValueError("peers", told, "must name the members of the cluster that this node joins")
+        if self.peers and self.node_id not in self.peers and not self.join:
             raise WrongValueError("peers", told, f"must name this node too, node_id {self.node_id!r}")
         if len(self.peers) > NODES_COUNT_MAX:
             raise WrongValueError("peers", told, f"must name 1 to {NODES_COUNT_MAX} nodes")
@@ -131,14 +134,29 @@ class NodeConfig:
 
     @property
     def is_single(self) -> bool:
-        """Whether this node is a cluster of its own."""
-        return len(self.peers) <= 1
+        """Whether this node begins as a cluster of its own."""
+        return len(self.peers) <= 1 and not self.join
+
+    @property
+    def takes_peers(self) -> bool:
+        """Whether this node listens for others: a cluster of one does if it has all that growing needs."""
+        return not self.is_single or (bool(self.secret) and self.peer.port != 0)
+
+    @property
+    def first_members(self) -> Members:
+        """Return the member list that the cluster began with; empty for a node that joins later."""
+        if self.join:
+            return Members()
+        peers = self.peers or {self.node_id: self.peer}
+        return Members(
+            {node_id: Member(str(peer), is_voter=True) for node_id, peer in sorted(peers.items())}
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but hardly meant, for the log."""
         count = len(self.peers)
-        if count > 1 and count % 2 == 0:
+        if count > 1 and count % 2 == 0 and not self.join:
             return (f"peers: {count} nodes survive no more failures than {count - 1}; use an odd number",)
         return ()
 
@@ -176,7 +194,9 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
     peers = _parse_peers(text("peers", ""))
     peer = _parse_address("peer", text("peer", str(peers.get(node_id, "127.0.0.1:7800"))))
     http = _parse_address("http", text("http", "127.0.0.1:7700"))
-    peers = peers or {node_id: peer}
+    join = _parse_switch("join", text("join", "false"))
+    if not join:
+        peers = peers or {node_id: peer}
     data_dir = text("data_dir", "holdfast-data")
     if not data_dir:
         raise WrongValueError("data_dir", data_dir, "must name a directory")
@@ -190,6 +210,7 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         peer=peer,
         peers=peers,
         secret=_secret(given),
+        join=join,
         advertise_http=text("advertise_http", _reachable_url(http, peers.get(node_id))).rstrip("/"),
         **rest,
     )
@@ -219,6 +240,12 @@ def _parse_number(setting: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
         raise WrongValueError(setting, text, "must be a whole number")
     return int(text)
+
+
+def _parse_switch(setting: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise WrongValueError(setting, text, "must be true or false")
+    return text == "true"
 
 
 def _secret(given: Mapping[str, Given]) -> bytes:

@@ -15,7 +15,9 @@ from cluster.errors import ConfigError
 NUMBERS: Final = frozenset(
     {"heartbeat_ms", "election_ms_min", "election_ms_max", "compact_entries", "request_timeout_ms"}
 )
-"""The settings that are whole numbers; all others are strings."""
+"""The settings that are whole numbers."""
+SWITCHES: Final = frozenset({"join"})
+"""The settings that are true or false. All others are strings."""
 
 # Every setting with its placeholder and help: flag --node-id, variable HOLDFAST_NODE_ID, key node_id.
 _SETTINGS: Final[dict[str, tuple[str, str]]] = {
@@ -24,6 +26,7 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "http": ("HOST:PORT", "listen here for clients (default: 127.0.0.1:7700)"),
     "peer": ("HOST:PORT", "listen here for other nodes (default: own entry of --peers, or 127.0.0.1:7800)"),
     "peers": ("ID=HOST:PORT,...", "all nodes of the cluster, this one too (default: a cluster of one node)"),
+    "join": ("", "join a running cluster, to which this node is being added; see `holdfast cluster add`"),
     "secret": ("TEXT", "shared by all nodes, 16 bytes or more; other users of the machine can see flags"),
     "secret_file": ("FILE", "read the secret from this file; a newline at its end does not count"),
     "advertise_http": ("URL", "where clients reach this node (default: made from --http)"),
@@ -115,9 +118,11 @@ def _file_text(key: str, value: object, origin: str) -> str:
         return ",".join(f"{node_id}={address}" for node_id, address in value.items())
     if key in NUMBERS and (not isinstance(value, int) or isinstance(value, bool)):
         raise WrongValueError(key, value, "must be a whole number", origin)
-    if key not in NUMBERS and not isinstance(value, str):
+    if key in SWITCHES and not isinstance(value, bool):
+        raise WrongValueError(key, value, "must be true or false", origin)
+    if key not in NUMBERS | SWITCHES and not isinstance(value, str):
         raise WrongValueError(key, "<hidden>" if key == "secret" else value, "must be a string", origin)
-    return str(value)
+    return str(value).lower() if key in SWITCHES else str(value)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -138,7 +143,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--config", metavar="FILE", help="read settings from this TOML file")
     for setting, (metavar, text) in _SETTINGS.items():
-        parser.add_argument(_flag(setting), dest=setting, metavar=metavar, help=text)
+        if setting in SWITCHES:
+            parser.add_argument(_flag(setting), dest=setting, action="store_const", const="true", help=text)
+        else:
+            parser.add_argument(_flag(setting), dest=setting, metavar=metavar, help=text)
     parser.add_argument("--version", action="version", version=f"holdfast-node {version()}")
     return parser
 

@@ -11,7 +11,7 @@ never retries what broke and never answers from a broken state.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, ParamSpec
 
 from cluster.batcher import Batcher
@@ -26,6 +26,7 @@ from cluster.guards import Message
 from cluster.handover import Handover
 from cluster.journal import Journal
 from cluster.link import Kind
+from cluster.member_changes import Change, MemberChanges, Verdict
 from cluster.metrics import Metrics, Sample, gauge
 from cluster.outbox import Answer, Outbox, new_origin
 from cluster.peering import Peering
@@ -55,9 +56,6 @@ class Core:
         """Recover from the data directory. Raises StartupError."""
         self._config = config
         self._loop = asyncio.get_running_loop()
-        self._peers: Mapping[str, Address] = {
-            peer_id: address for peer_id, address in config.peers.items() if peer_id != config.node_id
-        }
         self.machine = LockMachine()
         self.metrics = Metrics(self._gauges)
         self.outbox = Outbox(new_origin(config.node_id), self._loop)
@@ -77,7 +75,7 @@ class Core:
         try:
             self._store = SnapshotStore(config.data_dir, files, child)
             self._journal = Journal.open(config.data_dir, files=files)
-            self.replica = RaftReplica(config, self._peers, self._journal, self._store, self)
+            self.replica = RaftReplica(config, config.first_members, self._journal, self._store, self)
         except snapshot.SnapshotError as error:
             self._datadir.close()
             raise DataDirError(
@@ -87,16 +85,20 @@ class Core:
         except BaseException:
             self._datadir.close()
             raise
-        self.peering = Peering(self._datadir, self._peers, config.advertise_http, self)
-        self.links = PeerLinks(config.node_id, config.secret, self._peers, self.peering)
+        self.peering = Peering(self._datadir, config.node_id, config.advertise_http, self)
+        self.peering.set_members(self.replica.members, is_new=self._is_new_cluster())
+        self.links = PeerLinks(config.node_id, config.secret, self._peer_addresses(), self.peering)
+        self.changes = MemberChanges(config.node_id, self.replica, self, self._loop)
 
     async def start(self) -> None:
         """Listen, dial, and begin to tick. Raises StartupError."""
         self._journal.sync()
-        if self._peers:
+        if self._config.takes_peers:
             await self.links.start(self._config.peer)
-            if not self.peering.is_established:
-                logger.info("event=first-start waiting_for=%s", ",".join(self.peering.missing()))
+        if not self.peering.is_established:
+            logger.info("event=first-start waiting_for=%s", ",".join(self.peering.missing()))
+        elif self._config.node_id not in self.replica.members.nodes:
+            logger.info("event=joining detail=%r", "waits to be added: see `holdfast cluster add`")
         self._run_timer()
 
     async def stop(self) -> None:
@@ -169,6 +171,7 @@ class Core:
         self.replica.tick()
         if self._handover is not None:
             self._handover.step()
+        self.changes.step()
         if self.replica.wants_tick:
             self.request_tick()
 
@@ -311,8 +314,31 @@ class Core:
         self._expiry.arm(self.machine.next_deadline_ms() if replica.is_leader else None)
         if self._handover is not None:
             self._handover.step()
+        self.changes.step()
         self._resend()
         self._wake_observers()
+
+    def members_changed(self) -> None:
+        """Keep links to exactly those who belong to the cluster; tell who was removed."""
+        replica, peering = self.replica, self.peering
+        peering.set_members(replica.members, is_new=self._is_new_cluster())
+        peering.forget_removed(replica.committed_members)
+        peers = self._peer_addresses()
+        for peer_id in self.links.up() - set(peers):
+            self.links.send(peer_id, Kind.REFUSED, peering.removal(peer_id))
+        self.links.set_peers(peers)
+        self._wake_observers()
+
+    def _is_new_cluster(self) -> bool:
+        return self.replica.is_first_members and not self._config.join
+
+    def _peer_addresses(self) -> dict[str, Address]:
+        """Return where the others listen. Who is being removed is linked until that is committed."""
+        listed = self.replica.committed_members.nodes | self.replica.members.nodes
+        peers = {node_id: Address.parse(member.peer) for node_id, member in listed.items()}
+        peers = peers or dict(self._config.peers)
+        peers.pop(self._config.node_id, None)
+        return peers
 
     def _pass_time(self) -> None:
         """Propose that time has passed: something is due."""
@@ -353,14 +379,31 @@ class Core:
         """Begin to hand leadership over, if this node leads."""
         self.begin_handover(to)
 
+    def change_asked(self, peer_id: str, change: Change) -> None:
+        """Decide a change of the members that a peer asks for."""
+
+        def answer(verdict: Verdict) -> None:
+            self.links.send(peer_id, Kind.CHANGED, verdict)
+
+        self.changes.decide(change, answer)
+
+    def change_decided(self, verdict: Verdict) -> None:
+        """Take the leader's answer to a change that this node asked for."""
+        self.changes.decided(verdict)
+
     def refused(self, peer_id: str, reason: str) -> None:
-        """Stop: a peer, proven to be one, does not let this node in."""
+        """Stop: a peer, proven to be one, does not let this node in. Who does not count yet may try again."""
+        if self._config.node_id not in self.replica.voters:
+            logger.warning("event=not-let-in peer=%s reason=%r", peer_id, reason)
+            return
         self._fail(IdentityRefused(f"refused by node {peer_id}: {reason}"))
 
     def role(self) -> str:
-        """Return leader, candidate, follower, or starting while not all nodes have met yet."""
+        """Return leader, candidate, follower; starting while not all nodes have met; joining."""
         if not self.peering.is_established:
             return "starting"
+        if self._config.node_id not in self.replica.voters:
+            return "joining"
         if self.replica.is_leader:
             return "leader"
         return "candidate" if self.replica.is_candidate else "follower"
@@ -368,6 +411,20 @@ class Core:
     def revision(self) -> int:
         """Return how many entries this node has applied."""
         return self.machine.revision
+
+    # -- member_changes.Host --------------------------------------------------------------------------------
+
+    def send_change(self, leader_id: str, change: Change) -> None:
+        """Send a change to the leader."""
+        self.links.send(leader_id, Kind.CHANGE, change)
+
+    def disk_ids(self) -> dict[str, str]:
+        """Return the disk ids of this node and of those it has met."""
+        return self.peering.disk_ids()
+
+    def grows(self) -> bool:
+        """Whether this node listens for peers at all."""
+        return self._config.takes_peers
 
     # -- leadership -----------------------------------------------------------------------------------------
 
@@ -406,7 +463,7 @@ class Core:
         ]
         links = [
             gauge("peer_up", "Whether a peer is connected.", self.links.is_up(peer_id), peer=peer_id)
-            for peer_id in self._peers
+            for peer_id in self._peer_addresses()
         ]
         return [
             *tables,

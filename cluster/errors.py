@@ -5,11 +5,14 @@ ClusterError
  +-- Overloaded        not applied   a bounded queue is full; try again after `retry_after_ms`
  +-- ShuttingDown      not applied   this node is stopping; ask another
  +-- TransferFailed    not applied   leadership could not be handed over
+ +-- MemberChangeRefused  not applied   the cluster would lose its quorum, or the change makes no sense
+ |    +-- MemberChangePending   another change is under way; try again
+ |    +-- MemberNotFound        no member has this id
  +-- OutcomeUnknown    unknown       it was sent and no outcome came before the deadline
 StartupError                         the node refuses to start; the message says what to do
  +-- ConfigError                     a wrong flag, variable or file entry
  +-- DataDirError                    a data directory that is in use, damaged or somebody else's
- +-- IdentityRefused                 a peer knows this node id with another data directory
+ +-- IdentityRefused                 a peer knows this node id with another data directory, or as removed
 NodeFailed                           this node broke and must stop: disk, damage, or a bug of ours
 """
 
@@ -48,6 +51,25 @@ class TransferFailed(ClusterError):
 
     code = "transfer-failed"
     retry_after_ms = 500
+
+
+class MemberChangeRefused(ClusterError):
+    """The member list stays as it is; the message says why."""
+
+    code = "member-change-refused"
+
+
+class MemberChangePending(MemberChangeRefused):
+    """One change at a time: another one is not committed yet."""
+
+    code = "member-change-pending"
+    retry_after_ms = 200
+
+
+class MemberNotFound(MemberChangeRefused):
+    """No member has this id."""
+
+    code = "member-not-found"
 
 
 class OutcomeUnknown(ClusterError):

@@ -5,39 +5,33 @@ change until `sync()` writes them all as one block and waits for the disk once: 
 node calls it at the end of each tick and only then lets out what promises durability (acknowledgements,
 votes).
 
-Nothing is rewritten in place. Removing entries appends a record; whole segment files are unlinked when
-nothing in them is needed any more. So a kill at any moment leaves the view of the last sync, or the next one:
-never a mixture.
+No byte of the log is rewritten in place. Removing entries appends a record; whole segment files are unlinked
+when nothing in them is needed any more. So a kill at any moment leaves the view of the last sync, or the next
+one: never a mixture.
 
 One thread. After any disk error the journal refuses every further change: what a failed sync left on disk is
 unknown, and a second sync that succeeds proves nothing about the first.
 """
 
 import logging
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, overload
 
 from cluster.errors import DataDirError, NodeFailed
 from cluster.files import Files
 from cluster.records import (
-    SALT_BYTES,
-    SEGMENT_HEADER_BYTES,
+    NO_SALT,
     LogEntry,
     RecordType,
     begin_record,
-    encode_block,
     entry_head,
     hard_state_record,
     index_record,
-    segment_header,
-    segment_seed,
 )
 from cluster.recovery import LogView, Segment, recover, segment_path
+from cluster.segment_writer import SegmentWriter, Sizes
 
-SEGMENT_BYTES: Final = 64 * 1024 * 1024
-"""A segment is read whole at recovery and unlinked whole after compaction: both stay quick at this size."""
 BUFFERED_BYTES_MAX: Final = 256 * 1024 * 1024
 """More than this is not gathered for one sync: a block's length has 32 bits and its copy takes memory."""
 
@@ -51,11 +45,11 @@ class JournalError(NodeFailed):
 class Journal:
     """Raft log, term, vote and commit hint on disk. Positions count from 0; indexes are Raft's."""
 
-    def __init__(self, directory: Path, view: LogView, files: Files, segment_bytes: int) -> None:
+    def __init__(self, directory: Path, view: LogView, files: Files, sizes: Sizes) -> None:
         """Use `Journal.open`."""
         self._directory = directory
         self._files = files
-        self._segment_bytes = segment_bytes
+        self._sizes = sizes
         self._failure: OSError | None = None
         self._is_closed = False
 
@@ -73,18 +67,20 @@ class Journal:
         self._is_hard_state_dirty = False
 
         self._segments = view.segments
-        self._sequence = self._synced_sequence = view.sequence
         self._is_sealed = not view.segments
-        self._fd = -1
-        self._seed = 0
-        self._size_bytes = 0
+        if view.segments:
+            self._writer = SegmentWriter.go_on(
+                view.segments[-1].path, view.end, view.sequence, files, sizes
+            )
+        else:
+            self._writer = self._begin_segment(())
 
     @classmethod
     def open(
         cls,
         directory: Path,
         *,
-        segment_bytes: int = SEGMENT_BYTES,
+        sizes: Sizes | None = None,
         on_cut: logging.Logger = logger,
         files: Files | None = None,
     ) -> "Journal":
@@ -95,15 +91,15 @@ class Journal:
         files = files or Files()
         try:
             view = recover(directory, files, on_cut)
-            journal = cls(directory, view, files, segment_bytes)
-            if view.segments:
-                journal._continue_segment(view.segments[-1].path)
-            else:
-                journal._begin_segment(b"")
+            journal = cls(directory, view, files, sizes or Sizes())
         except OSError as error:
             message = f"{directory}: the journal cannot be opened: {error}"
             raise JournalError(message) from error
         return journal
+
+    @property
+    def _fd(self) -> int:
+        return self._writer.fd
 
     @property
     def is_dirty(self) -> bool:
@@ -277,8 +273,7 @@ class Journal:
             self._records.append(hard_state_record(self._term, self._voted_for))
         if self._commit_index != self._commit_on_disk:
             self._records.append(index_record(RecordType.COMMIT, self._commit_index))
-        payload = b"".join(self._records)
-        self._on_disk(lambda: self._write_synced(payload))
+        self._on_disk(self._write_synced)
         if self._note_synced():
             self._on_disk(self._unlink_obsolete)
         return True
@@ -293,8 +288,7 @@ class Journal:
                 self._on_disk(self._seal)
         finally:
             self._is_closed = True
-            if self._fd >= 0:
-                self._files.close(self._fd)
+            self._writer.close()
 
     def _destroy(self) -> None:
         """Close; the Raft library's name for it."""
@@ -316,20 +310,13 @@ class Journal:
             logger.critical("event=journal-failed directory=%s error=%r", self._directory, str(error))
             raise JournalError(message) from error
 
-    def _write_synced(self, payload: bytes) -> None:
-        if self._size_bytes >= self._segment_bytes:
-            self._begin_segment(payload)
+    def _write_synced(self) -> None:
+        if self._writer.is_full:
+            self._writer = self._begin_segment(self._records, self._writer)
         else:
-            self._write_block(payload)
-            self._files.fdatasync(self._fd)
-        self._synced_sequence = self._sequence
+            self._writer.write(self._records)
+            self._writer.sync()
         self._is_sealed = False
-
-    def _write_block(self, payload: bytes) -> None:
-        self._sequence += 1
-        block = encode_block(payload, self._sequence, self._synced_sequence, self._seed)
-        self._files.write_at(self._fd, block, self._size_bytes)
-        self._size_bytes += len(block)
 
     def _seal(self) -> None:
         """Write, without waiting for the disk, a block saying that the block before it was synced.
@@ -339,43 +326,45 @@ class Journal:
         """
         if not self._is_sealed:
             self._is_sealed = True
-            self._write_block(index_record(RecordType.COMMIT, self._commit_index))
+            self._writer.write((index_record(RecordType.COMMIT, self._commit_index),))
             self._commit_on_disk = self._commit_index
 
-    def _begin_segment(self, payload: bytes) -> None:
-        """Write the next segment, `payload` in its first block; it gets its name when all is synced."""
+    def _begin_segment(self, records: Sequence[bytes], old: SegmentWriter | None = None) -> SegmentWriter:
+        """Begin the segment after `old` with `records` in its first block; it gets its name when synced."""
         number = self._segments[-1].number + 1 if self._segments else 1
         path = segment_path(self._directory, number)
         temporary = path.with_name(path.name + ".tmp")
-        header = segment_header(number, os.urandom(SALT_BYTES))
-        fd = self._files.create(temporary)
-        if self._fd >= 0:
+        if old is not None:
             # A seal may not be on disk yet, and only the last segment may end with a torn write.
-            self._files.fdatasync(self._fd)
-            self._files.close(self._fd)
-        self._fd, self._seed, self._size_bytes = fd, segment_seed(header), len(header)
-        self._files.write(fd, header)
-        self._write_block(self._state_records() + payload)
-        self._files.fdatasync(fd)
-        self._files.rename(temporary, path)
-        self._files.fsync_dir(self._directory)
-        self._segments.append(Segment(number, path))
-        self._synced_sequence = self._sequence
-
-    def _state_records(self) -> bytes:
-        """Return the records that make a segment readable without the ones before it."""
-        return b"".join(
-            (
-                begin_record(self._disk_first, self._disk_following),
-                hard_state_record(self._term, self._voted_for),
-                index_record(RecordType.COMMIT, self._commit_index),
-            )
+            old.sync()
+        new = SegmentWriter.create(
+            temporary,
+            number,
+            previous_salt=old.salt if old is not None else NO_SALT,
+            sequence=old.sequence if old is not None else 0,
+            files=self._files,
+            sizes=self._sizes,
         )
+        try:
+            new.write((*self._state_records(), *records))
+            new.sync()
+            self._files.rename(temporary, path)
+            self._files.fsync_dir(self._directory)
+            self._segments.append(Segment(number, path))
+            if old is not None:
+                old.finish(number)
+        except OSError:
+            new.close()
+            raise
+        return new
 
-    def _continue_segment(self, path: Path) -> None:
-        self._fd = self._files.open(path)
-        self._size_bytes = self._files.size(self._fd)
-        self._seed = segment_seed(self._files.read_at(self._fd, SEGMENT_HEADER_BYTES, 0))
+    def _state_records(self) -> tuple[bytes, ...]:
+        """Return the records that make a segment readable without the ones before it."""
+        return (
+            begin_record(self._disk_first, self._disk_following),
+            hard_state_record(self._term, self._voted_for),
+            index_record(RecordType.COMMIT, self._commit_index),
+        )
 
     def _note_synced(self) -> bool:
         """Take over what is durable now; tell whether older segments may have become obsolete."""

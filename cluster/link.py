@@ -42,6 +42,8 @@ class Kind(enum.IntEnum):
     TRANSFER = 3
     PING = 4
     REFUSED = 5
+    CHANGE = 6
+    CHANGED = 7
 
 
 class Links(Protocol):

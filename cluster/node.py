@@ -11,6 +11,7 @@ from cluster.core import Core
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, ShuttingDown, TransferFailed
 from cluster.files import Files
 from cluster.link import Kind
+from cluster.members import Members
 from cluster.metrics import Metrics
 from cluster.outbox import Answer, Pending
 from cluster.status import ClusterStatus, PeerStatus
@@ -223,6 +224,7 @@ class Node:
         leader_id = core.leader_id()
         silence_s = core.replica.leader_silence_s
         lag_ms = int(min(silence_s, 10**6) * 1000)
+        members = set(core.replica.members.nodes) | {self.config.node_id}
         return ClusterStatus(
             node_id=self.config.node_id,
             leader=leader_id,
@@ -230,7 +232,7 @@ class Node:
             revision=core.machine.revision,
             lag_ms=lag_ms,
             ready=self._is_ready(leader_id, lag_ms),
-            nodes=tuple(self._peer_status(node_id, leader_id) for node_id in self.config.peers),
+            nodes=tuple(self._peer_status(node_id, leader_id) for node_id in sorted(members)),
         )
 
     def _is_ready(self, leader_id: str | None, lag_ms: int) -> bool:
@@ -238,7 +240,9 @@ class Node:
         return not is_broken and leader_id is not None and lag_ms < READY_LAG_MS_MAX
 
     def _peer_status(self, node_id: str, leader_id: str | None) -> PeerStatus:
-        core, peer = self.core, str(self.config.peers[node_id])
+        core = self.core
+        member = core.replica.members.nodes.get(node_id)
+        peer = member.peer if member is not None else str(self.config.peer)
         if node_id == self.config.node_id:
             return PeerStatus(node_id, self.config.advertise_http, peer, core.role(), core.machine.revision)
         ping, http = core.peering.pings.get(node_id), core.peering.http.get(node_id, "")
@@ -254,8 +258,8 @@ class Node:
         Raises NoLeader, TransferFailed.
         """
         core = self.core
-        if to is not None and to not in self.config.peers:
-            raise TransferFailed(f"no node is called {to!r}")
+        if to is not None and to not in core.replica.voters:
+            raise TransferFailed(f"no node that may lead is called {to!r}")
         leader_id = core.leader_id()
         if leader_id is None:
             raise NoLeader("no leader can be reached")
@@ -277,6 +281,25 @@ class Node:
         except TimeoutError:
             raise TransferFailed(f"{to} did not take over; {core.leader_id()} leads") from None
         return to
+
+    async def add_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
+        """Add a node that listens at `peer`; return the committed list. It counts when it has caught up.
+
+        Raises NoLeader, MemberChangeRefused, OutcomeUnknown.
+        """
+        await self.core.changes.change(node_id, peer, timeout_s)
+        return self.core.replica.members
+
+    async def remove_member(self, node_id: str, timeout_s: float) -> Members:
+        """Remove a node, after handing leadership over if it leads; return the committed list.
+
+        Raises NoLeader, TransferFailed, MemberChangeRefused, OutcomeUnknown.
+        """
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        if self.core.leader_id() == node_id and len(self.core.replica.voters) > 1:
+            await self.transfer_leadership(None, timeout_s)
+        await self.core.changes.change(node_id, "", deadline_s - asyncio.get_running_loop().time())
+        return self.core.replica.members
 
 
 def _left() -> OutcomeUnknown:

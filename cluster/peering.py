@@ -1,12 +1,12 @@
 """This node among its peers: who it is, whom it lets in, and where their frames go.
 
 Peers remember each other's data directory (its disk id) for ever. A node that comes back with another one may
-have voted and acknowledged what it no longer knows, so it is refused. Nobody takes part before it has met
-every other node once: only then is each disk remembered by somebody who will outlive it.
+have voted and acknowledged what it no longer knows, so it is refused. In a new cluster nobody takes part
+before it has met every other node once: only then is each disk remembered by somebody who will outlive it. A
+node that joins later brings its disk id into the member list before it counts.
 """
 
 import logging
-from collections.abc import Collection
 from typing import Any, Protocol
 
 import msgspec
@@ -15,6 +15,8 @@ from cluster import guards
 from cluster.datadir import DataDir
 from cluster.guards import Message
 from cluster.link import Kind
+from cluster.member_changes import Change, Verdict
+from cluster.members import Members
 from cluster.outbox import node_of
 from cluster.peer_auth import Particulars
 
@@ -33,6 +35,8 @@ class Ping(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ping_decoder = msgspec.msgpack.Decoder(Ping)
+_change_decoder = msgspec.msgpack.Decoder(Change)
+_verdict_decoder = msgspec.msgpack.Decoder(Verdict)
 
 
 class Host(Protocol):
@@ -59,6 +63,12 @@ class Host(Protocol):
     def transfer_asked(self, to: str) -> None:
         """Hand leadership to `to`, as a peer asks on behalf of its operator."""
 
+    def change_asked(self, peer_id: str, change: Change) -> None:
+        """Change the members, as a peer asks on behalf of its operator."""
+
+    def change_decided(self, verdict: Verdict) -> None:
+        """Take the leader's answer to a change that this node asked for."""
+
     def refused(self, peer_id: str, reason: str) -> None:
         """Stop: a peer, proven to be one, does not let this node in."""
 
@@ -66,30 +76,59 @@ class Host(Protocol):
 class Peering:
     """Speaks for this node on its links (transport.Host)."""
 
-    def __init__(self, datadir: DataDir, peer_ids: Collection[str], advertise_http: str, host: Host) -> None:
+    def __init__(self, datadir: DataDir, node_id: str, advertise_http: str, host: Host) -> None:
         self._datadir = datadir
-        self._peer_ids = list(peer_ids)
+        self._node_id = node_id
         self._advertise_http = advertise_http
         self._host = host
+        self._members = Members()
+        self._is_new = False
         self.pings: dict[str, Ping] = {}
         self.http: dict[str, str] = {}
-        self.is_established = datadir.is_established(self._peer_ids)
+        self.is_established = False
+
+    def set_members(self, members: Members, *, is_new: bool) -> None:
+        """Take note of the member list; `is_new` if it is the one that the cluster began with."""
+        self._members = members
+        self._is_new = is_new
+        self._check_established()
 
     def missing(self) -> list[str]:
-        """Return the peers that this node has never met."""
-        return sorted(set(self._peer_ids) - set(self._datadir.known))
+        """Return the peers that must have been met before this node takes part."""
+        wanted = set(self._members.nodes) - {self._node_id} if self._is_new else set()
+        return sorted(wanted - set(self._datadir.known))
+
+    def forget_removed(self, committed: Members) -> None:
+        """Forget the disks of nodes that were removed: the ids may come back with other disks."""
+        for disk_id, node_id in committed.removed.items():
+            if self._datadir.known.get(node_id) == disk_id:
+                self._datadir.forget(node_id)
+
+    def disk_ids(self) -> dict[str, str]:
+        """Return the disk ids of this node and of those it has met."""
+        return self._datadir.known | {self._node_id: self._datadir.disk_id}
+
+    def _check_established(self) -> None:
+        """Once established, always: a later list has its disk ids in it."""
+        self.is_established = self.is_established or not self.missing()
 
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
         return Particulars(self._datadir.disk_id, self._advertise_http)
 
+    def was_peer(self, node_id: str) -> bool:
+        """Whether `node_id` was removed, and may have to be told so."""
+        return node_id in self._members.removed.values()
+
     def objection(self, peer_id: str, theirs: Particulars) -> str | None:
-        """Refuse a peer that comes with another disk than before; remember a new one, durably."""
-        known = self._datadir.known.get(peer_id)
+        """Refuse a peer that was removed or has another disk than before; remember a new one, durably."""
+        if theirs.disk_id in self._members.removed or self.was_peer(peer_id):
+            return self.removal(peer_id)
+        known = self._members.disk_id(peer_id) or self._datadir.known.get(peer_id)
         self.http[peer_id] = theirs.http
         if known is None:
             self._datadir.remember(peer_id, theirs.disk_id)
-            self.is_established = self._datadir.is_established(self._peer_ids)
+            self._check_established()
             logger.info("event=peer-met peer=%s disk=%s", peer_id, theirs.disk_id[:8])
         elif known != theirs.disk_id:
             return (
@@ -99,6 +138,13 @@ class Peering:
                 " replace it by a node with a new id (see 'A node lost its disk' in docs/operating.md)"
             )
         return None
+
+    def removal(self, peer_id: str) -> str:
+        """Return what a removed node is told."""
+        return (
+            f"node {peer_id} was removed from this cluster. To have it back, add it again and start it with"
+            " an empty data directory and --join (see 'Changing the members' in docs/operating.md)"
+        )
 
     def peer_up(self, peer_id: str) -> None:
         """Pass on that a peer can be reached."""
@@ -133,8 +179,18 @@ class Peering:
                 self._host.forwarded(term, origin, seqs, commands)
             case Kind.PING:
                 self.pings[peer_id] = _ping_decoder.decode(body)
+            case _:
+                self._operation(peer_id, kind, body)
+
+    def _operation(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
+        """Hand on what an operator asked for on another node. Raises msgspec.DecodeError."""
+        match kind:
             case Kind.TRANSFER:
                 self._host.transfer_asked(_text_decoder.decode(body))
+            case Kind.CHANGE:
+                self._host.change_asked(peer_id, _change_decoder.decode(body))
+            case Kind.CHANGED:
+                self._host.change_decided(_verdict_decoder.decode(body))
             case Kind.REFUSED:
                 self._host.refused(peer_id, _text_decoder.decode(body))
             case _:

@@ -7,7 +7,7 @@ with the reason; `REQUIRED_NAMES` and `REQUIRED_ATTRIBUTES` list what the pinned
 add to its safety is in `replica` and `guards`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, Final, Protocol
 
 import pysyncobj.syncobj as library
@@ -32,10 +32,13 @@ SERIALIZER_STATES: Final[dict[str, int]] = {
 """Our words for the state of a snapshot being written, and the library's numbers."""
 
 _REGULAR: Final = b"\x00"
-"""The library's mark of a command; everything else in the log is its own."""
+"""The library's mark of a command."""
+_MEMBERS: Final = b"\x10"
+"""Our mark of a member list. The library, which has lower marks for entries of its own, does not know it."""
 
 REQUIRED_NAMES: Final = (
     "_SyncObj__applyLogEntries",
+    "_SyncObj__connectedToAnyone",
     "_SyncObj__deleteEntriesTo",
     "_SyncObj__doApplyCommand",
     "_SyncObj__loadDumpFile",
@@ -57,6 +60,9 @@ REQUIRED_ATTRIBUTES: Final = (
     "_SyncObj__serializer",
     "_SyncObj__needLoadDumpFile",
     "_SyncObj__transferInProgress",
+    "_SyncObj__otherNodes",
+    "_SyncObj__readonlyNodes",
+    "_SyncObj__lastResponseTime",
 )
 
 
@@ -93,8 +99,14 @@ class Owner(Protocol):
     def tick_ended(self) -> None:
         """Take note that a tick has ended."""
 
+    def may_stand(self) -> bool:
+        """Whether this node may start an election, now that its patience has ended."""
+
     def apply(self, entry: bytes) -> None:
         """Apply one committed entry."""
+
+    def members_committed(self) -> None:
+        """Take note that the member list in the next entry is committed."""
 
     def propose(self) -> None:
         """Append what there is to propose. Called in every tick."""
@@ -165,10 +177,19 @@ class _Engine(library.SyncObj):  # type: ignore[misc]
         self.owner = owner
         super().__init__(*nodes, conf, transport=transport)
 
+    def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
+        """Whether to start an election, which the library asks when its patience has ended.
+
+        Overridden: the library needs one connected peer for that; we need the consent of a majority (H11).
+        """
+        return self.owner.may_stand()
+
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:  # noqa: N802
         """Apply one entry. Overridden: the library unpickles it and retries for ever what raises (H8)."""
         if command[:1] == _REGULAR:
             self.owner.apply(command[1:])
+        elif command[:1] == _MEMBERS:
+            self.owner.members_committed()
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """Propose. Overridden: the library takes one command at a time from a queue of its own (H14)."""
@@ -200,13 +221,12 @@ class Raft:
     """One node's Raft, driven by `receive` and `tick`. One thread.
 
     `journal` already begins where the newest snapshot ends; `applied_index` is that snapshot's last entry,
-    or 1.
+    or 1. `set_members` tells who counts, before anything else happens.
     """
 
     def __init__(
         self,
         config: RaftConfig,
-        peer_ids: Iterable[str],
         journal: Journal,
         owner: Owner,
         *,
@@ -214,7 +234,7 @@ class Raft:
         applied_index: int,
     ) -> None:
         self._journal = journal
-        self._peers = {peer_id: LibraryNode(peer_id) for peer_id in peer_ids}
+        self._nodes: dict[str, LibraryNode] = {}
         self._transport = _Transport(owner.send)
         conf = SyncObjConf(
             autoTick=False,
@@ -239,15 +259,38 @@ class Raft:
         try:
             for name, value in ours.items():
                 setattr(library, name, value)
-            nodes = (LibraryNode(config.node_id), list(self._peers.values()))
-            self._engine = _Engine(owner, nodes, conf, self._transport)
+            self._engine = _Engine(owner, (self._node(config.node_id), []), conf, self._transport)
         finally:
             for name, value in originals.items():
                 setattr(library, name, value)
         self._set("needLoadDumpFile", value=False)
         self.note_installed(applied_index)
-        if not self._peers:
-            self.election_deadline_s = 0.0
+
+    def set_members(self, voters: Collection[str], learners: Collection[str]) -> None:
+        """Count `voters` (this node's id left out) for majorities; send the log to `learners` besides.
+
+        The library keeps its own nodes in sets that it changes only by pickled entries of its own, several
+        at a time; so these are set from outside. For learners it has "read-only" nodes, which get the log.
+        """
+        for name, node_ids in (("otherNodes", voters), ("readonlyNodes", learners)):
+            nodes: set[LibraryNode] = self._get(name)
+            nodes.clear()
+            nodes.update(self._node(node_id) for node_id in node_ids)
+        present = self._get("otherNodes") | self._get("readonlyNodes")
+        for name, value in (
+            ("raftNextIndex", self._journal.last_index + 1),
+            ("raftMatchIndex", 0),
+            ("lastResponseTime", self.now_s()),
+        ):
+            table: dict[LibraryNode, float] = self._get(name)
+            for node in [node for node in table if node not in present]:
+                del table[node]
+            for node in present:
+                table.setdefault(node, value)
+
+    def _node(self, node_id: str) -> LibraryNode:
+        """Return the library's name of a node."""
+        return self._nodes.setdefault(node_id, LibraryNode(node_id))
 
     def use_serializer(self, serializer: object) -> None:
         """Put `serializer` where the library has its own (H9, H15)."""
@@ -318,8 +361,18 @@ class Raft:
 
     def match_index(self, peer_id: str) -> int:
         """Return up to where a peer is known to have the leader's log; 0 if that is not known."""
-        index: int = self._get("raftMatchIndex").get(self._peers[peer_id], 0)
+        index: int = self._get("raftMatchIndex").get(self._node(peer_id), 0)
         return index
+
+    def silence_s(self, peer_id: str) -> float:
+        """Return how long this leader has heard no answer from a peer; infinite if it is no member."""
+        answered_s: float = self._get("lastResponseTime").get(self._node(peer_id), float("-inf"))
+        return self.now_s() - answered_s
+
+    @staticmethod
+    def members_in(command: bytes) -> bytes | None:
+        """Return the encoded member list in an entry of the log, None if it is another entry."""
+        return command[1:] if command[:1] == _MEMBERS else None
 
     def newest_entry(self) -> bytes | None:
         """Return the newest command in the log, committed or not; None if there is none."""
@@ -337,7 +390,7 @@ class Raft:
 
     def receive(self, peer_id: str, message: Message) -> None:
         """Take a message that the guards admitted."""
-        self._transport.receive(self._peers[peer_id], message)
+        self._transport.receive(self._node(peer_id), message)
 
     def adopt_term(self, peer_id: str, term: int) -> None:
         """Move to the newer term that a peer told; a leader steps down.
@@ -345,19 +398,32 @@ class Raft:
         The library does that for a vote request; this one, with an empty log, cannot get the vote.
         """
         request = {"type": "request_vote", "term": term, "last_log_term": -1, "last_log_index": -1}
-        self._transport.receive(self._peers[peer_id], request)
+        self._transport.receive(self._node(peer_id), request)
 
     def connected(self, peer_id: str) -> None:
         """Take note that a peer can be reached."""
-        self._transport.connected(self._peers[peer_id])
+        self._transport.connected(self._node(peer_id))
 
     def disconnected(self, peer_id: str) -> None:
         """Take note that a peer cannot be reached."""
-        self._transport.disconnected(self._peers[peer_id])
+        self._transport.disconnected(self._node(peer_id))
 
     def append(self, entry: bytes) -> None:
         """Put an entry at the end of the leader's log and send it. Only in Owner.propose."""
         self._journal.add(_REGULAR + entry, self._journal.last_index + 1, self.term)
+        self.send_entries()
+
+    def append_members(self, members: bytes) -> int:
+        """Put a member list at the end of the leader's log, return its index. Send it by `send_entries`.
+
+        Only in Owner.propose. It counts at once: `set_members` must come before anything is sent.
+        """
+        index = self._journal.last_index + 1
+        self._journal.add(_MEMBERS + members, index, self.term)
+        return index
+
+    def send_entries(self) -> None:
+        """Send every peer what it lacks. Only in Owner.propose."""
         self._engine._SyncObj__sendAppendEntries()  # noqa: SLF001
 
     def pause_sending(self, peer_id: str) -> None:
@@ -365,7 +431,7 @@ class Raft:
 
         The next heartbeat makes the peer ask for what it lacks.
         """
-        self._get("raftNextIndex")[self._peers[peer_id]] = self._journal.last_index + 1
+        self._get("raftNextIndex")[self._node(peer_id)] = self._journal.last_index + 1
 
     def force_compaction(self) -> None:
         """Write a snapshot in the next tick whatever the length of the log."""
@@ -373,7 +439,7 @@ class Raft:
 
     def transfer(self, peer_id: str) -> None:
         """Ask a peer that has the whole log to stand for election at once."""
-        self._engine.transferLeadership(self._peers[peer_id])
+        self._engine.transferLeadership(self._node(peer_id))
 
     def note_installed(self, index: int) -> None:
         """Take note that state and log begin at a snapshot up to `index`."""

@@ -1,39 +1,46 @@
 """The journal's format: segments of blocks of records. Bytes in, values out; no file is touched here.
 
-    segment   header, then blocks
-    header    magic 8 | format version u32 | segment number u64 | salt 8 | crc32 u32 of what stands before
-    block     magic 4 | payload length u32 | sequence u64 | synced u64 | crc32 u32 | payload
+    segment   header, then blocks, then zeros: space prepared for the next blocks
+    header    magic 8 | format version u32 | segment number u64 | salt 8 | previous salt 8 | crc32 u32
+    block     magic 4 | payload length u32 | sequence u64 | synced u64 | file length u64
+              | crc32 u32 of the payload | crc32 u32 of what stands before | payload
     payload   records: type u8 | body length u32 | body
 
 All integers are little-endian. A block is what one sync writes: it counts whole or not at all, so whatever is
-synced together is atomic. Its crc32 covers its header and payload and starts from the segment's own (salted)
-checksum, so neither a block of another segment nor bytes chosen by a client can pass for a block. `sequence`
-counts blocks for ever, across segments. `synced` is the highest sequence that was surely on disk when the
-block was written: that is how a torn last write (no later block claims it was synced) is told from damage
-(one does).
+synced together is atomic. Its checksums start from the segment's own, salted one, so neither a block of
+another segment nor bytes chosen by a client can pass for a block. `sequence` counts blocks for ever, across
+segments. `previous salt` is that of the segment before: a copy from another journal does not fit in.
+
+Two claims tell damage from a torn last write, in which any of the disk's sectors may be missing. `synced` is
+the highest sequence that was surely on disk when the block was written, `file length` the length that the
+file surely had: what contradicts a claim was there and is gone.
 """
 
 import struct
 import zlib
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 LogEntry = tuple[bytes, int, int]
 """A position of the Raft log as the Raft library stores it: (command, index, term)."""
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 SEGMENT_MAGIC: Final = b"HOLDFJNL"
 BLOCK_MAGIC: Final = b"\xb1Hf\n"
 SALT_BYTES: Final = 8
+NO_SALT: Final = bytes(SALT_BYTES)
+"""Stands for the salt of a segment before the first one."""
 
-_SEGMENT_HEAD: Final = struct.Struct("<8sIQ8s")
+_SEGMENT_HEAD: Final = struct.Struct("<8sIQ8s8s")
 _CRC: Final = struct.Struct("<I")
-_BLOCK_HEAD: Final = struct.Struct("<4sIQQ")
+_BLOCK_HEAD: Final = struct.Struct("<4sIQQQI")
 _RECORD_HEAD: Final = struct.Struct("<BI")
 _ENTRY: Final = struct.Struct("<BIQQ")
 _ONE: Final = struct.Struct("<BIQ")
 _TWO: Final = struct.Struct("<BIQQ")
 _HARD_STATE: Final = struct.Struct("<BIQ?")
+_PAIR: Final = struct.Struct("<QQ")
 
 SEGMENT_HEADER_BYTES: Final = _SEGMENT_HEAD.size + _CRC.size
 BLOCK_HEADER_BYTES: Final = _BLOCK_HEAD.size + _CRC.size
@@ -56,6 +63,8 @@ class RecordType(IntEnum):
     """index: a hint that the log is committed up to here."""
     BEGIN = 7
     """first, next: where the log stood when this segment was begun."""
+    END = 8
+    """number of the next segment, which was durable when this was written. Alone in the last block."""
 
 
 _TYPES: Final = {record_type.value: record_type for record_type in RecordType}
@@ -65,12 +74,22 @@ class FormatError(ValueError):
     """These bytes are not what the format says. The caller knows the file and the offset."""
 
 
-class Block(NamedTuple):
-    """One block as read; `end` is the offset of the byte after it."""
+class Header(NamedTuple):
+    """What the first bytes of a segment say."""
+
+    number: int
+    salt: bytes
+    previous_salt: bytes
+
+
+class BlockHead(NamedTuple):
+    """What a block says about itself and about what was on disk before it; offsets count from the file's start."""
 
     sequence: int
     synced: int
-    payload: bytes
+    file_bytes: int
+    checksum: int
+    start: int
     end: int
 
 
@@ -95,52 +114,52 @@ def hard_state_record(term: int, voted_for: str | None) -> bytes:
     return _HARD_STATE.pack(RecordType.HARD_STATE, 9 + len(name), term, voted_for is not None) + name
 
 
-def split_records(payload: bytes) -> list[tuple[RecordType, bytes]]:
-    """Return the (type, body) pairs of a block's payload. Raises FormatError."""
-    records = []
-    offset = 0
-    while offset < len(payload):
-        try:
-            number, length = _RECORD_HEAD.unpack_from(payload, offset)
-            record_type = _TYPES[number]
-        except (struct.error, KeyError) as error:
-            message = f"unknown record at byte {offset} of the block"
-            raise FormatError(message) from error
-        body = payload[offset + _RECORD_HEAD.size : offset + _RECORD_HEAD.size + length]
-        if len(body) != length:
-            message = f"record at byte {offset} of the block is longer than the block"
+def split_records(data: bytes, start: int, end: int) -> Iterator[tuple[RecordType, int, int]]:
+    """Give type, start and end of the body of each record in a block's payload. Raises FormatError."""
+    offset = start
+    while offset < end:
+        body = offset + _RECORD_HEAD.size
+        if body > end:
+            message = f"record at byte {offset - start} of the block is cut"
             raise FormatError(message)
-        records.append((record_type, body))
-        offset += _RECORD_HEAD.size + length
-    return records
+        number, length = _RECORD_HEAD.unpack_from(data, offset)
+        record_type = _TYPES.get(number)
+        if record_type is None:
+            message = f"unknown record at byte {offset - start} of the block"
+            raise FormatError(message)
+        if body + length > end:
+            message = f"record at byte {offset - start} of the block is longer than the block"
+            raise FormatError(message)
+        offset = body + length
+        yield record_type, body, offset
 
 
-def parse_entry(body: bytes) -> LogEntry:
-    """Return the log entry of an ENTRY body."""
-    index, term = struct.unpack_from("<QQ", body)
-    return body[16:], index, term
+def parse_entry(data: bytes, start: int, end: int) -> LogEntry:
+    """Return the log entry of an ENTRY body: the one copy that recovery makes of a command."""
+    index, term = _PAIR.unpack_from(data, start)
+    return data[start + 16 : end], index, term
 
 
-def parse_index(body: bytes) -> int:
+def parse_index(data: bytes, start: int, end: int) -> int:
     """Return the index of a one-index body."""
-    return int.from_bytes(body, "little")
+    return int.from_bytes(data[start:end], "little")
 
 
-def parse_begin(body: bytes) -> tuple[int, int]:
+def parse_begin(data: bytes, start: int) -> tuple[int, int]:
     """Return (first, next) of a BEGIN body."""
-    first, following = struct.unpack("<QQ", body)
+    first, following = _PAIR.unpack_from(data, start)
     return first, following
 
 
-def parse_hard_state(body: bytes) -> tuple[int, str | None]:
+def parse_hard_state(data: bytes, start: int, end: int) -> tuple[int, str | None]:
     """Return (term, node voted for or None) of a HARD_STATE body."""
-    term, has_vote = struct.unpack_from("<Q?", body)
-    return term, body[9:].decode() if has_vote else None
+    term, has_vote = struct.unpack_from("<Q?", data, start)
+    return term, data[start + 9 : end].decode() if has_vote else None
 
 
-def segment_header(number: int, salt: bytes) -> bytes:
-    """Return the first bytes of segment `number`; `salt` is random."""
-    head = _SEGMENT_HEAD.pack(SEGMENT_MAGIC, FORMAT_VERSION, number, salt)
+def segment_header(number: int, salt: bytes, previous_salt: bytes) -> bytes:
+    """Return the first bytes of segment `number`; `salt` is random, `previous_salt` zeros for the first."""
+    head = _SEGMENT_HEAD.pack(SEGMENT_MAGIC, FORMAT_VERSION, number, salt, previous_salt)
     return head + _CRC.pack(zlib.crc32(head))
 
 
@@ -149,52 +168,71 @@ def segment_seed(header: bytes) -> int:
     return zlib.crc32(header[:SEGMENT_HEADER_BYTES])
 
 
-def check_segment_header(data: bytes, number: int) -> None:
-    """Check that `data` begins segment `number` in this format. Raises FormatError saying what is wrong."""
+def segment_salt(header: bytes) -> bytes:
+    """Return the salt in a header that is known to be good."""
+    salt: bytes = _SEGMENT_HEAD.unpack_from(header)[3]
+    return salt
+
+
+def parse_segment_header(data: bytes, number: int) -> Header:
+    """Return what begins segment `number`. Raises FormatError saying what is wrong."""
     head = data[: _SEGMENT_HEAD.size]
     if len(data) < SEGMENT_HEADER_BYTES or not head.startswith(SEGMENT_MAGIC):
         message = "this is no journal segment"
         raise FormatError(message)
-    if _CRC.unpack_from(data, _SEGMENT_HEAD.size)[0] != zlib.crc32(head):
-        message = "the header is damaged"
-        raise FormatError(message)
-    _, version, stored_number, _ = _SEGMENT_HEAD.unpack(head)
-    if version != FORMAT_VERSION:
-        message = f"journal format {version} is not the format {FORMAT_VERSION} of this release"
+    _, version, stored_number, salt, previous_salt = _SEGMENT_HEAD.unpack(head)
+    if version != FORMAT_VERSION or _CRC.unpack_from(data, _SEGMENT_HEAD.size)[0] != zlib.crc32(head):
+        message = (
+            f"the header is damaged, or of another release: it says format {version}, this release reads"
+            f" format {FORMAT_VERSION}"
+        )
         raise FormatError(message)
     if stored_number != number:
         message = f"the header says segment {stored_number}"
         raise FormatError(message)
+    return Header(stored_number, salt, previous_salt)
 
 
-def encode_block(payload: bytes, sequence: int, synced: int, seed: int) -> bytes:
-    """Return the block that one sync writes."""
-    head = _BLOCK_HEAD.pack(BLOCK_MAGIC, len(payload), sequence, synced)
-    return b"".join((head, _CRC.pack(zlib.crc32(payload, zlib.crc32(head, seed))), payload))
+def encode_block(records: Sequence[bytes], sequence: int, synced: int, file_bytes: int, seed: int) -> bytes:
+    """Return the block that one sync writes; the only copy that is made of the records."""
+    checksum, length = seed, 0
+    for record in records:
+        checksum = zlib.crc32(record, checksum)
+        length += len(record)
+    head = _BLOCK_HEAD.pack(BLOCK_MAGIC, length, sequence, synced, file_bytes, checksum)
+    return b"".join((head, _CRC.pack(zlib.crc32(head, seed)), *records))
 
 
-def decode_block(data: bytes, offset: int, seed: int) -> Block | None:
-    """Return the block at `offset`, or None when no whole, undamaged block begins there."""
+def decode_head(data: bytes, offset: int, seed: int) -> BlockHead | None:
+    """Return the head of a block at `offset`, or None if none was written there. Its payload may be torn."""
     start = offset + BLOCK_HEADER_BYTES
     if start > len(data) or not data.startswith(BLOCK_MAGIC, offset):
         return None
     head = data[offset : offset + _BLOCK_HEAD.size]
-    _, length, sequence, synced = _BLOCK_HEAD.unpack(head)
-    end = start + length
-    if end > len(data):
+    if _CRC.unpack_from(data, offset + _BLOCK_HEAD.size)[0] != zlib.crc32(head, seed):
         return None
-    view = memoryview(data)[start:end]
-    if _CRC.unpack_from(data, offset + _BLOCK_HEAD.size)[0] != zlib.crc32(view, zlib.crc32(head, seed)):
-        return None
-    return Block(sequence, synced, bytes(view), end)
+    _, length, sequence, synced, file_bytes, checksum = _BLOCK_HEAD.unpack(head)
+    return BlockHead(sequence, synced, file_bytes, checksum, start, start + length)
 
 
-def later_block_claims_sync(data: bytes, offset: int, sequence: int, seed: int) -> bool:
-    """Tell whether a valid block after `offset` says that block `sequence` was already on disk."""
-    offset = data.find(BLOCK_MAGIC, offset + 1)
+def decode_block(data: bytes, offset: int, seed: int) -> BlockHead | None:
+    """Return the head of the block at `offset`, or None when no whole, undamaged block begins there."""
+    head = decode_head(data, offset, seed)
+    if head is None or head.end > len(data):
+        return None
+    payload = memoryview(data)[head.start : head.end]
+    return head if zlib.crc32(payload, seed) == head.checksum else None
+
+
+def later_head_claims(data: bytes, offset: int, sequence: int, seed: int) -> bool:
+    """Tell whether a head at or after `offset` claims that block `sequence`, or a longer file, was on disk.
+
+    A head suffices, whether or not its payload is torn: it was written, so its claim was true.
+    """
+    offset = data.find(BLOCK_MAGIC, offset)
     while offset >= 0:
-        block = decode_block(data, offset, seed)
-        if block is not None and block.synced >= sequence:
+        head = decode_head(data, offset, seed)
+        if head is not None and (head.synced >= sequence or head.file_bytes > len(data)):
             return True
         offset = data.find(BLOCK_MAGIC, offset + 1)
     return False

@@ -3,6 +3,9 @@
 A torn last write is cut, with a warning: nobody was told that it is durable. Anything else that is wrong
 (damage that a later block proves to have been synced, damage in an older segment, a missing segment) stops
 the node: a replica that silently forgets what it acknowledged is worse than a replica that is down.
+
+What is cut is overwritten with zeros, and synced, before anything new is written: the rest of a torn block
+can never complete a later one. The file keeps its length, which blocks may have claimed.
 """
 
 import logging
@@ -10,21 +13,24 @@ import re
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from cluster.errors import DataDirError
 from cluster.files import Files
 from cluster.records import (
+    NO_SALT,
     SEGMENT_HEADER_BYTES,
+    BlockHead,
     FormatError,
     LogEntry,
     RecordType,
-    check_segment_header,
     decode_block,
-    later_block_claims_sync,
+    later_head_claims,
     parse_begin,
     parse_entry,
     parse_hard_state,
     parse_index,
+    parse_segment_header,
     segment_seed,
     split_records,
 )
@@ -61,32 +67,41 @@ class LogView:
     commit_index: int = 1
     sequence: int = 0
     segments: list[Segment] = field(default_factory=list)
+    salt: bytes = NO_SALT
+    """The salt of the last segment read."""
+    end: int = 0
+    """The offset in the last segment read behind its last good block."""
 
     @property
     def is_complete(self) -> bool:
         """Whether every entry between `first` and `following` is loaded."""
         return len(self.entries) == self.following - self.first
 
-    def apply(self, record_type: RecordType, body: bytes) -> None:
-        """Take one record into account. Raises FormatError when it contradicts what was read before."""
-        match record_type:
-            case RecordType.ENTRY:
-                self._append(parse_entry(body))
-            case RecordType.TRUNCATE_FROM:
-                self._truncate_from(parse_index(body))
-            case RecordType.KEEP_FROM:
-                self._keep_from(parse_index(body))
-            case RecordType.RESTART_AT:
-                self.first = self.following = parse_index(body)
-                self.entries.clear()
-                for segment in self.segments:
-                    segment.last_index = 0
-            case RecordType.HARD_STATE:
-                self.term, self.voted_for = parse_hard_state(body)
-            case RecordType.COMMIT:
-                self.commit_index = parse_index(body)
-            case RecordType.BEGIN:
-                self._begin(*parse_begin(body))
+    def apply(self, data: bytes, block: BlockHead) -> None:
+        """Take the records of one block into account. Raises FormatError when one contradicts the view."""
+        for record_type, start, end in split_records(data, block.start, block.end):
+            match record_type:
+                case RecordType.ENTRY:
+                    self._append(parse_entry(data, start, end))
+                case RecordType.TRUNCATE_FROM:
+                    self._truncate_from(parse_index(data, start, end))
+                case RecordType.KEEP_FROM:
+                    self._keep_from(parse_index(data, start, end))
+                case RecordType.RESTART_AT:
+                    self.first = self.following = parse_index(data, start, end)
+                    self.entries.clear()
+                    for segment in self.segments:
+                        segment.last_index = 0
+                case RecordType.HARD_STATE:
+                    self.term, self.voted_for = parse_hard_state(data, start, end)
+                case RecordType.COMMIT:
+                    self.commit_index = parse_index(data, start, end)
+                case RecordType.BEGIN:
+                    self._begin(*parse_begin(data, start))
+                case RecordType.END:
+                    message = "the segment ends in the middle of a block"
+                    raise FormatError(message)
+        self.sequence = block.sequence
 
     def _append(self, entry: LogEntry) -> None:
         if entry[1] != self.following:
@@ -94,17 +109,25 @@ class LogView:
             raise FormatError(message)
         self.entries.append(entry)
         self.following += 1
-        self.segments[-1].last_index = max(self.segments[-1].last_index, entry[1])
+        segment = self.segments[-1]
+        segment.last_index = max(segment.last_index, entry[1])
 
     def _truncate_from(self, index: int) -> None:
+        self._check_within(index)
         if self.entries:
             del self.entries[max(0, index - self.entries[0][1]) :]
         self.following = index
 
     def _keep_from(self, index: int) -> None:
+        self._check_within(index)
         self.first = index
         if self.entries:
             del self.entries[: max(0, index - self.entries[0][1])]
+
+    def _check_within(self, index: int) -> None:
+        if not self.first <= index < self.following:
+            message = f"entry {index} is named, but the log is {self.first} to before {self.following}"
+            raise FormatError(message)
 
     def _begin(self, first: int, following: int) -> None:
         if len(self.segments) == 1:
@@ -175,15 +198,15 @@ def _read_segment(
     fd = files.open(segment.path)
     try:
         data = _read_from_disk(fd, files)
-        size_bytes = _replay(view, segment, data, is_last=is_last)
-        if size_bytes < len(data):
+        view.end = _replay(view, segment, data, is_last=is_last)
+        if is_last and not _is_zeros(data, view.end):
             on_cut.warning(
                 "event=torn-write-cut file=%s offset=%d cut_bytes=%d",
                 segment.path,
-                size_bytes,
-                len(data) - size_bytes,
+                view.end,
+                len(data) - view.end,
             )
-            files.truncate(fd, size_bytes)
+            files.write_at(fd, bytes(len(data) - view.end), view.end)
             files.fdatasync(fd)
     finally:
         files.close(fd)
@@ -201,42 +224,86 @@ def _read_from_disk(fd: int, files: Files) -> bytes:
     return files.read_at(fd, files.size(fd), 0)
 
 
+def _is_zeros(data: bytes, offset: int) -> bool:
+    """Whether nothing was ever written at or after `offset`, as in prepared space."""
+    return data[offset:] == bytes(len(data) - offset)
+
+
 def _replay(view: LogView, segment: Segment, data: bytes, *, is_last: bool) -> int:
     """Apply the segment's blocks to `view` and return the offset behind the last good one."""
     offset = 0
     try:
-        check_segment_header(data, segment.number)
-        view.segments.append(segment)
-        seed = segment_seed(data)
+        seed = _begin_segment(view, segment, data)
         offset = SEGMENT_HEADER_BYTES
-        while offset < len(data):
-            block = decode_block(data, offset, seed)
-            if block is None:
-                _check_torn(view, data, offset, seed, is_last=is_last)
-                break
+        while (block := decode_block(data, offset, seed)) is not None:
+            if block.file_bytes > len(data):
+                _refuse_length(data, block)
+            if data[block.start] == RecordType.END:
+                _check_end(data, block, is_last=is_last)
+                return offset
             if view.sequence and block.sequence != view.sequence + 1:
-                message = f"block {block.sequence} stands where block {view.sequence + 1} is due"
-                raise FormatError(message)  # noqa: TRY301 - one place adds file, offset and advice
-            for record_type, body in split_records(block.payload):
-                view.apply(record_type, body)
-            view.sequence = block.sequence
+                _refuse_gap(view, offset, block)
+            view.apply(data, block)
             offset = block.end
-        if offset == SEGMENT_HEADER_BYTES:
-            message = (
-                "the first block, which was synced before the segment got its name, is missing or damaged"
-            )
-            raise FormatError(message)  # noqa: TRY301 - as above
+        _check_tail(view, data, offset, seed)
     except (FormatError, struct.error, UnicodeDecodeError) as error:
         message = f"{segment.path}: damaged at offset {offset}: {error}. {_ADVICE}"
         raise DataDirError(message) from error
     return offset
 
 
-def _check_torn(view: LogView, data: bytes, offset: int, seed: int, *, is_last: bool) -> None:
-    """Return when the bad block at `offset` can be a torn last write. Raises FormatError when it cannot."""
-    if not is_last:
-        message = "a block of a finished segment does not verify"
+def _begin_segment(view: LogView, segment: Segment, data: bytes) -> int:
+    """Check that the segment continues the one before it; return the seed of its checksums."""
+    header = parse_segment_header(data, segment.number)
+    if view.segments and header.previous_salt != view.salt:
+        message = (
+            f"the segment does not continue {view.segments[-1].path.name}: one of them is of another journal"
+        )
         raise FormatError(message)
-    if later_block_claims_sync(data, offset, view.sequence + 1, seed):
-        message = "a block does not verify that a later one says was synced"
+    view.segments.append(segment)
+    view.salt = header.salt
+    return segment_seed(data)
+
+
+def _check_end(data: bytes, block: BlockHead, *, is_last: bool) -> None:
+    """Check that the segment which the END record names is there: numbers without a gap are checked before."""
+    if is_last:
+        number = parse_index(data, block.end - 8, block.end)
+        message = f"segment {number}, which follows this one, is missing"
+        raise FormatError(message)
+
+
+def _refuse_length(data: bytes, block: BlockHead) -> NoReturn:
+    """Raise FormatError for a file that is shorter than a block of it says it was."""
+    message = (
+        f"the file has {len(data)} bytes, but had {block.file_bytes} when block {block.sequence} was written"
+    )
+    raise FormatError(message)
+
+
+def _refuse_gap(view: LogView, offset: int, block: BlockHead) -> NoReturn:
+    """Raise for a block that is not the next one: FormatError, or DataDirError naming the segment before."""
+    due = view.sequence + 1
+    if offset > SEGMENT_HEADER_BYTES or len(view.segments) == 1:
+        message = f"block {block.sequence} stands where block {due} is due"
+        raise FormatError(message)
+    before, after = view.segments[-2:]
+    message = (
+        f"{before.path}: damaged at offset {view.end}: block {due} is damaged or missing, because"
+        f" {after.path.name} begins with block {block.sequence}. {_ADVICE}"
+    )
+    raise DataDirError(message)
+
+
+def _check_tail(view: LogView, data: bytes, offset: int, seed: int) -> None:
+    """Return when what follows the last good block can be cut. Raises FormatError when it cannot.
+
+    That of a finished segment is harmless (a torn END, prepared space) if the next segment goes on with the
+    block that is due.
+    """
+    if offset == SEGMENT_HEADER_BYTES:
+        message = "the first block, which was synced before the segment got its name, is missing or damaged"
+        raise FormatError(message)
+    if not _is_zeros(data, offset) and later_head_claims(data, offset, view.sequence + 1, seed):
+        message = f"block {view.sequence + 1} does not verify, but was synced, as a later one says"
         raise FormatError(message)

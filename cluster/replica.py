@@ -2,7 +2,7 @@
 
 Every message between the library and the wire passes `guards`, in both directions. Messages that promise
 something durable are held until the journal is synced. An election starts only after a majority agreed that
-there is no leader (PreVote).
+there is no leader (prevote). Majorities are those of the newest member list in the log (members).
 
 One thread. Whatever raises here has broken a promise or the disk: the node must stop, it must not retry.
 """
@@ -11,10 +11,14 @@ import logging
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from cluster import guards
+from cluster import guards, members
+from cluster.errors import NodeFailed
 from cluster.guards import Message
 from cluster.journal import Journal
+from cluster.members import Members, MembersLog, MembersUnreadable
+from cluster.prevote import PreVote
 from cluster.raft import SERIALIZER_STATES, Raft, RaftConfig
+from cluster.records import LogEntry
 from cluster.snapshot_transfer import SnapshotTransfer
 from cluster.snapshots import SnapshotStore
 
@@ -25,9 +29,6 @@ RETAINED_DIVISOR: Final = 4
 no more than LOG_BYTES_MAX / 4, or large ones would ask for the next compaction at once."""
 LOG_BYTES_MAX: Final = 128 << 20
 """Memory the log may take before it is compacted whatever its count."""
-PRE_VOTE_PAUSE_S: Final = 0.05
-"""One of these passes after a broken connection to the leader, and between pre-votes, and one more for each
-node whose turn is earlier."""
 IN_FLIGHT_MAX: Final = 1
 """Entries proposed and not yet committed. Few means large batches: what arrives meanwhile shares the next."""
 
@@ -59,6 +60,9 @@ class Host(Protocol):
     def leadership_changed(self) -> None:
         """Take note that leader, term or own role changed."""
 
+    def members_changed(self) -> None:
+        """Take note that another member list counts now, or that one is committed."""
+
     def tick_ended(self) -> None:
         """Take note that a tick has ended: call `sync` when `needs_sync`."""
 
@@ -71,24 +75,27 @@ class RaftReplica:
     """
 
     def __init__(
-        self, config: RaftConfig, peer_ids: Iterable[str], journal: Journal, store: SnapshotStore, host: Host
+        self, config: RaftConfig, first_members: Members, journal: Journal, store: SnapshotStore, host: Host
     ) -> None:
-        """Recover state and log from this disk. Raises DataDirError."""
+        """Recover state and log from this disk. Raises DataDirError.
+
+        `first_members` are those the cluster began with; they count until the log or a snapshot has others.
+        """
         self._host = host
         self._journal = journal
-        self._peer_ids = frozenset(peer_ids)
+        self._node_id = config.node_id
+        self._first_members = first_members
+        self._members = MembersLog(first_members)
+        self._next_members: Members | None = None
+        self.committed_members = first_members
+        """The newest member list that is known to be committed."""
         self._connected: set[str] = set()
         self._held: list[tuple[str, Message]] = []
-        self._voters: set[str] = set()
+        self._voters_seen: set[str] = set()
         self._voters_term = 0
-        self._pre_votes: set[str] = set()
-        self._pre_vote_term = 0
-        self._leader_heard_s = float("-inf")
-        self._is_leader_cut_off = False
         self._rewinds: dict[str, tuple[int, float]] = {}
-        self._leader_lost_after_s = config.election_ms_min / 1000
         self._rewind_pause_s = config.heartbeat_ms / 1000 / 2
-        self._node_id = config.node_id
+        self._silence_s_max = config.election_ms_max / 1000
         self._seen: tuple[object, ...] = ()
         self._is_transfer = False
         self.is_proposing = True
@@ -101,18 +108,26 @@ class RaftReplica:
         else:
             host.restore_state(snapshot.state)
             journal.begin_at(snapshot.previous, snapshot.last)
+            self._restart_members(snapshot.members)
         last = snapshot.last if snapshot is not None else None
         self._retained = config.compact_entries // RETAINED_DIVISOR
-        self._raft = Raft(
-            config,
-            sorted(self._peer_ids),
-            journal,
+        applied_index = last[1] if last else 1
+        self._raft = Raft(config, journal, self, retained=self._retained, applied_index=applied_index)
+        self._prevote = PreVote(config.node_id, self, self._raft, config.election_ms_min / 1000)
+        self._transfer = SnapshotTransfer(
+            store,
+            host.encode_state,
             self,
-            retained=self._retained,
-            applied_index=last[1] if last else 1,
+            states=SERIALIZER_STATES,
+            members=self._encoded_members,
+            last=last,
         )
-        self._transfer = SnapshotTransfer(store, host.encode_state, self, states=SERIALIZER_STATES, last=last)
         self._raft.use_serializer(self._transfer)
+        self._members.follow(self.last_index, self.term_at, journal[:], self._members_in)
+        self._set_members()
+        if self.voters == {config.node_id}:
+            # Nobody else could lead.
+            self._raft.election_deadline_s = 0.0
 
     def close(self) -> None:
         """Stop; the journal and the snapshot store stay the host's."""
@@ -162,7 +177,109 @@ class RaftReplica:
     @property
     def leader_silence_s(self) -> float:
         """Return how long nothing was heard from a leader; 0 on the leader, infinite if never."""
-        return 0.0 if self._raft.is_leader else self._raft.now_s() - self._leader_heard_s
+        return self._prevote.leader_silence_s
+
+    @property
+    def connected(self) -> frozenset[str]:
+        """Return the peers that can be reached."""
+        return frozenset(self._connected)
+
+    # -- members --------------------------------------------------------------------------------------------
+
+    @property
+    def members(self) -> Members:
+        """Return the newest member list in the log, committed or not: the one that counts."""
+        return self._members.latest
+
+    @property
+    def is_first_members(self) -> bool:
+        """Whether the members are still those that the configuration of this node says."""
+        return self._members.latest is self._first_members
+
+    @property
+    def voters(self) -> frozenset[str]:
+        """Return who votes and counts for a majority."""
+        return self._members.latest.voters
+
+    @property
+    def may_change_members(self) -> bool:
+        """Whether a change of the members may begin: one at a time, and by a leader that is sure of its log.
+
+        The leader must have committed an entry of its own term: without that, two leaders in turn could each
+        go on with a change that the other knows nothing of (Ongaro's correction of single-server changes).
+        """
+        committed = self.committed
+        is_settled = self._next_members is None and self._members.latest_index <= committed
+        return self._may_lead() and is_settled and self.term_at(committed) == self._raft.term
+
+    def change_members(self, new: Members) -> None:
+        """Propose `new`, which differs from the present list by one node. Only if `may_change_members`."""
+        assert self.may_change_members, "a change at the wrong time"
+        self._next_members = new
+        self.wants_tick = True
+
+    def reachable(self) -> frozenset[str]:
+        """Return who has answered this leader lately, itself included."""
+        answering = {
+            peer_id for peer_id in self._connected if self._raft.silence_s(peer_id) < self._silence_s_max
+        }
+        return frozenset(answering | {self._node_id})
+
+    def caught_up(self, peer_id: str) -> bool:
+        """Whether a peer has all that is committed, as far as this leader knows."""
+        return self._raft.match_index(peer_id) >= self._raft.commit_index
+
+    def members_committed(self) -> None:
+        """Take note that the next entry, a member list, is committed."""
+        index = self._raft.applied_index + 1
+        self._members.committed(index)
+        self.committed_members = self._members.at(index)
+        logger.info("event=members-committed index=%d members=%s", index, self.committed_members)
+        self._host.members_changed()
+
+    def _set_members(self) -> None:
+        """Make the newest list count."""
+        new = self._members.latest
+        self._raft.set_members(new.voters - {self._node_id}, new.learners - {self._node_id})
+
+    def _follow_members(self, entries: Iterable[LogEntry]) -> None:
+        """Look whether the log has another newest list than before."""
+        before = self._members.latest
+        self._members.follow(self.last_index, self.term_at, entries, self._members_in)
+        if self._members.latest is not before:
+            self._set_members()
+            self._host.members_changed()
+
+    def _restart_members(self, encoded: bytes) -> None:
+        """Begin anew with the list of a snapshot."""
+        self.committed_members = self._members_of(encoded)
+        self._members.restart(self.committed_members)
+
+    def _append_members(self, new: Members) -> None:
+        """Append a list as leader. It counts before it is sent."""
+        index = self._raft.append_members(members.encode(new))
+        self._members.append(index, self._raft.term, new)
+        self._set_members()
+        self._raft.send_entries()
+        self._host.members_changed()
+
+    def _members_in(self, command: bytes) -> Members | None:
+        data = self._raft.members_in(command)
+        return None if data is None else self._members_of(data)
+
+    def _members_of(self, data: bytes) -> Members:
+        """Return the list in a log entry or snapshot; empty: the one that the cluster began with."""
+        if not data:
+            return self._first_members
+        try:
+            return members.decode(data)
+        except MembersUnreadable as error:
+            raise NodeFailed(f"{error}: upgrade this node") from error
+
+    def _encoded_members(self, index: int) -> bytes:
+        """Return the list at `index` for a snapshot; empty while the configurations of the nodes tell it."""
+        at = self._members.at(index)
+        return b"" if at is self._first_members else members.encode(at)
 
     # -- messages in ----------------------------------------------------------------------------------------
 
@@ -178,8 +295,7 @@ class RaftReplica:
         self._raft.disconnected(peer_id)
         self._transfer.stop_sending_to(peer_id)
         if peer_id == self.leader_id:
-            self._is_leader_cut_off = True
-            self._raft.election_deadline_s = min(self._raft.election_deadline_s, self._soon_s())
+            self._prevote.leader_cut_off()
 
     def receive(self, peer_id: str, message: Message) -> None:
         """Take one message from an authenticated peer through the guards to the library.
@@ -188,9 +304,9 @@ class RaftReplica:
         """
         kind = message.get("type")
         if kind == "pre_vote":
-            self._answer_pre_vote(peer_id, message)
+            self._prevote.answer(peer_id, message)
         elif kind == "pre_vote_granted":
-            self._count_pre_vote(peer_id, message)
+            self.wants_tick |= self._prevote.count(peer_id, message)
         elif kind == "newer_term":
             if message["term"] > self._raft.term:
                 self._raft.adopt_term(peer_id, message["term"])
@@ -199,9 +315,8 @@ class RaftReplica:
             if admitted is not None:
                 self._raft.receive(peer_id, admitted)
                 if kind == "append_entries":
-                    self._leader_heard_s = self._raft.now_s()
-                    self._is_leader_cut_off = False
-                    self._pre_votes.clear()
+                    self._prevote.leader_heard()
+                    self._follow_members(admitted.get("entries", ()))
             if reply is not None:
                 self.send(peer_id, reply)
         else:
@@ -217,14 +332,16 @@ class RaftReplica:
             case "next_node_idx":
                 return guards.Admission(self._admit_acknowledgement(peer_id, message))
             case "request_vote":
-                is_alive = self._leader_is_alive()
+                is_alive = self._prevote.leader_is_alive
                 return guards.Admission(guards.admit_vote_request(message, leader_is_alive=is_alive))
             case "response_vote":
                 return guards.Admission(self._admit_vote(peer_id, message))
             case _:
-                return guards.Admission(message)
+                return guards.Admission(message if self._prevote.is_voter else None)
 
     def _admit_acknowledgement(self, peer_id: str, message: Message) -> Message | None:
+        if peer_id not in self._members.latest.nodes:
+            return None
         admitted = guards.admit_acknowledgement(message, self, self._raft.term)
         if admitted is None or not admitted["reset"] or not self._raft.is_leader:
             return admitted
@@ -238,10 +355,12 @@ class RaftReplica:
 
     def _admit_vote(self, peer_id: str, message: Message) -> Message | None:
         if self._voters_term != self._raft.term:
-            self._voters_term, self._voters = self._raft.term, set()
-        admitted = guards.admit_vote(peer_id, message, self._raft.term, self._voters)
+            self._voters_term, self._voters_seen = self._raft.term, set()
+        if peer_id not in self.voters:
+            return None
+        admitted = guards.admit_vote(peer_id, message, self._raft.term, self._voters_seen)
         if admitted is not None:
-            self._voters.add(peer_id)
+            self._voters_seen.add(peer_id)
         return admitted
 
     def _after_message(self) -> None:
@@ -271,6 +390,10 @@ class RaftReplica:
         else:
             self._host.send(peer_id, message)
 
+    def send_at_once(self, peer_id: str, message: Message) -> None:
+        """Send a message that promises nothing."""
+        self._host.send(peer_id, message)
+
     def sync(self) -> None:
         """Make everything durable, then let out what was held for it. Raises JournalError."""
         self._journal.sync()
@@ -288,7 +411,7 @@ class RaftReplica:
     def tick(self) -> None:
         """Let the library commit, apply, send, propose and stand for election. Ends in Host.tick_ended."""
         self.wants_tick = False
-        self._hold_back_election()
+        self._prevote.hold_back()
         if self._journal.bytes_count > LOG_BYTES_MAX:
             self._raft.force_compaction()
         # The library forgets why it stands for election before it asks for votes.
@@ -301,100 +424,60 @@ class RaftReplica:
         """Pass on that the library's tick is over."""
         self._host.tick_ended()
 
+    def may_stand(self) -> bool:
+        """Whether this node may start an election, now that its patience has ended."""
+        return self._prevote.may_stand
+
     def apply(self, entry: bytes) -> None:
         """Pass on a committed entry."""
         self._host.apply(entry)
 
     def will_propose(self) -> bool:
-        """Whether this node leads, few entries are under way, and the host has something to propose."""
-        return self._may_propose() and self._host.has_entry()
+        """Whether this node leads, few entries are under way, and there is something to propose."""
+        return self._may_propose() and (self._host.has_entry() or self._next_members is not None)
+
+    def _may_lead(self) -> bool:
+        return self._raft.is_leader and self.is_proposing
 
     def _may_propose(self) -> bool:
         in_flight = self._journal.last_index - self._raft.commit_index
-        return self._raft.is_leader and self.is_proposing and in_flight < self.in_flight_max
+        return self._may_lead() and in_flight < self.in_flight_max
 
     def propose(self) -> None:
         """Append the host's next entries to the log and send them, as long as few are under way."""
+        if self._next_members is not None and self._may_lead():
+            new, self._next_members = self._next_members, None
+            self._append_members(new)
         while self._may_propose():
             entry = self._host.next_entry()
             if entry is None:
-                return
+                break
             self._raft.append(entry)
-            if not self._peer_ids:
-                # Alone there is no acknowledgement to wait for: the next tick commits.
-                self.wants_tick = True
+        if self.voters == {self._node_id} and self._raft.commit_index < self._journal.last_index:
+            # Alone there is no acknowledgement to wait for: the next tick commits.
+            self.wants_tick = True
 
     def _note_leadership(self) -> None:
         seen = (self.leader_id, self.term, self.is_leader)
         if seen != self._seen:
             self._seen = seen
             self._transfer.stop_sending()
+            self._next_members = None
             if not self.is_leader:
                 self.is_proposing = True
             self._host.leadership_changed()
 
-    # -- elections (H11) ------------------------------------------------------------------------------------
-
-    def _leader_is_alive(self) -> bool:
-        """Whether there is a leader that this node would not see deposed."""
-        is_heard = not self._is_leader_cut_off and self.leader_silence_s < self._leader_lost_after_s
-        return self._raft.is_leader or is_heard
-
-    def _hold_back_election(self) -> None:
-        """Ask for pre-votes when the library is about to start an election that nobody has agreed to."""
-        raft = self._raft
-        if raft.is_leader or not self._peer_ids or raft.election_deadline_s >= raft.now_s():
-            return
-        if raft.is_transfer_pending or self._pre_vote_is_won():
-            return
-        raft.election_deadline_s = self._soon_s()
-        self._pre_votes = set()
-        self._pre_vote_term = raft.term + 1
-        request = {
-            "type": "pre_vote",
-            "term": self._pre_vote_term,
-            "last_log_index": self.last_index,
-            "last_log_term": self.term_at(self.last_index) or 0,
-        }
-        for peer_id in sorted(self._connected):
-            self._host.send(peer_id, request)
-
-    def _soon_s(self) -> float:
-        """Return a moment shortly ahead, another one on every node: two at once would split the votes."""
-        others = sorted(self._peer_ids - {self.leader_id})
-        turn = sum(peer_id < self._node_id for peer_id in others)
-        return self._raft.now_s() + PRE_VOTE_PAUSE_S * (1 + turn + self._raft.random() / 2)
-
-    def _pre_vote_is_won(self) -> bool:
-        """Whether a majority, this node included, would vote for the next term."""
-        cluster_size = len(self._peer_ids) + 1
-        return self._pre_vote_term == self._raft.term + 1 and 2 * (len(self._pre_votes) + 1) > cluster_size
-
-    def _answer_pre_vote(self, peer_id: str, message: Message) -> None:
-        if guards.grants_pre_vote(message, self, self._raft.term, leader_is_alive=self._leader_is_alive()):
-            self._host.send(peer_id, {"type": "pre_vote_granted", "term": message["term"]})
-        elif message["term"] <= self._raft.term:
-            self._host.send(peer_id, guards.tell_term(self._raft.term))
-
-    def _count_pre_vote(self, peer_id: str, message: Message) -> None:
-        if message["term"] != self._pre_vote_term or self._leader_is_alive():
-            return
-        self._pre_votes.add(peer_id)
-        if self._pre_vote_is_won():
-            self._raft.election_deadline_s = 0.0
-            self.wants_tick = True
-
     # -- leadership transfer --------------------------------------------------------------------------------
 
     def most_caught_up(self) -> str | None:
-        """Return the connected peer that has most of the leader's log, None if no peer is connected."""
-        return max(
-            self._connected, key=lambda peer_id: (self._raft.match_index(peer_id), peer_id), default=None
-        )
+        """Return the connected voter that has most of the leader's log, None if none is connected."""
+        voters = self._connected & self.voters
+        return max(voters, key=lambda peer_id: (self._raft.match_index(peer_id), peer_id), default=None)
 
     def transfer(self, peer_id: str) -> bool:
         """Ask `peer_id` to take over at once; False if it does not have the whole log yet."""
-        if not self._raft.is_leader or self._raft.match_index(peer_id) != self.last_index:
+        is_ready = peer_id in self.voters and self._raft.match_index(peer_id) == self.last_index
+        if not self._raft.is_leader or not is_ready:
             return False
         self._raft.transfer(peer_id)
         return True
@@ -413,6 +496,9 @@ class RaftReplica:
         self._journal.add(*snapshot.previous)
         self._journal.add(*snapshot.last)
         self._raft.note_installed(snapshot.last[1])
+        self._restart_members(snapshot.members)
+        self._set_members()
+        self._host.members_changed()
         logger.info("event=snapshot-installed index=%d term=%d", snapshot.last[1], snapshot.last[2])
 
     def decline_snapshot(self, index: int) -> None:

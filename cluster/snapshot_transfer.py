@@ -50,7 +50,8 @@ class _Sending(msgspec.Struct):
 class SnapshotTransfer:
     """Writes, sends and receives snapshots for one replica.
 
-    `states` maps the store's outcomes to the library's numbers.
+    `states` maps the store's outcomes to the library's numbers; `members` returns the member list as of an
+    index, for a snapshot that ends there.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class SnapshotTransfer:
         replica: Replica,
         *,
         states: Mapping[str, int],
+        members: Callable[[int], bytes],
         last: LogEntry | None,
     ) -> None:
         self._store = store
         self._encode_state = encode_state
         self._replica = replica
         self._states = states
+        self._members = members
         self._last = last
         self._writing: LogEntry | None = None
         self._sending: dict[str, _Sending] = {}
@@ -104,7 +107,7 @@ class SnapshotTransfer:
         """Begin to write the state as it is now; `data` holds the last two applied entries."""
         _, last, previous, _ = data
         self._writing = last
-        self._store.begin_write(last, previous, self._encode_state)
+        self._store.begin_write(last, previous, self._members(last[1]), self._encode_state)
 
     def getTransmissionData(self, node: _Node) -> tuple[bytes, bool, bool, int, int] | None:  # noqa: N802
         """Return the next chunk for a peer, None when there is nothing to send or no room for it now."""

@@ -4,7 +4,11 @@ import msgspec
 
 
 class PeerStatus(msgspec.Struct, frozen=True):
-    """One node as the asked node sees it. `state` is leader, follower, candidate, starting or unreachable."""
+    """One node as the asked node sees it.
+
+    `state` is leader, follower, candidate, starting, joining (it gets the log and does not count yet) or
+    unreachable.
+    """
 
     id: str
     http: str

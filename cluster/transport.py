@@ -7,7 +7,7 @@ one peer are always handled in the order of one connection.
 import asyncio
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -39,6 +39,9 @@ class Host(Protocol):
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
 
+    def was_peer(self, node_id: str) -> bool:
+        """Whether `node_id` was a node of this cluster that has been removed."""
+
     def objection(self, peer_id: str, theirs: Particulars) -> str | None:
         """Return why a peer that knows the secret is not let in, None if it is (and is remembered)."""
 
@@ -69,7 +72,8 @@ class PeerLinks:
         self._open: dict[str, Link] = {}
         self._all: set[Link] = set()
         self._server: asyncio.Server | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._dialers: dict[str, asyncio.Task[None]] = {}
+        self._watcher: asyncio.Task[None] | None = None
         self._is_closing = False
 
     async def start(self, listen: Address) -> None:
@@ -79,17 +83,40 @@ class PeerLinks:
             self._server = await loop.create_server(self._accept, listen.host, listen.port)
         except OSError as error:
             raise StartupError(f"peer: cannot listen on {listen}: {error.strerror or error}") from error
-        for peer_id in self._peers:
-            if self.node_id < peer_id:
-                self._tasks.append(loop.create_task(self._keep_dialing(peer_id), name=f"dial-{peer_id}"))
-        self._tasks.append(loop.create_task(self._watch(), name="watch-links"))
+        self._watcher = loop.create_task(self._watch(), name="watch-links")
+        self._dial()
+
+    def set_peers(self, peers: Mapping[str, Address]) -> None:
+        """Have links to `peers` from now on, and to nobody else."""
+        changed = {peer_id for peer_id in self._peers if self._peers[peer_id] != peers.get(peer_id)}
+        self._peers = dict(peers)
+        for peer_id in changed:
+            dialer = self._dialers.pop(peer_id, None)
+            if dialer is not None:
+                dialer.cancel()
+            link = self._open.get(peer_id)
+            if link is not None:
+                link.finish()
+        if self._watcher is not None:
+            self._dial()
+
+    def _dial(self) -> None:
+        """Begin to dial who is to be dialed."""
+        loop = asyncio.get_running_loop()
+        for peer_id in sorted(self._peers):
+            if self.node_id < peer_id and peer_id not in self._dialers:
+                dialer = loop.create_task(self._keep_dialing(peer_id), name=f"dial-{peer_id}")
+                self._dialers[peer_id] = dialer
 
     async def stop(self) -> None:
         """Send what waits, close everything."""
         self._is_closing = True
-        for task in self._tasks:
+        tasks = list(self._dialers.values())
+        if self._watcher is not None:
+            tasks.append(self._watcher)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._server is not None:
             self._server.close()
         for link in list(self._all):
@@ -123,9 +150,9 @@ class PeerLinks:
         """Whether the peer is connected."""
         return peer_id in self._open
 
-    def up(self) -> Iterable[str]:
+    def up(self) -> frozenset[str]:
         """Return the connected peers."""
-        return self._open.keys()
+        return frozenset(self._open)
 
     # -- link.Links -----------------------------------------------------------------------------------------
 
@@ -134,8 +161,8 @@ class PeerLinks:
         return self._host.particulars()
 
     def is_peer(self, node_id: str) -> bool:
-        """Whether `node_id` is another node of this cluster."""
-        return node_id in self._peers
+        """Whether `node_id` is another node of this cluster, or was one that may have to be told so."""
+        return node_id in self._peers or self._host.was_peer(node_id)
 
     def objection(self, peer_id: str, theirs: Particulars) -> str | None:
         """Return why a peer that knows the secret is not let in."""

@@ -15,6 +15,7 @@ from cluster.child import Outcome
 from cluster.files import Files
 from cluster.guards import Message
 from cluster.journal import Journal
+from cluster.members import Member, Members
 from cluster.replica import RaftReplica
 from cluster.snapshots import SnapshotStore
 from tests.hazards.harness import Checker, Clock, Cluster, Network
@@ -97,8 +98,8 @@ class OurNode:
         checker.recovered(self.node_id, self.journal.getCurrentTerm())
         self.store = SnapshotStore(directory, files)
         self.store._child = InlineChild()  # type: ignore[assignment]
-        peer_ids = set(network.ids) - {self.node_id}
-        self.replica = RaftReplica(config, peer_ids, self.journal, self.store, self)
+        voters = {node_id: Member("127.0.0.1:1", is_voter=True) for node_id in network.ids}
+        self.replica = RaftReplica(config, Members(voters), self.journal, self.store, self)
         self.replica.in_flight_max = in_flight_max
         self.journal.sync()
         self._wants_tick = False
@@ -224,6 +225,9 @@ class OurNode:
         """Take note."""
         if self.replica.is_leader:
             self._checker.leads(self.node_id, self.replica.term)
+
+    def members_changed(self) -> None:
+        """Take note: this network connects everybody."""
 
     def tick_ended(self) -> None:
         """Sync later: messages may come in between."""

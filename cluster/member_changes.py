@@ -1,0 +1,221 @@
+"""Changes of the member list from the request to the commit: asked for on any node, decided by the leader.
+
+A node that is added is a learner until it has the log; then the leader makes it count, by itself. Changes are
+safe to repeat: adding whom the list has at this address, and removing whom it does not have any more, change
+nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from cluster import members
+from cluster.errors import (
+    ClusterError,
+    MemberChangePending,
+    MemberChangeRefused,
+    MemberNotFound,
+    NoLeader,
+    OutcomeUnknown,
+)
+from cluster.members import Members
+from cluster.replica import RaftReplica
+
+RETRY_S: Final = 0.05
+"""Between two attempts while there is no leader, or another change is under way."""
+
+logger = logging.getLogger(__name__)
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True):
+    """What an operator asks for: add `node_id` at `peer`, or remove it (`peer` is empty)."""
+
+    number: int
+    node_id: str
+    peer: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True, array_like=True):
+    """What the leader answers: `code` is "" when it is done, else that of a ClusterError."""
+
+    number: int
+    code: str = ""
+    detail: str = ""
+
+
+class Host(Protocol):
+    """What changes ask of the node."""
+
+    def leader_id(self) -> str | None:
+        """Return who leads, if it can be reached."""
+
+    def send_change(self, leader_id: str, change: Change) -> None:
+        """Send a change to the leader."""
+
+    def disk_ids(self) -> dict[str, str]:
+        """Return the disk ids of this node and of those it has met."""
+
+    def grows(self) -> bool:
+        """Whether this node listens for peers at all."""
+
+
+class MemberChanges:
+    """Asks the leader for changes, and decides them on the leader. One thread."""
+
+    def __init__(
+        self, node_id: str, replica: RaftReplica, host: Host, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._node_id = node_id
+        self._replica = replica
+        self._host = host
+        self._loop = loop
+        self._next_number = 1
+        self._asked: dict[int, asyncio.Future[None]] = {}
+        self._under_way: tuple[int, Members, Callable[[ClusterError | None], None]] | None = None
+
+    # -- on any node ----------------------------------------------------------------------------------------
+
+    async def change(self, node_id: str, peer: str, timeout_s: float) -> None:
+        """Add `node_id` at the address `peer`, or remove it if that is empty; return when it is committed.
+
+        Tries again, until `timeout_s` is over, while there is no leader or another change is under way.
+        Raises NoLeader, MemberChangeRefused (and its kinds), OutcomeUnknown.
+        """
+        deadline_s = self._loop.time() + timeout_s
+        while True:
+            try:
+                await self._ask(node_id, peer, deadline_s)
+            except (NoLeader, MemberChangePending):
+                if self._loop.time() + RETRY_S >= deadline_s:
+                    raise
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
+    async def _ask(self, node_id: str, peer: str, deadline_s: float) -> None:
+        """Ask the leader once, and wait for its verdict."""
+        change = Change(self._next_number, node_id, peer)
+        self._next_number += 1
+        future = self._asked[change.number] = self._loop.create_future()
+        try:
+            leader_id = self._host.leader_id()
+            if leader_id is None:
+                raise NoLeader("no leader can be reached; a majority of nodes must be up")
+            if leader_id == self._node_id:
+                self.decide(change, self.decided)
+            else:
+                self._host.send_change(leader_id, change)
+            async with asyncio.timeout(deadline_s - self._loop.time()):
+                await future
+        except TimeoutError:
+            raise OutcomeUnknown(
+                "the change was not seen to be committed in time; look, and repeat it"
+            ) from None
+        finally:
+            del self._asked[change.number]
+
+    def decided(self, verdict: Verdict) -> None:
+        """Take the leader's verdict."""
+        future = self._asked.get(verdict.number)
+        if future is None or future.done():
+            return
+        if verdict.code:
+            future.set_exception(_ERRORS.get(verdict.code, OutcomeUnknown)(verdict.detail))
+        else:
+            future.set_result(None)
+
+    # -- on the leader --------------------------------------------------------------------------------------
+
+    def decide(self, change: Change, answer: Callable[[Verdict], None]) -> None:
+        """Begin a change, or refuse it; `answer` is called once, at the latest when leadership is lost."""
+
+        def done(error: ClusterError | None) -> None:
+            code, detail = (error.code, str(error)) if error is not None else ("", "")
+            answer(Verdict(change.number, code, detail))
+
+        try:
+            new = self._wanted(change)
+        except ClusterError as error:
+            done(error)
+            return
+        if new is self._replica.members:
+            done(None)
+        else:
+            logger.info("event=member-change from=%s to=%s", self._replica.members, new)
+            self._begin(new, done)
+
+    def _wanted(self, change: Change) -> Members:
+        """Return the list that `change` leads to; the present one if nothing is to be done."""
+        replica = self._replica
+        if not replica.is_leader:
+            raise NoLeader("this node leads no more")
+        if not replica.may_change_members:
+            raise MemberChangePending("another change is under way, or the leader is new; try again")
+        present = replica.members
+        known = present.nodes.get(change.node_id)
+        if change.peer:
+            if not self._host.grows():
+                raise MemberChangeRefused(
+                    "this node takes no others: give it a secret and a peer port, and restart it"
+                )
+            if known is not None and known.peer == change.peer:
+                return present
+            return members.with_learner(self._with_disks(), change.node_id, change.peer)
+        if known is None and change.node_id in present.removed.values():
+            return present
+        if change.node_id == self._node_id and len(present.voters) > 1:
+            raise MemberChangeRefused(f"{self._node_id} leads: hand leadership over first")
+        disk_id = self._host.disk_ids().get(change.node_id, "")
+        return members.without(self._with_disks(), change.node_id, disk_id, replica.reachable())
+
+    def _with_disks(self) -> Members:
+        """Return the present list with what this leader knows of its voters' disks."""
+        return members.with_disks(self._replica.members, self._host.disk_ids())
+
+    def _begin(self, new: Members, done: Callable[[ClusterError | None], None]) -> None:
+        self._under_way = (self._replica.term, new, done)
+        self._replica.change_members(new)
+
+    def step(self) -> None:
+        """Look what became of the change under way; make a learner count that has caught up.
+
+        Called after ticks and changes of leadership.
+        """
+        replica = self._replica
+        if self._under_way is not None:
+            term, new, done = self._under_way
+            if replica.committed_members == new:
+                self._under_way = None
+                done(None)
+            elif not replica.is_leader or replica.term != term:
+                self._under_way = None
+                done(
+                    OutcomeUnknown("leadership was lost before the change was committed; look, and repeat it")
+                )
+        if replica.is_leader and replica.members.learners and replica.may_change_members:
+            self._promote()
+
+    def _promote(self) -> None:
+        """Make the first learner count that has the log and can be reached."""
+        replica = self._replica
+        reachable, disk_ids = replica.reachable(), self._host.disk_ids()
+        for node_id in sorted(replica.members.learners & reachable):
+            has_place = members.can_promote(replica.members, node_id, reachable)
+            if has_place and node_id in disk_ids and replica.caught_up(node_id):
+                new = members.promoted(self._with_disks(), node_id, disk_ids[node_id])
+                logger.info("event=member-promoted node=%s", node_id)
+                self._begin(new, _ignore)
+                return
+
+
+def _ignore(_: ClusterError | None) -> None:
+    """Nobody asked; if it fails, the next step tries again."""
+
+
+_ERRORS: dict[str, Any] = {
+    error.code: error
+    for error in (NoLeader, MemberChangeRefused, MemberChangePending, MemberNotFound, OutcomeUnknown)
+}
