@@ -8,17 +8,16 @@ One thread. Whatever raises here has broken a promise or the disk: the node must
 """
 
 import logging
-from collections.abc import Iterable
 from typing import Final, Protocol
 
 from cluster import guards, members
-from cluster.errors import NodeFailed
+from cluster.gate import Gate
 from cluster.guards import Message
 from cluster.journal import Journal
-from cluster.members import Members, MembersLog, MembersUnreadable
+from cluster.members import Members
+from cluster.membership import Membership
 from cluster.prevote import PreVote
 from cluster.raft import SERIALIZER_STATES, Raft, RaftConfig
-from cluster.records import LogEntry
 from cluster.snapshot_transfer import SnapshotTransfer
 from cluster.snapshots import SnapshotStore
 
@@ -84,17 +83,10 @@ class RaftReplica:
         self._host = host
         self._journal = journal
         self._node_id = config.node_id
-        self._first_members = first_members
-        self._members = MembersLog(first_members)
+        self._membership = Membership(first_members, Raft.members_in)
         self._next_members: Members | None = None
-        self.committed_members = first_members
-        """The newest member list that is known to be committed."""
         self._connected: set[str] = set()
         self._held: list[tuple[str, Message]] = []
-        self._voters_seen: set[str] = set()
-        self._voters_term = 0
-        self._rewinds: dict[str, tuple[int, float]] = {}
-        self._rewind_pause_s = config.heartbeat_ms / 1000 / 2
         self._silence_s_max = config.election_ms_max / 1000
         self._seen: tuple[object, ...] = ()
         self._is_transfer = False
@@ -108,22 +100,23 @@ class RaftReplica:
         else:
             host.restore_state(snapshot.state)
             journal.begin_at(snapshot.previous, snapshot.last)
-            self._restart_members(snapshot.members)
+            self._membership.restart(snapshot.members)
         last = snapshot.last if snapshot is not None else None
         self._retained = config.compact_entries // RETAINED_DIVISOR
         applied_index = last[1] if last else 1
         self._raft = Raft(config, journal, self, retained=self._retained, applied_index=applied_index)
         self._prevote = PreVote(config.node_id, self, self._raft, config.election_ms_min / 1000)
+        self._gate = Gate(self, self._raft, self._prevote, rewind_pause_s=config.heartbeat_ms / 1000 / 2)
         self._transfer = SnapshotTransfer(
             store,
             host.encode_state,
             self,
             states=SERIALIZER_STATES,
-            members=self._encoded_members,
+            members=self._membership.encoded_at,
             last=last,
         )
         self._raft.use_serializer(self._transfer)
-        self._members.follow(self.last_index, self.term_at, journal[:], self._members_in)
+        self._membership.follow(self.last_index, self.term_at, journal[:])
         self._set_members()
         if self.voters == {config.node_id}:
             # Nobody else could lead.
@@ -189,17 +182,22 @@ class RaftReplica:
     @property
     def members(self) -> Members:
         """Return the newest member list in the log, committed or not: the one that counts."""
-        return self._members.latest
+        return self._membership.latest
+
+    @property
+    def committed_members(self) -> Members:
+        """Return the newest member list that is known to be committed."""
+        return self._membership.committed
 
     @property
     def is_first_members(self) -> bool:
-        """Whether the members are still those that the configuration of this node says."""
-        return self._members.latest is self._first_members
+        """Whether the members are still those that the cluster began with."""
+        return self._membership.is_first
 
     @property
     def voters(self) -> frozenset[str]:
         """Return who votes and counts for a majority."""
-        return self._members.latest.voters
+        return self._membership.latest.voters
 
     @property
     def may_change_members(self) -> bool:
@@ -209,7 +207,7 @@ class RaftReplica:
         go on with a change that the other knows nothing of (Ongaro's correction of single-server changes).
         """
         committed = self.committed
-        is_settled = self._next_members is None and self._members.latest_index <= committed
+        is_settled = self._next_members is None and self._membership.latest_index <= committed
         return self._may_lead() and is_settled and self.term_at(committed) == self._raft.term
 
     def change_members(self, new: Members) -> None:
@@ -232,54 +230,25 @@ class RaftReplica:
     def members_committed(self) -> None:
         """Take note that the next entry, a member list, is committed."""
         index = self._raft.applied_index + 1
-        self._members.committed(index)
-        self.committed_members = self._members.at(index)
+        self._membership.commit(index)
         logger.info("event=members-committed index=%d members=%s", index, self.committed_members)
         self._host.members_changed()
-
-    def _set_members(self) -> None:
-        """Make the newest list count."""
-        new = self._members.latest
-        self._raft.set_members(new.voters - {self._node_id}, new.learners - {self._node_id})
-
-    def _follow_members(self, entries: Iterable[LogEntry]) -> None:
-        """Look whether the log has another newest list than before."""
-        before = self._members.latest
-        self._members.follow(self.last_index, self.term_at, entries, self._members_in)
-        if self._members.latest is not before:
-            self._set_members()
-            self._host.members_changed()
-
-    def _restart_members(self, encoded: bytes) -> None:
-        """Begin anew with the list of a snapshot."""
-        self.committed_members = self._members_of(encoded)
-        self._members.restart(self.committed_members)
 
     def _append_members(self, new: Members) -> None:
         """Append a list as leader. It counts before it is sent."""
         index = self._raft.append_members(members.encode(new))
-        self._members.append(index, self._raft.term, new)
-        self._set_members()
+        self._membership.append(index, self._raft.term, new)
+        self._count_members()
         self._raft.send_entries()
+
+    def _count_members(self) -> None:
+        """Make the newest list count."""
+        self._set_members()
         self._host.members_changed()
 
-    def _members_in(self, command: bytes) -> Members | None:
-        data = self._raft.members_in(command)
-        return None if data is None else self._members_of(data)
-
-    def _members_of(self, data: bytes) -> Members:
-        """Return the list in a log entry or snapshot; empty: the one that the cluster began with."""
-        if not data:
-            return self._first_members
-        try:
-            return members.decode(data)
-        except MembersUnreadable as error:
-            raise NodeFailed(f"{error}: upgrade this node") from error
-
-    def _encoded_members(self, index: int) -> bytes:
-        """Return the list at `index` for a snapshot; empty while the configurations of the nodes tell it."""
-        at = self._members.at(index)
-        return b"" if at is self._first_members else members.encode(at)
+    def _set_members(self) -> None:
+        new = self._membership.latest
+        self._raft.set_members(new.voters - {self._node_id}, new.learners - {self._node_id})
 
     # -- messages in ----------------------------------------------------------------------------------------
 
@@ -311,57 +280,19 @@ class RaftReplica:
             if message["term"] > self._raft.term:
                 self._raft.adopt_term(peer_id, message["term"])
         elif guards.is_known(message):
-            admitted, reply = self._admit(peer_id, message)
+            admitted, reply = self._gate.admit(peer_id, message)
             if admitted is not None:
                 self._raft.receive(peer_id, admitted)
                 if kind == "append_entries":
                     self._prevote.leader_heard()
-                    self._follow_members(admitted.get("entries", ()))
+                    entries = admitted.get("entries", ())
+                    if self._membership.follow(self.last_index, self.term_at, entries):
+                        self._count_members()
             if reply is not None:
                 self.send(peer_id, reply)
         else:
             logger.warning("event=message-dropped peer=%s type=%r reason=unknown", peer_id, kind)
         self._after_message()
-
-    def _admit(self, peer_id: str, message: Message) -> guards.Admission:
-        """Choose the guard for a message."""
-        term = self._raft.term
-        match message["type"]:
-            case "append_entries":
-                return guards.admit_append(message, self, term)
-            case "next_node_idx":
-                return guards.Admission(self._admit_acknowledgement(peer_id, message))
-            case "request_vote":
-                is_alive = self._prevote.leader_is_alive
-                return guards.Admission(guards.admit_vote_request(message, leader_is_alive=is_alive))
-            case "response_vote":
-                return guards.Admission(self._admit_vote(peer_id, message))
-            case _:
-                return guards.Admission(message if self._prevote.is_voter else None)
-
-    def _admit_acknowledgement(self, peer_id: str, message: Message) -> Message | None:
-        if peer_id not in self._members.latest.nodes:
-            return None
-        admitted = guards.admit_acknowledgement(message, self, self._raft.term)
-        if admitted is None or not admitted["reset"] or not self._raft.is_leader:
-            return admitted
-        index, now_s = admitted["next_node_idx"], self._raft.now_s()
-        last_index, last_s = self._rewinds.get(peer_id, (0, float("-inf")))
-        is_old_news = index == last_index or index <= self._raft.match_index(peer_id)
-        if is_old_news and now_s - last_s < self._rewind_pause_s:
-            return guards.without_rewind(admitted)
-        self._rewinds[peer_id] = (index, now_s)
-        return admitted
-
-    def _admit_vote(self, peer_id: str, message: Message) -> Message | None:
-        if self._voters_term != self._raft.term:
-            self._voters_term, self._voters_seen = self._raft.term, set()
-        if peer_id not in self.voters:
-            return None
-        admitted = guards.admit_vote(peer_id, message, self._raft.term, self._voters_seen)
-        if admitted is not None:
-            self._voters_seen.add(peer_id)
-        return admitted
 
     def _after_message(self) -> None:
         """Decide whether a tick is needed: something to sync, to apply, to commit, or to take over."""
@@ -496,9 +427,8 @@ class RaftReplica:
         self._journal.add(*snapshot.previous)
         self._journal.add(*snapshot.last)
         self._raft.note_installed(snapshot.last[1])
-        self._restart_members(snapshot.members)
-        self._set_members()
-        self._host.members_changed()
+        self._membership.restart(snapshot.members)
+        self._count_members()
         logger.info("event=snapshot-installed index=%d term=%d", snapshot.last[1], snapshot.last[2])
 
     def decline_snapshot(self, index: int) -> None:
