@@ -86,7 +86,7 @@ class Core:
             self._datadir.close()
             raise
         self.peering = Peering(self._datadir, config.node_id, config.advertise_http, self)
-        self.peering.set_members(self.replica.members, is_new=self._is_new_cluster())
+        self.peering.set_members(self.replica.committed_members, is_first=self._is_new_cluster())
         self.links = PeerLinks(config.node_id, config.secret, self._peer_addresses(), self.peering)
         self.changes = MemberChanges(config.node_id, self.replica, self, self._loop)
 
@@ -321,8 +321,7 @@ class Core:
     def members_changed(self) -> None:
         """Keep links to exactly those who belong to the cluster; tell who was removed."""
         replica, peering = self.replica, self.peering
-        peering.set_members(replica.members, is_new=self._is_new_cluster())
-        peering.forget_removed(replica.committed_members)
+        peering.set_members(replica.committed_members, is_first=self._is_new_cluster())
         peers = self._peer_addresses()
         for peer_id in self.links.up() - set(peers):
             self.links.send(peer_id, Kind.REFUSED, peering.removal(peer_id))

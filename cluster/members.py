@@ -31,10 +31,14 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Members(msgspec.Struct, frozen=True, array_like=True):
-    """The member list. `removed` maps the disk ids of nodes that were removed to their node ids."""
+    """The member list. `removed` maps the disk ids of nodes that were removed to their node ids.
+
+    `version` counts the changes since the cluster began.
+    """
 
     nodes: dict[str, Member] = {}
     removed: dict[str, str] = {}
+    version: int = 0
     format: int = FORMAT
 
     @property
@@ -134,7 +138,7 @@ def without(members: Members, node_id: str, disk_id: str, reachable: Collection[
         removed[known] = node_id
     kept = dict(list(removed.items())[-REMOVED_COUNT_MAX:])
     nodes = {other: kept_member for other, kept_member in members.nodes.items() if other != node_id}
-    return Members(nodes, kept)
+    return Members(nodes, kept, members.version + 1)
 
 
 def can_promote(members: Members, node_id: str, reachable: Collection[str]) -> bool:
@@ -150,14 +154,14 @@ def with_disks(members: Members, disk_ids: Mapping[str, str]) -> Members:
         else member
         for node_id, member in members.nodes.items()
     }
-    return Members(nodes, members.removed)
+    return Members(nodes, members.removed, members.version)
 
 
 def _with(members: Members, nodes: dict[str, Member]) -> Members:
     """Return the list with other nodes, in order of their ids; who is a member again is not removed."""
     ids = set(nodes)
     removed = {disk: node_id for disk, node_id in members.removed.items() if node_id not in ids}
-    return Members(dict(sorted(nodes.items())), removed)
+    return Members(dict(sorted(nodes.items())), removed, members.version + 1)
 
 
 def _listed(node_ids: Iterable[str]) -> str:

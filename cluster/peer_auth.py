@@ -35,10 +35,14 @@ class Challenge(msgspec.Struct, frozen=True, tag="challenge"):
 
 
 class Particulars(msgspec.Struct, frozen=True):
-    """What the peers tell each other about themselves: their disk, and where clients reach them."""
+    """What the peers tell each other about themselves: their disk, and where clients reach them.
+
+    `members_version` is that of the newest member list which the node knows to be committed.
+    """
 
     disk_id: str
     http: str
+    members_version: int = 0
 
 
 class Proof(msgspec.Struct, frozen=True, tag="proof"):

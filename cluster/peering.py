@@ -81,28 +81,27 @@ class Peering:
         self._node_id = node_id
         self._advertise_http = advertise_http
         self._host = host
-        self._members = Members()
-        self._is_new = False
+        self._committed = Members()
+        self._wanted: frozenset[str] = frozenset()
         self.pings: dict[str, Ping] = {}
         self.http: dict[str, str] = {}
         self.is_established = False
 
-    def set_members(self, members: Members, *, is_new: bool) -> None:
-        """Take note of the member list; `is_new` if it is the one that the cluster began with."""
-        self._members = members
-        self._is_new = is_new
+    def set_members(self, committed: Members, *, is_first: bool) -> None:
+        """Take note of the committed list; `is_first` if the cluster began with the one that counts.
+
+        The disks of nodes that were removed are forgotten: the ids may come back with others.
+        """
+        self._committed = committed
+        self._wanted = frozenset(committed.nodes) - {self._node_id} if is_first else frozenset()
         self._check_established()
-
-    def missing(self) -> list[str]:
-        """Return the peers that must have been met before this node takes part."""
-        wanted = set(self._members.nodes) - {self._node_id} if self._is_new else set()
-        return sorted(wanted - set(self._datadir.known))
-
-    def forget_removed(self, committed: Members) -> None:
-        """Forget the disks of nodes that were removed: the ids may come back with other disks."""
         for disk_id, node_id in committed.removed.items():
             if self._datadir.known.get(node_id) == disk_id:
                 self._datadir.forget(node_id)
+
+    def missing(self) -> list[str]:
+        """Return the peers that must have been met before this node takes part."""
+        return sorted(self._wanted - set(self._datadir.known))
 
     def disk_ids(self) -> dict[str, str]:
         """Return the disk ids of this node and of those it has met."""
@@ -114,18 +113,24 @@ class Peering:
 
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
-        return Particulars(self._datadir.disk_id, self._advertise_http)
+        return Particulars(self._datadir.disk_id, self._advertise_http, self._committed.version)
 
     def was_peer(self, node_id: str) -> bool:
         """Whether `node_id` was removed, and may have to be told so."""
-        return node_id in self._members.removed.values()
+        return node_id in self._committed.removed.values()
 
     def objection(self, peer_id: str, theirs: Particulars) -> str | None:
-        """Refuse a peer that was removed or has another disk than before; remember a new one, durably."""
-        if theirs.disk_id in self._members.removed or self.was_peer(peer_id):
-            return self.removal(peer_id)
-        known = self._members.disk_id(peer_id) or self._datadir.known.get(peer_id)
+        """Refuse a peer that was removed or has another disk than before; remember a new one, durably.
+
+        A peer with a newer list than ours is let in: it may have joined since, in the place of the one that
+        this node knows. One that lost its disk has no list at all.
+        """
         self.http[peer_id] = theirs.http
+        if theirs.members_version > self._committed.version:
+            return None
+        if theirs.disk_id in self._committed.removed or self.was_peer(peer_id):
+            return self.removal(peer_id)
+        known = self._committed.disk_id(peer_id) or self._datadir.known.get(peer_id)
         if known is None:
             self._datadir.remember(peer_id, theirs.disk_id)
             self._check_established()
