@@ -70,3 +70,24 @@ async def test_survivor(cluster: LocalCluster, survivor_leads: bool) -> None:  #
         assert await http.token(survivor, name) == granted.body["token"]
         assert (await http.release(survivor, granted.body["hold_id"])).status == 200
         assert (await http.acquire(survivor, name)).body["token"] > granted.body["token"]
+
+
+@pytest.mark.parametrize("survivor_leads", [False, True])
+async def test_paused_majority(cluster: LocalCluster, survivor_leads: bool) -> None:  # noqa: FBT001
+    """Nodes that are stopped with open connections, as by SIGSTOP, are as good as dead to the third one."""
+    survivor = cluster.leader() if survivor_leads else followers(cluster)[0]
+    name = f"paused/{survivor_leads}"
+    async with http_to(cluster) as http:
+        paused = [node_id for node_id in node_ids(cluster) if node_id != survivor]
+        for node_id in paused:
+            cluster.pause(node_id)
+        await until(lambda: has_no_leader(cluster, survivor), "the survivor knows that it is alone")
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        got = await http.acquire(survivor, name, timeout_ms=TIMEOUT_MS)
+        assert loop.time() - began_s < TIMEOUT_MS / 1000 + GRACE_S
+        assert (got.status, got.code, got.body["outcome"]) == (503, "no-leader", "not-applied")
+        for node_id in paused:
+            cluster.resume(node_id)
+        await until(lambda: not has_no_leader(cluster, survivor), "a leader of three nodes")
+        assert (await http.acquire(survivor, name)).status == 200
