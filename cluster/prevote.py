@@ -45,6 +45,8 @@ class PreVote:
         self._term = 0
         self._leader_heard_s = float("-inf")
         self._is_leader_cut_off = False
+        # Who has just started cannot know whether a leader is alive: it waits as if it had heard one.
+        self._started_s = raft.now_s()
 
     @property
     def leader_silence_s(self) -> float:
@@ -55,7 +57,8 @@ class PreVote:
     def leader_is_alive(self) -> bool:
         """Whether there is a leader that this node would not see deposed."""
         is_heard = not self._is_leader_cut_off and self.leader_silence_s < self._leader_lost_after_s
-        return self._raft.is_leader or is_heard
+        has_just_started = self._raft.now_s() - self._started_s < self._leader_lost_after_s
+        return self._raft.is_leader or is_heard or has_just_started
 
     @property
     def is_voter(self) -> bool:
@@ -69,8 +72,12 @@ class PreVote:
         self._granted.clear()
 
     def leader_cut_off(self) -> None:
-        """Take note that the connection to the leader broke: look for another one soon."""
+        """Take note that the connection to the leader broke: look for another one soon.
+
+        If it had asked this node to take over, it may have changed its mind before they meet again.
+        """
         self._is_leader_cut_off = True
+        self._raft.forget_transfer()
         self._raft.election_deadline_s = min(self._raft.election_deadline_s, self._soon_s())
 
     @property

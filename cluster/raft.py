@@ -349,6 +349,10 @@ class Raft:
         """Whether the leader has asked this node to take over."""
         return bool(self._get("transferInProgress"))
 
+    def forget_transfer(self) -> None:
+        """Do not take over any more."""
+        self._set("transferInProgress", value=False)
+
     @property
     def election_deadline_s(self) -> float:
         """Return when this node stands for election if it hears of no leader; on the clock of `now_s`."""

@@ -1,0 +1,26 @@
+"""What every hazard test gets: the library's files are closed behind it."""
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pysyncobj import journal as library_journal
+
+
+@pytest.fixture(autouse=True)
+def _closed_journals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close what the library leaves open."""
+    opened: list[Any] = []
+    open_journal = library_journal.ResizableFile.__init__
+
+    def remembered(self: Any, *args: Any, **kwargs: Any) -> None:
+        opened.append(self)
+        open_journal(self, *args, **kwargs)
+
+    monkeypatch.setattr(library_journal.ResizableFile, "__init__", remembered)
+    yield
+    for file in opened:
+        file._destroy()
+    if opened:
+        gc.collect()
