@@ -16,6 +16,7 @@ import msgspec
 from cluster.errors import DataDirError
 from cluster.files import Files, replace_file
 from cluster.recovery import list_segments
+from cluster.snapshots import SNAPSHOT_NAME
 
 FORMAT: Final = 1
 LOCK_NAME: Final = "lock"
@@ -69,7 +70,7 @@ class DataDir:
         try:
             identity = _load_identity(path, node_id, files)
             known = _load_peers(path, files)
-            if known and not list_segments(path, files):
+            if (known or files.exists(path / SNAPSHOT_NAME)) and not list_segments(path, files):
                 message = (
                     f"{path}: the journal is missing from a directory that was in use. {_REPLACE_ADVICE}"
                 )
@@ -124,8 +125,13 @@ class DataDir:
 
 
 def _create_directory(path: Path, files: Files) -> None:
-    """Create the directory and make its own name durable; an existing one is left as it is."""
+    """Create the directory, and those above it, with durable names; what exists is left as it is.
+
+    The name of each counts: with the name of a parent all that is below it would be lost.
+    """
     if not files.is_directory(path):
+        if path.parent != path:
+            _create_directory(path.parent, files)
         files.make_directory(path)
         files.fsync_dir(path.parent)
 
@@ -141,8 +147,12 @@ def _take_lock(path: Path, files: Files) -> int:
             " or give this one a directory of its own"
         )
         raise DataDirError(message) from error
-    files.truncate(fd, 0)
-    files.write_at(fd, f"{os.getpid()}\n".encode(), 0)
+    try:
+        files.truncate(fd, 0)
+        files.write_at(fd, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        files.close(fd)
+        raise
     return fd
 
 

@@ -7,7 +7,7 @@ term, and where a follower's wish to begin again was granted last.
 from typing import Protocol
 
 from cluster import guards
-from cluster.guards import Admission, Message
+from cluster.guards import Admission, GuardViolationError, Message
 from cluster.members import Members
 from cluster.prevote import PreVote
 from cluster.raft import Raft
@@ -37,6 +37,8 @@ class Gate:
         """Say what becomes of a message that is known and well-formed. Raises GuardViolationError."""
         match message["type"]:
             case "append_entries":
+                if self._raft.is_leader and message["term"] == self._raft.term:
+                    raise GuardViolationError(f"{peer_id} leads in term {message['term']}, and so does this node")
                 return guards.admit_append(message, self._replica, self._raft.term)
             case "next_node_idx":
                 return Admission(self._acknowledgement(peer_id, message))

@@ -20,6 +20,7 @@ from typing import Final, overload
 
 from cluster.errors import DataDirError, NodeFailed
 from cluster.files import Files
+from cluster.log_view import LogView, Segment
 from cluster.records import (
     NO_SALT,
     LogEntry,
@@ -29,7 +30,7 @@ from cluster.records import (
     hard_state_record,
     index_record,
 )
-from cluster.recovery import LogView, Segment, recover, segment_path
+from cluster.recovery import recover, segment_path
 from cluster.segment_writer import SegmentWriter, Sizes
 
 BUFFERED_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -70,7 +71,7 @@ class Journal:
         self._is_sealed = not view.segments
         if view.segments:
             self._writer = SegmentWriter.go_on(
-                view.segments[-1].path, view.end, view.sequence, files, sizes
+                view.segments[-1].path, end=view.end, sequence=view.sequence, files=files, sizes=sizes
             )
         else:
             self._writer = self._begin_segment(())
@@ -339,7 +340,7 @@ class Journal:
             old.sync()
         new = SegmentWriter.create(
             temporary,
-            number,
+            number=number,
             previous_salt=old.salt if old is not None else NO_SALT,
             sequence=old.sequence if old is not None else 0,
             files=self._files,

@@ -18,7 +18,7 @@ file surely had: what contradicts a claim was there and is gone.
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -35,12 +35,17 @@ NO_SALT: Final = bytes(SALT_BYTES)
 _SEGMENT_HEAD: Final = struct.Struct("<8sIQ8s8s")
 _CRC: Final = struct.Struct("<I")
 _BLOCK_HEAD: Final = struct.Struct("<4sIQQQI")
+_WHOLE_HEAD: Final = struct.Struct("<4sIQQQII")
 _RECORD_HEAD: Final = struct.Struct("<BI")
 _ENTRY: Final = struct.Struct("<BIQQ")
 _ONE: Final = struct.Struct("<BIQ")
 _TWO: Final = struct.Struct("<BIQQ")
 _HARD_STATE: Final = struct.Struct("<BIQ?")
+_SHORT_BYTES: Final = 4096
+"""A payload below this is quicker copied than looked at through a view."""
 _PAIR: Final = struct.Struct("<QQ")
+_unpack_entry: Final = _ENTRY.unpack_from
+_unpack_head: Final = _WHOLE_HEAD.unpack_from
 
 SEGMENT_HEADER_BYTES: Final = _SEGMENT_HEAD.size + _CRC.size
 BLOCK_HEADER_BYTES: Final = _BLOCK_HEAD.size + _CRC.size
@@ -67,6 +72,7 @@ class RecordType(IntEnum):
     """number of the next segment, which was durable when this was written. Alone in the last block."""
 
 
+_ENTRY_TYPE: Final = RecordType.ENTRY.value
 _TYPES: Final = {record_type.value: record_type for record_type in RecordType}
 
 
@@ -83,7 +89,7 @@ class Header(NamedTuple):
 
 
 class BlockHead(NamedTuple):
-    """What a block says about itself and about what was on disk before it; offsets count from the file's start."""
+    """What a block says of itself and of what was on disk before it. Offsets are those of the file."""
 
     sequence: int
     synced: int
@@ -114,30 +120,37 @@ def hard_state_record(term: int, voted_for: str | None) -> bytes:
     return _HARD_STATE.pack(RecordType.HARD_STATE, 9 + len(name), term, voted_for is not None) + name
 
 
-def split_records(data: bytes, start: int, end: int) -> Iterator[tuple[RecordType, int, int]]:
-    """Give type, start and end of the body of each record in a block's payload. Raises FormatError."""
-    offset = start
-    while offset < end:
-        body = offset + _RECORD_HEAD.size
-        if body > end:
-            message = f"record at byte {offset - start} of the block is cut"
+def read_entries(data: bytes, start: int, end: int) -> tuple[list[LogEntry], int]:
+    """Return the entries of the ENTRY records from `start` on, and where the first other record begins.
+
+    The commands are the one copy that recovery makes. This is its innermost loop.
+    """
+    entries = []
+    head_bytes = _ENTRY.size
+    command_start = start + head_bytes
+    while command_start <= end and data[start] == _ENTRY_TYPE:
+        _, length, index, term = _unpack_entry(data, start)
+        start += _RECORD_HEAD.size + length
+        if start > end:
+            message = "an entry is longer than its block"
             raise FormatError(message)
-        number, length = _RECORD_HEAD.unpack_from(data, offset)
-        record_type = _TYPES.get(number)
-        if record_type is None:
-            message = f"unknown record at byte {offset - start} of the block"
-            raise FormatError(message)
-        if body + length > end:
-            message = f"record at byte {offset - start} of the block is longer than the block"
-            raise FormatError(message)
-        offset = body + length
-        yield record_type, body, offset
+        entries.append((data[command_start:start], index, term))
+        command_start = start + head_bytes
+    return entries, start
 
 
-def parse_entry(data: bytes, start: int, end: int) -> LogEntry:
-    """Return the log entry of an ENTRY body: the one copy that recovery makes of a command."""
-    index, term = _PAIR.unpack_from(data, start)
-    return data[start + 16 : end], index, term
+def read_record(data: bytes, start: int, end: int) -> tuple[RecordType, int, int]:
+    """Return type, start and end of the body of the record at `start`. Raises FormatError."""
+    body = start + _RECORD_HEAD.size
+    if body > end:
+        message = "a record is longer than its block"
+        raise FormatError(message)
+    number, length = _RECORD_HEAD.unpack_from(data, start)
+    record_type = _TYPES.get(number)
+    if record_type is None or body + length > end:
+        message = "a record is unknown, or longer than its block"
+        raise FormatError(message)
+    return record_type, body, body + length
 
 
 def parse_index(data: bytes, start: int, end: int) -> int:
@@ -206,12 +219,11 @@ def encode_block(records: Sequence[bytes], sequence: int, synced: int, file_byte
 def decode_head(data: bytes, offset: int, seed: int) -> BlockHead | None:
     """Return the head of a block at `offset`, or None if none was written there. Its payload may be torn."""
     start = offset + BLOCK_HEADER_BYTES
-    if start > len(data) or not data.startswith(BLOCK_MAGIC, offset):
+    if start > len(data):
         return None
-    head = data[offset : offset + _BLOCK_HEAD.size]
-    if _CRC.unpack_from(data, offset + _BLOCK_HEAD.size)[0] != zlib.crc32(head, seed):
+    magic, length, sequence, synced, file_bytes, checksum, head_checksum = _unpack_head(data, offset)
+    if magic != BLOCK_MAGIC or head_checksum != zlib.crc32(data[offset : start - _CRC.size], seed):
         return None
-    _, length, sequence, synced, file_bytes, checksum = _BLOCK_HEAD.unpack(head)
     return BlockHead(sequence, synced, file_bytes, checksum, start, start + length)
 
 
@@ -220,19 +232,20 @@ def decode_block(data: bytes, offset: int, seed: int) -> BlockHead | None:
     head = decode_head(data, offset, seed)
     if head is None or head.end > len(data):
         return None
-    payload = memoryview(data)[head.start : head.end]
+    is_short = head.end - head.start < _SHORT_BYTES
+    payload = data[head.start : head.end] if is_short else memoryview(data)[head.start : head.end]
     return head if zlib.crc32(payload, seed) == head.checksum else None
 
 
 def later_head_claims(data: bytes, offset: int, sequence: int, seed: int) -> bool:
     """Tell whether a head at or after `offset` claims that block `sequence`, or a longer file, was on disk.
 
-    A head suffices, whether or not its payload is torn: it was written, so its claim was true.
+    A head suffices, whether or not its payload is torn: it was written, so its claims were true.
     """
     offset = data.find(BLOCK_MAGIC, offset)
     while offset >= 0:
         head = decode_head(data, offset, seed)
-        if head is not None and (head.synced >= sequence or head.file_bytes > len(data)):
+        if head is not None and (head.file_bytes > len(data) or head.synced >= sequence < head.sequence):
             return True
         offset = data.find(BLOCK_MAGIC, offset + 1)
     return False

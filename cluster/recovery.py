@@ -11,133 +11,34 @@ can never complete a later one. The file keeps its length, which blocks may have
 import logging
 import re
 import struct
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 from cluster.errors import DataDirError
 from cluster.files import Files
+from cluster.log_view import LogView, Segment
 from cluster.records import (
-    NO_SALT,
     SEGMENT_HEADER_BYTES,
     BlockHead,
     FormatError,
-    LogEntry,
     RecordType,
     decode_block,
     later_head_claims,
-    parse_begin,
-    parse_entry,
-    parse_hard_state,
     parse_index,
     parse_segment_header,
     segment_seed,
-    split_records,
 )
 
 logger = logging.getLogger(__name__)
 
 _SEGMENT_NAME = re.compile(r"journal-(\d{16})\.log")
 _UNFINISHED_NAME = re.compile(r"journal-\d{16}\.log\.tmp")
+_END_TYPE = RecordType.END.value
 _ADVICE = (
     "Restore this data directory from a backup that is not older than its last stop, or replace this node"
     " with a new one (the other nodes have the data). Do not delete or edit single journal files: the node"
     " would forget its votes and what it acknowledged"
 )
-
-
-@dataclass
-class Segment:
-    """One segment file; `last_index` is the highest entry in it that the log may still need."""
-
-    number: int
-    path: Path
-    last_index: int = 0
-
-
-@dataclass
-class LogView:
-    """What the records say so far. `first` and `following` bound the log even where it is not loaded."""
-
-    first: int = 1
-    following: int = 1
-    entries: list[LogEntry] = field(default_factory=list)
-    term: int = 0
-    voted_for: str | None = None
-    commit_index: int = 1
-    sequence: int = 0
-    segments: list[Segment] = field(default_factory=list)
-    salt: bytes = NO_SALT
-    """The salt of the last segment read."""
-    end: int = 0
-    """The offset in the last segment read behind its last good block."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every entry between `first` and `following` is loaded."""
-        return len(self.entries) == self.following - self.first
-
-    def apply(self, data: bytes, block: BlockHead) -> None:
-        """Take the records of one block into account. Raises FormatError when one contradicts the view."""
-        for record_type, start, end in split_records(data, block.start, block.end):
-            match record_type:
-                case RecordType.ENTRY:
-                    self._append(parse_entry(data, start, end))
-                case RecordType.TRUNCATE_FROM:
-                    self._truncate_from(parse_index(data, start, end))
-                case RecordType.KEEP_FROM:
-                    self._keep_from(parse_index(data, start, end))
-                case RecordType.RESTART_AT:
-                    self.first = self.following = parse_index(data, start, end)
-                    self.entries.clear()
-                    for segment in self.segments:
-                        segment.last_index = 0
-                case RecordType.HARD_STATE:
-                    self.term, self.voted_for = parse_hard_state(data, start, end)
-                case RecordType.COMMIT:
-                    self.commit_index = parse_index(data, start, end)
-                case RecordType.BEGIN:
-                    self._begin(*parse_begin(data, start))
-                case RecordType.END:
-                    message = "the segment ends in the middle of a block"
-                    raise FormatError(message)
-        self.sequence = block.sequence
-
-    def _append(self, entry: LogEntry) -> None:
-        if entry[1] != self.following:
-            message = f"entry {entry[1]} follows where {self.following} is due"
-            raise FormatError(message)
-        self.entries.append(entry)
-        self.following += 1
-        segment = self.segments[-1]
-        segment.last_index = max(segment.last_index, entry[1])
-
-    def _truncate_from(self, index: int) -> None:
-        self._check_within(index)
-        if self.entries:
-            del self.entries[max(0, index - self.entries[0][1]) :]
-        self.following = index
-
-    def _keep_from(self, index: int) -> None:
-        self._check_within(index)
-        self.first = index
-        if self.entries:
-            del self.entries[: max(0, index - self.entries[0][1])]
-
-    def _check_within(self, index: int) -> None:
-        if not self.first <= index < self.following:
-            message = f"entry {index} is named, but the log is {self.first} to before {self.following}"
-            raise FormatError(message)
-
-    def _begin(self, first: int, following: int) -> None:
-        if len(self.segments) == 1:
-            self.first, self.following = first, following
-        elif (first, following) != (self.first, self.following):
-            message = (
-                f"the segment continues a log from {first} to before {following}, but the segments before it"
-                f" hold one from {self.first} to before {self.following}"
-            )
-            raise FormatError(message)
 
 
 def segment_path(directory: Path, number: int) -> Path:
@@ -238,7 +139,7 @@ def _replay(view: LogView, segment: Segment, data: bytes, *, is_last: bool) -> i
         while (block := decode_block(data, offset, seed)) is not None:
             if block.file_bytes > len(data):
                 _refuse_length(data, block)
-            if data[block.start] == RecordType.END:
+            if data[block.start] == _END_TYPE:
                 _check_end(data, block, is_last=is_last)
                 return offset
             if view.sequence and block.sequence != view.sequence + 1:
@@ -266,7 +167,7 @@ def _begin_segment(view: LogView, segment: Segment, data: bytes) -> int:
 
 
 def _check_end(data: bytes, block: BlockHead, *, is_last: bool) -> None:
-    """Check that the segment which the END record names is there: numbers without a gap are checked before."""
+    """Refuse a last segment that ends: what it names as the next one is missing."""
     if is_last:
         number = parse_index(data, block.end - 8, block.end)
         message = f"segment {number}, which follows this one, is missing"

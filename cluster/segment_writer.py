@@ -46,7 +46,15 @@ class SegmentWriter:
     """An open segment. What is written is durable after the next `sync`."""
 
     def __init__(
-        self, fd: int, header: bytes, end: int, sequence: int, file_bytes: int, files: Files, sizes: Sizes
+        self,
+        fd: int,
+        header: bytes,
+        *,
+        end: int,
+        sequence: int,
+        file_bytes: int,
+        files: Files,
+        sizes: Sizes,
     ) -> None:
         """Use `SegmentWriter.create` or `SegmentWriter.go_on`."""
         self.fd = fd
@@ -60,7 +68,7 @@ class SegmentWriter:
 
     @classmethod
     def create(
-        cls, path: Path, number: int, previous_salt: bytes, sequence: int, files: Files, sizes: Sizes
+        cls, path: Path, *, number: int, previous_salt: bytes, sequence: int, files: Files, sizes: Sizes
     ) -> "SegmentWriter":
         """Begin segment `number` behind block `sequence`, to be named after its first sync and not before.
 
@@ -70,7 +78,15 @@ class SegmentWriter:
         fd = files.create(path)
         try:
             files.write_at(fd, header, 0)
-            writer = cls(fd, header, len(header), sequence, len(header), files, sizes)
+            writer = cls(
+                fd,
+                header,
+                end=len(header),
+                sequence=sequence,
+                file_bytes=len(header),
+                files=files,
+                sizes=sizes,
+            )
             writer._prepare()
         except OSError:
             files.close(fd)
@@ -79,15 +95,16 @@ class SegmentWriter:
         return writer
 
     @classmethod
-    def go_on(cls, path: Path, end: int, sequence: int, files: Files, sizes: Sizes) -> "SegmentWriter":
+    def go_on(cls, path: Path, *, end: int, sequence: int, files: Files, sizes: Sizes) -> "SegmentWriter":
         """Go on in a recovered segment behind block `sequence`, which ends at the offset `end`."""
         fd = files.open(path)
         try:
             header = files.read_at(fd, SEGMENT_HEADER_BYTES, 0)
-            return cls(fd, header, end, sequence, files.size(fd), files, sizes)
+            file_bytes = files.size(fd)
         except OSError:
             files.close(fd)
             raise
+        return cls(fd, header, end=end, sequence=sequence, file_bytes=file_bytes, files=files, sizes=sizes)
 
     @property
     def is_full(self) -> bool:

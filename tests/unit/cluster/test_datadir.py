@@ -1,15 +1,23 @@
 """The data directory belongs to one process and one node, and says so when it does not."""
 
+import contextlib
+import errno
+import itertools
 import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from cluster.datadir import DataDir
 from cluster.errors import DataDirError
+from cluster.files import Files
 from cluster.journal import Journal
+from tests.unit.cluster.crash_disk import Crash, CrashDisk
+
+DIRECTORY = Path("/data")
 
 
 def test_a_new_directory_is_private_and_gets_a_random_disk_id(tmp_path: Path) -> None:
@@ -142,6 +150,78 @@ def test_an_identity_without_journal_is_refused_once_peers_are_known(tmp_path: P
         segment.unlink()
     with pytest.raises(DataDirError, match="journal is missing"):
         DataDir.open(tmp_path, "node-a")
+
+
+def test_a_snapshot_without_journal_is_refused(tmp_path: Path) -> None:
+    """A journal is older than any snapshot: without it the entries behind the snapshot would be forgotten."""
+    DataDir.open(tmp_path, "node-a").close()
+    (tmp_path / "snapshot").touch()
+    with pytest.raises(DataDirError, match="journal is missing"):
+        DataDir.open(tmp_path, "node-a")
+
+
+class RecordingFiles(Files):
+    """The real disk, with a list of the directories that were synced; may run out of space."""
+
+    def __init__(self) -> None:
+        self.synced: list[Path] = []
+        self.is_full = False
+
+    def fsync_dir(self, directory: Path) -> None:
+        """Note and sync."""
+        self.synced.append(directory)
+        super().fsync_dir(directory)
+
+    def write_at(self, fd: int, data: bytes, offset: int) -> None:
+        """Write, or fail."""
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write_at(fd, data, offset)
+
+
+def test_the_names_of_all_new_directories_are_durable(tmp_path: Path) -> None:
+    """With the name of a parent everything below it would be lost: votes, log and identity."""
+    files = RecordingFiles()
+    DataDir.open(tmp_path / "one" / "two" / "three", "node-a", files=files).close()
+    new = {tmp_path, tmp_path / "one", tmp_path / "one" / "two"}
+    assert new <= set(files.synced)
+    files.synced.clear()
+    DataDir.open(tmp_path / "one" / "two" / "three", "node-a", files=files).close()
+    assert files.synced == []
+
+
+def test_a_full_disk_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """A start that fails for lack of space is refused clearly and can be repeated in the same process."""
+    files = RecordingFiles()
+    files.is_full = True
+    with pytest.raises(DataDirError, match=r"cannot be used: .*No space left"):
+        DataDir.open(tmp_path, "node-a", files=files)
+    files.is_full = False
+    DataDir.open(tmp_path, "node-a", files=files).close()
+
+
+def test_a_crash_anywhere_keeps_what_was_remembered() -> None:
+    """Kill or loss of power at any operation: the disk id once used and the peers remembered stay."""
+    for crash_at, power in itertools.product(range(1, 60), (None, Random(1), Random(2), Random(3))):
+        disk = CrashDisk(crash_at)
+        disk_ids: list[str] = []
+        remembered: dict[str, str] = {}
+        attempted: dict[str, str] = {}
+        with contextlib.suppress(Crash):
+            data_dir = DataDir.open(DIRECTORY, "node-a", files=disk)
+            disk_ids.append(data_dir.disk_id)
+            Journal.open(DIRECTORY, files=disk)
+            for peer in ("node-b", "node-c"):
+                attempted = {**remembered, peer: peer * 4}
+                data_dir.remember(peer, peer * 4)
+                remembered = attempted
+            attempted = {"node-c": "node-c" * 4}
+            data_dir.forget("node-b")
+            remembered = attempted
+        disk.reboot(power)
+        again = DataDir.open(DIRECTORY, "node-a", files=disk)
+        assert again.known in (remembered, attempted)
+        assert [again.disk_id] == disk_ids or not disk_ids
 
 
 def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from cluster.errors import DataDirError, NodeFailed
 from cluster.files import Files
 from cluster.journal import Journal, JournalError
 from cluster.records import LogEntry
+from cluster.segment_writer import PREPARED_BYTES, Sizes
 from tests.unit.cluster.crash_disk import CrashDisk
 
 
@@ -27,6 +28,13 @@ def fill(journal: Journal, first: int, last: int, term: int = 1) -> list[LogEntr
     return added
 
 
+def fill_disk(journal: Journal) -> None:
+    """Add and sync entries of 100 bytes until the disk is full."""
+    for index in range(1, 1000):
+        journal.add(b"x" * 100, index, 1)
+        journal.sync()
+
+
 def segment_files(directory: Path) -> list[Path]:
     """Return the segment files, oldest first."""
     return sorted(directory.glob("journal-*.log"))
@@ -35,13 +43,6 @@ def segment_files(directory: Path) -> list[Path]:
 def abandon(journal: Journal) -> None:
     """Drop the journal as a kill does: nothing is synced or sealed."""
     os.close(journal._fd)
-
-
-def flip(path: Path, offset: int) -> None:
-    """Change one bit of the file."""
-    content = bytearray(path.read_bytes())
-    content[offset] ^= 0x10
-    path.write_bytes(content)
 
 
 def test_everything_synced_is_there_after_reopening(tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ def test_the_commit_hint_never_exceeds_the_log(tmp_path: Path) -> None:
 
 def test_compaction_keeps_the_rest_and_the_hard_state(tmp_path: Path) -> None:
     """After compaction over many segments only what is needed is on disk, with term and vote."""
-    journal = Journal.open(tmp_path, segment_bytes=400)
+    journal = Journal.open(tmp_path, sizes=Sizes(400, 100))
     journal.setCurrentTerm(3, "node-c")
     added: list[LogEntry] = []
     for index in range(1, 101):
@@ -157,14 +158,14 @@ def test_compaction_keeps_the_rest_and_the_hard_state(tmp_path: Path) -> None:
 
 def test_clear_is_one_step_with_the_adds_after_it(tmp_path: Path) -> None:
     """Until the sync after the next add the old log stays on disk; then only the new one is there."""
-    journal = Journal.open(tmp_path, segment_bytes=100)
+    journal = Journal.open(tmp_path, sizes=Sizes(100, 100))
     old = fill(journal, 1, 9)
     journal.sync()
     journal.clear()
     journal.setCurrentTerm(2, None)
     journal.sync()
     abandon(journal)
-    journal = Journal.open(tmp_path, segment_bytes=100)
+    journal = Journal.open(tmp_path, sizes=Sizes(100, 100))
     assert entries_of(journal) == old
     assert journal.getCurrentTerm() == 2
     journal.clear()
@@ -179,7 +180,7 @@ def test_clear_is_one_step_with_the_adds_after_it(tmp_path: Path) -> None:
 
 def test_clear_forgets_what_was_not_synced(tmp_path: Path) -> None:
     """Entries added after the last sync and cleared before the next one never reach the disk."""
-    journal = Journal.open(tmp_path, segment_bytes=100)
+    journal = Journal.open(tmp_path, sizes=Sizes(100, 100))
     old = fill(journal, 1, 9)
     journal.sync()
     fill(journal, 10, 12)
@@ -242,107 +243,17 @@ def test_a_torn_last_write_is_cut_with_a_warning(tmp_path: Path, caplog: pytest.
     journal.sync()
     abandon(journal)
     (file,) = segment_files(tmp_path)
-    size_bytes = file.stat().st_size
-    with file.open("ab") as segment:
+    content = file.read_bytes()
+    end = len(content.rstrip(b"\0"))
+    with file.open("r+b") as segment:
+        segment.seek(end)
         segment.write(b"\xb1Hf\n torn")
     with caplog.at_level(logging.WARNING):
         journal = Journal.open(tmp_path)
     assert entries_of(journal) == added
-    assert f"event=torn-write-cut file={file} offset={size_bytes} cut_bytes=9" in caplog.text
-    assert file.stat().st_size == size_bytes
+    assert f"event=torn-write-cut file={file} offset={end} cut_bytes={len(content) - end}" in caplog.text
+    assert file.read_bytes() == content
     journal.close()
-
-
-def test_no_flipped_bit_goes_unnoticed_once_sealed(tmp_path: Path) -> None:
-    """A changed byte anywhere in a sealed journal stops the node or costs nothing (it was the seal's own)."""
-    journal = Journal.open(tmp_path)
-    journal.setCurrentTerm(4, "node-a")
-    added: list[LogEntry] = []
-    for index in range(1, 4):
-        added += fill(journal, index, index)
-        journal.sync()
-    (file,) = segment_files(tmp_path)
-    sealed_from = file.stat().st_size
-    journal.onOneSecondTimer()
-    abandon(journal)
-    pristine = file.read_bytes()
-    for offset in range(len(pristine)):
-        file.write_bytes(pristine)
-        flip(file, offset)
-        if offset < sealed_from:
-            with pytest.raises(DataDirError, match=file.name):
-                Journal.open(tmp_path)
-        else:
-            reopened = Journal.open(tmp_path)
-            assert entries_of(reopened) == added
-            assert reopened.getVotedForNodeId() == "node-a"
-            abandon(reopened)
-
-
-def test_damage_message_names_file_offset_and_remedy(tmp_path: Path) -> None:
-    """The operator learns which file is damaged where, and that deleting the journal is no remedy."""
-    journal = Journal.open(tmp_path)
-    (file,) = segment_files(tmp_path)
-    offset = file.stat().st_size
-    fill(journal, 1, 3)
-    journal.close()
-    flip(file, offset + 40)
-    with pytest.raises(DataDirError) as caught:
-        Journal.open(tmp_path)
-    assert f"{file}: damaged at offset {offset}" in str(caught.value)
-    assert "Restore" in str(caught.value)
-    assert "Do not delete" in str(caught.value)
-
-
-def segmented(directory: Path) -> list[Path]:
-    """Write a journal of several segments and return them."""
-    journal = Journal.open(directory, segment_bytes=200)
-    for index in range(1, 30):
-        fill(journal, index, index)
-        journal.sync()
-    journal.close()
-    files = segment_files(directory)
-    assert len(files) > 3
-    return files
-
-
-def test_damage_at_the_end_of_an_older_segment_refuses(tmp_path: Path) -> None:
-    """Only the last segment can end in a torn write."""
-    file = segmented(tmp_path)[1]
-    flip(file, file.stat().st_size - 1)
-    with pytest.raises(DataDirError, match=file.name):
-        Journal.open(tmp_path)
-
-
-@pytest.mark.parametrize("position", [0, 1, -2])
-def test_a_missing_segment_refuses(tmp_path: Path, position: int) -> None:
-    """A needed segment that is gone, first or in the middle, stops the node."""
-    segmented(tmp_path)[position].unlink()
-    with pytest.raises(DataDirError, match="missing"):
-        Journal.open(tmp_path)
-
-
-def test_a_segment_of_another_journal_refuses(tmp_path: Path) -> None:
-    """A valid segment that does not continue the one before it is no part of this journal."""
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.mkdir()
-    two.mkdir()
-    target = segmented(one)[-1]
-    journal = Journal.open(two, segment_bytes=300)
-    while len(segment_files(two)) < int(target.stem.split("-")[1]):
-        fill(journal, journal.last_index + 1, journal.last_index + 1)
-        journal.sync()
-    journal.close()
-    target.write_bytes(segment_files(two)[-1].read_bytes())
-    with pytest.raises(DataDirError, match=target.name):
-        Journal.open(one)
-
-
-def test_a_format_of_another_release_refuses(tmp_path: Path) -> None:
-    """A file that is no segment of this format is not read as one."""
-    (tmp_path / "journal-0000000000000001.log").write_bytes(b"HOLDFJNL" + bytes(80))
-    with pytest.raises(DataDirError, match="header is damaged"):
-        Journal.open(tmp_path)
 
 
 class FailingDisk(Files):
@@ -354,12 +265,12 @@ class FailingDisk(Files):
         self.is_failing = False
         self.count = 0
 
-    def write(self, fd: int, data: bytes) -> None:
+    def write_at(self, fd: int, data: bytes, offset: int) -> None:
         """Write half and run out of space."""
         if self.is_failing and self.operation == "write":
-            os.write(fd, data[: len(data) // 2])
+            os.pwrite(fd, data[: len(data) // 2], offset)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        super().write(fd, data)
+        super().write_at(fd, data, offset)
 
     def fdatasync(self, fd: int) -> None:
         """Fail once; a retry would succeed, as on a real system after a failed sync."""
@@ -417,3 +328,62 @@ def test_indexes_and_terms_have_64_bits(tmp_path: Path) -> None:
     assert reopened.getVotedForNodeId() == "nœud"
     assert (reopened[-1][1], len(reopened)) == (2**62 + 1, 2)
     reopened.close()
+
+
+def test_space_is_prepared_in_the_sync_that_reaches_the_end_of_the_file(tmp_path: Path) -> None:
+    """Syncs in between are one write; the one that grows the file writes the zeros of the next step, too."""
+    disk = CrashDisk()
+    journal = Journal.open(tmp_path, files=disk)
+    (path,) = (tmp_path / name for name in disk.names(tmp_path))
+    assert len(disk.content(path)) == PREPARED_BYTES
+    writes = []
+    for index in range(1, 20):
+        disk.operations.clear()
+        journal.add(bytes(PREPARED_BYTES // 10), index, 1)
+        journal.sync()
+        writes.append(list(disk.operations))
+    assert writes.count(["write", "write", "fdatasync"]) == 1
+    assert writes.count(["write", "fdatasync"]) == 18
+    assert len(disk.content(path)) == 2 * PREPARED_BYTES
+    journal.close()
+
+
+def test_a_large_block_prepares_nothing(tmp_path: Path) -> None:
+    """Zeros behind every block of megabytes would double what is written."""
+    disk = CrashDisk()
+    journal = Journal.open(tmp_path, files=disk)
+    for index in range(1, 4):
+        journal.add(bytes(2_000_000), index, 1)
+        disk.operations.clear()
+        journal.sync()
+        assert disk.operations == ["write", "fdatasync"]
+    journal.close()
+
+
+def test_a_disk_without_room_to_prepare_takes_blocks_while_they_fit(tmp_path: Path) -> None:
+    """The journal goes on into the last bytes of the disk; then it fails, having lost nothing it synced."""
+    disk = CrashDisk()
+    disk.free_bytes = 3000
+    journal = Journal.open(tmp_path, files=disk)
+    with pytest.raises(JournalError, match="No space left"):
+        fill_disk(journal)
+    synced_index = journal.synced_index
+    assert synced_index > 3000 // 200
+    assert disk.free_bytes == 0
+    disk.reboot(None)
+    reopened = Journal.open(tmp_path, files=disk)
+    assert reopened.last_index == synced_index
+    assert all(command == b"x" * 100 for command, _, _ in reopened[:])
+
+
+def test_a_segment_changes_on_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
+    """Neither the zeros nor the note at the end of a segment is worth a failure."""
+    for free_bytes in range(2000, 2400, 7):
+        disk = CrashDisk()
+        disk.free_bytes = free_bytes
+        journal = Journal.open(tmp_path, files=disk, sizes=Sizes(1000, 400))
+        with pytest.raises(JournalError, match="No space left"):
+            fill_disk(journal)
+        assert len(disk.names(tmp_path)) >= 2
+        disk.reboot(None)
+        assert Journal.open(tmp_path, files=disk).last_index == journal.synced_index
