@@ -1,5 +1,7 @@
 """The unmodified library in the harness."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -38,11 +40,11 @@ class _BareTransport(LibraryTransport):  # type: ignore[misc]
 class BareNode(SyncObj):  # type: ignore[misc]
     """The unmodified library with a list for a state machine."""
 
-    def __init__(self, node_id: str, network: Network, conf: SyncObjConf) -> None:
+    def __init__(self, node_id: str, network: Network, conf: SyncObjConf, member_ids: str) -> None:
         self.node_id = node_id
         self.outcomes: list[int] = []
         self._wire = _BareTransport(node_id, network)
-        peers = [LibraryNode(peer_id) for peer_id in network.ids if peer_id != node_id]
+        peers = [LibraryNode(peer_id) for peer_id in member_ids if peer_id != node_id]
         super().__init__(LibraryNode(node_id), peers, conf, transport=self._wire)
         self.values: list[Any] = []
 
@@ -103,16 +105,34 @@ class BareNode(SyncObj):  # type: ignore[misc]
 
 
 def bare_cluster(
-    monkeypatch: pytest.MonkeyPatch, seed: int = 1, node_ids: str = "abc", **conf: Any
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int = 1,
+    *,
+    node_ids: str = "abc",
+    directory: Path | None = None,
+    members: Mapping[str, str] | None = None,
+    kinds: Mapping[str, type[BareNode]] | None = None,
+    **conf: Any,
 ) -> Cluster:
-    """Return a connected cluster of bare library nodes."""
+    """Return a connected cluster of bare library nodes; their logs and snapshots are files in `directory`.
+
+    `members` has whom a node is told to be a cluster with, if not all; `kinds` nodes of other classes.
+    """
     clock, network = Clock(reading_s=0.0005), Network(node_ids)
     monkeypatch.setattr(library, "monotonicTime", clock.read)
     monkeypatch.setattr(library, "random", Random(seed))
     monkeypatch.setattr(library, "PIPE_NOTIFIER_ENABLED", False)
 
     def make(node_id: str) -> BareNode:
-        return BareNode(node_id, network, SyncObjConf(autoTick=False, **conf))
+        files = {}
+        if directory is not None:
+            files = {
+                "journalFile": str(directory / f"{node_id}.journal"),
+                "fullDumpFile": str(directory / f"{node_id}.snapshot"),
+            }
+        make_node = (kinds or {}).get(node_id, BareNode)
+        member_ids = (members or {}).get(node_id, node_ids)
+        return make_node(node_id, network, SyncObjConf(autoTick=False, **files, **conf), member_ids)
 
     cluster = Cluster(clock, network, make)
     cluster.heal()

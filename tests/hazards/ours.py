@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -82,7 +82,10 @@ class OurNode:
         network: Network,
         checker: Checker,
         config: Config,
+        member_ids: Collection[str],
+        *,
         in_flight_max: int = 1,
+        files: Files | None = None,
     ) -> None:
         directory.mkdir(exist_ok=True)
         self.node_id = config.node_id
@@ -93,12 +96,12 @@ class OurNode:
         self._network = network
         self._checker = checker
         self._sync_is_due = False
-        files = _MemoryFiles()
+        files = files or _MemoryFiles()
         self.journal = Journal.open(directory, files=files)
         checker.recovered(self.node_id, self.journal.getCurrentTerm())
         self.store = SnapshotStore(directory, files)
         self.store._child = InlineChild()  # type: ignore[assignment]
-        voters = {node_id: Member("127.0.0.1:1", is_voter=True) for node_id in network.ids}
+        voters = {voter: Member(f"127.0.0.1:{ord(voter)}", is_voter=True) for voter in member_ids}
         self.replica = RaftReplica(config, Members(voters), self.journal, self.store, self)
         self.replica.in_flight_max = in_flight_max
         self.journal.sync()
@@ -242,15 +245,23 @@ def our_cluster(
     node_ids: str = "abc",
     compact_entries: int = 20_000,
     in_flight_max: int = 1,
+    files: Files | None = None,
+    member_ids: str | None = None,
 ) -> tuple[Cluster, Checker]:
-    """Return a cluster of our nodes, connected, and its checker."""
+    """Return a cluster of our nodes, connected, and its checker.
+
+    `files` are the disks of all of them, `member_ids` those that the cluster begins with, if not all.
+    """
     clock, network, checker = Clock(), Network(node_ids), Checker()
     monkeypatch.setattr(library, "monotonicTime", clock.read)
     monkeypatch.setattr(library, "random", Random(seed))
 
     def make(node_id: str) -> OurNode:
         config = Config(node_id, compact_entries=compact_entries)
-        return OurNode(directory / node_id, network, checker, config, in_flight_max)
+        first = () if member_ids is not None and node_id not in member_ids else member_ids or node_ids
+        return OurNode(
+            directory / node_id, network, checker, config, first, in_flight_max=in_flight_max, files=files
+        )
 
     cluster = Cluster(clock, network, make)
     cluster.heal()

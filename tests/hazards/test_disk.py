@@ -1,100 +1,26 @@
-"""What a kill leaves on the disk: of the bare library (H4, H5, H9, H16), and of our nodes."""
+"""What is on a disk after a kill, a compaction, a damage (H9, H15, H16, H24); a disk that is lost (H18)."""
 
-import gc
-import os
 import pickle
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pysyncobj import FAIL_REASON
-from pysyncobj import journal as library_journal
+from pysyncobj import FAIL_REASON, SyncObjConf, replicated
 from pysyncobj.config import SERIALIZER_STATE
 from pysyncobj.journal import FileJournal
 
 from cluster import replica as replica_module
 from cluster.errors import DataDirError
 from cluster.records import LogEntry
-from tests.hazards.bare import bare_cluster
-from tests.hazards.harness import Cluster
+from lockstate import snapshot
+from tests.hazards.bare import BareNode, bare_cluster
+from tests.hazards.cores import Clients, core_cluster, elect, run_well, settle
+from tests.hazards.harness import Cluster, Network
 from tests.hazards.ours import our_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library does not close its files
-
-
-@pytest.fixture(autouse=True)
-def _closed_journals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Close what the library leaves open."""
-    opened: list[Any] = []
-    open_journal = library_journal.ResizableFile.__init__
-
-    def remembered(self: Any, *args: Any, **kwargs: Any) -> None:
-        opened.append(self)
-        open_journal(self, *args, **kwargs)
-
-    monkeypatch.setattr(library_journal.ResizableFile, "__init__", remembered)
-    yield
-    for file in opened:
-        file._destroy()
-    gc.collect()
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-def entries_of(journal: FileJournal) -> list[int]:
-    """Return the indexes in a journal of the library's."""
-    return [entry[1] for entry in journal[:]]
-
-
-def test_the_bare_journal_is_empty_between_clearing_and_writing_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """H5: a kill in the middle of a compaction takes the entries that were to stay."""
-    path = str(tmp_path / "journal")
-    journal = FileJournal(path)
-    for index in range(1, 11):
-        journal.add(b"entry", index, 1)
-
-    def killed_at_the_second(self: Any, command: bytes, index: int, term: int) -> None:
-        if index == 7:
-            raise Killed
-        add(self, command, index, term)
-
-    add = FileJournal.add
-    with monkeypatch.context() as patch:
-        patch.setattr(FileJournal, "add", killed_at_the_second)
-        with pytest.raises(Killed):
-            journal.deleteEntriesTo(5)
-    assert entries_of(FileJournal(path)) == [6]
-
-
-def test_the_bare_journal_is_never_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """H4: entries, term and vote are answered for without one call that waits for the disk."""
-    synced: list[str] = []
-    with monkeypatch.context() as patch:
-        for name in ("fsync", "fdatasync"):
-            patch.setattr(os, name, lambda *_, name=name: synced.append(name))
-        patch.setattr(library_journal.ResizableFile, "flush", lambda _: synced.append("flush"))
-        journal = FileJournal(str(tmp_path / "journal"))
-        journal.setCurrentTerm(7, "a")
-        journal.add(b"entry", 1, 7)
-        journal.onOneSecondTimer()
-    assert synced == []
-
-
-def test_the_bare_journal_takes_damage_for_an_entry(tmp_path: Path) -> None:
-    """H4: records carry no checksum: a flipped bit comes back as another command."""
-    path = tmp_path / "journal"
-    journal = FileJournal(str(path))
-    journal.add(b"release", 1, 1)
-    journal.flush()
-    data = path.read_bytes()
-    path.write_bytes(data.replace(b"release", b"renewal"))
-    assert FileJournal(str(path))[0][0] == b"renewal"
 
 
 def bare_cluster_of_one(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
@@ -157,7 +83,7 @@ def test_the_log_behind_a_snapshot_that_was_not_compacted_stays(
     log = journal[:]
     applied = cluster["a"].replica._raft.applied_index
     position = applied - journal.first_index
-    cluster["a"].store.begin_write(log[position], log[position - 1], cluster["a"].encode_state)
+    cluster["a"].store.begin_write(log[position], log[position - 1], b"", cluster["a"].encode_state)
     assert cluster["a"].store.poll() == "done"
     cluster["a"].propose(*entries[10:])
     cluster.run_ms(1000)
@@ -178,8 +104,8 @@ def test_the_bare_library_starts_empty_from_a_damaged_snapshot(
     first["a"].forceLogCompaction()
     first.run_ms(1000)
     FileJournal(str(tmp_path / "journal")).deleteEntriesTo(8)
-    snapshot = tmp_path / "snapshot"
-    snapshot.write_bytes(snapshot.read_bytes()[:-20])
+    path = tmp_path / "snapshot"
+    path.write_bytes(path.read_bytes()[:-20])
     second = bare_cluster_of_one(tmp_path, monkeypatch)
     second.run_ms(3000)
     assert second["a"].values != list(range(10))
@@ -192,10 +118,10 @@ def test_a_damaged_snapshot_stops_the_node(tmp_path: Path, monkeypatch: pytest.M
     cluster["a"].propose(*[b"%d" % number for number in range(50)])
     cluster.run_ms(1000)
     cluster.crash("a")
-    snapshot = tmp_path / "a" / "snapshot"
-    data = bytearray(snapshot.read_bytes())
+    path = tmp_path / "a" / "snapshot"
+    data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
-    snapshot.write_bytes(data)
+    path.write_bytes(data)
     with pytest.raises(DataDirError, match="snapshot"):
         cluster.start("a")
 
@@ -227,9 +153,11 @@ def test_large_entries_do_not_make_a_node_write_snapshot_after_snapshot(
     snapshots: list[int] = []
     begin_write = cluster["a"].store.begin_write
 
-    def counted(last: LogEntry, previous: LogEntry, encode_state: Callable[[], bytes]) -> None:
+    def counted(
+        last: LogEntry, previous: LogEntry, members: bytes, encode_state: Callable[[], bytes]
+    ) -> None:
         snapshots.append(last[1])
-        begin_write(last, previous, encode_state)
+        begin_write(last, previous, members, encode_state)
 
     monkeypatch.setattr(cluster["a"].store, "begin_write", counted)
     cluster["a"].propose(*[b"%d" % number * 10_000 for number in range(100, 220)])
@@ -237,3 +165,119 @@ def test_large_entries_do_not_make_a_node_write_snapshot_after_snapshot(
     cluster.run_ms(1000)
     assert 1 <= len(snapshots) <= 8, "120 entries of 30 kB are less than five times 0.75 MB"
     assert cluster["a"].journal.bytes_count < 1_000_000
+
+
+# -- what a snapshot holds (H15, H24) -----------------------------------------------------------------------
+
+
+class EarlyNode(BareNode):
+    """A node that sets a part of its state before the library's constructor runs."""
+
+    def __init__(self, node_id: str, network: Network, conf: SyncObjConf, member_ids: str) -> None:
+        self.count = 0
+        super().__init__(node_id, network, conf, member_ids)
+
+    @replicated  # type: ignore[untyped-decorator]
+    def add(self, number: int) -> None:
+        """Count, and keep what was counted."""
+        self.count += number
+        self.values.append(number)
+
+
+def test_the_bare_library_leaves_state_out_of_its_snapshots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H15: what the constructor finds there is taken for the library's own, and gone after a restart."""
+    cluster = bare_cluster(
+        monkeypatch, node_ids="a", directory=tmp_path, kinds={"a": EarlyNode}, useFork=False
+    )
+    cluster.run_ms(3000)
+    for number in range(1, 5):
+        cluster["a"].add(number)
+    cluster.run_ms(1000)
+    cluster["a"].forceLogCompaction()
+    cluster.run_ms(1000)
+    assert cluster["a"].count == 10
+    cluster.crash("a")
+    cluster.start("a")
+    cluster.run_ms(3000)
+    assert cluster["a"].values[:3] == [1, 2, 3]
+    assert cluster["a"].count < 10
+
+
+async def test_our_snapshot_holds_all_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H15, H24: after a compaction and a restart the state of a whole node is the same, to the byte."""
+    cluster, clients = core_cluster(tmp_path, monkeypatch, node_ids="a", compact_entries=100), Clients()
+    await run_well(cluster, 3000)
+    for _ in range(150):
+        clients.ask(cluster["a"])
+        await settle(cluster)
+    await run_well(cluster, 1000)
+    assert cluster["a"].core._journal.first_index > 2, "nothing was compacted"
+    before = snapshot.encode(cluster["a"].machine)
+    cluster.crash("a")
+    cluster.start("a")
+    await run_well(cluster, 3000)
+    assert snapshot.encode(cluster["a"].machine) == before
+
+
+def test_the_bare_library_compacts_its_log_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H24: with a log file and no snapshot file, all that was compacted is gone after a restart."""
+    cluster = bare_cluster(monkeypatch, node_ids="a", journalFile=str(tmp_path / "journal"))
+    cluster.run_ms(3000)
+    cluster["a"].propose(*range(20))
+    cluster.run_ms(3000)
+    cluster["a"].forceLogCompaction()
+    cluster.run_ms(1000)
+    assert cluster["a"].outcomes == [FAIL_REASON.SUCCESS] * 20
+    cluster.crash("a")
+    cluster.start("a")
+    cluster.run_ms(3000)
+    assert cluster["a"].is_leader
+    assert cluster["a"].values == []
+
+
+# -- a disk that is lost (H18) ------------------------------------------------------------------------------
+
+
+def test_a_bare_node_that_lost_its_disk_votes_against_what_it_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H18: two nodes have it, one of them comes back empty, and elects the third, which never had it."""
+    cluster = bare_cluster(monkeypatch, directory=tmp_path)
+    cluster.elect("a")
+    cluster.isolate("c")
+    cluster["a"].propose("a lock")
+    cluster.run_until(lambda: cluster["a"].outcomes == [FAIL_REASON.SUCCESS])
+    cluster.crash("a")
+    cluster.crash("b")
+    for path in tmp_path.glob("b.*"):
+        path.unlink()
+    cluster.start("b")
+    cluster.connect("b", "c")
+    cluster.run_until(lambda: cluster.leader_of("bc") in ("b", "c"))
+    cluster.run_ms(1000)
+    assert cluster["b"].values == cluster["c"].values == []
+
+
+async def test_a_node_that_lost_its_disk_is_not_let_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H18: in the same moves both others refuse ours, by the disk that they remember from the beginning."""
+    cluster = core_cluster(tmp_path, monkeypatch)
+
+    def objections_to_b(others: str) -> list[str | None]:
+        theirs = cluster["b"].core.peering.particulars()
+        return [cluster[node_id].core.peering.objection("b", theirs, is_known=True) for node_id in others]
+
+    assert objections_to_b("ac") == [None, None]
+    await elect(cluster, "a")
+    cluster.isolate("c")
+    cluster.crash("a")
+    cluster.crash("b")
+    shutil.rmtree(tmp_path / "b")
+    cluster.start("a")
+    cluster.start("b")
+    assert all("known here with another data directory" in str(text) for text in objections_to_b("ac"))

@@ -1,0 +1,225 @@
+"""Whole nodes in the harness, without sockets: a real `Core` each, on its own directory; only links are ours.
+
+Their callbacks run when the test lets the event loop run (`run_callbacks`), so tests with them are async.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import msgspec
+import pysyncobj.syncobj as library
+import pytest
+
+from cluster.child import Child
+from cluster.config import Address, NodeConfig
+from cluster.core import Core
+from cluster.files import Files
+from cluster.link import Kind
+from cluster.outbox import Answer, Pending
+from cluster.transport import PeerLinks
+from lockstate import codec
+from lockstate.commands import Acquire
+from lockstate.machine import LockMachine
+from lockstate.modes import Mode
+from tests.hazards.harness import STEP_MS, Clock, Cluster, Network
+from tests.hazards.ours import InlineChild
+
+TTL_MS = 600_000
+
+
+class Links:
+    """The links of one node, through our network."""
+
+    def __init__(self, node_id: str, network: Network) -> None:
+        self._node_id = node_id
+        self._network = network
+
+    def send(self, peer_id: str, kind: Kind, body: Any) -> bool:
+        """Send a frame, if there is a connection."""
+        if not self.is_up(peer_id):
+            return False
+        frame = {"type": kind.name, "kind": int(kind), "body": msgspec.msgpack.encode(body)}
+        self._network.send(self._node_id, peer_id, frame)
+        return True
+
+    def is_up(self, peer_id: str) -> bool:
+        """Whether there is a connection."""
+        return (self._node_id, peer_id) in self._network.connected
+
+    def up(self) -> frozenset[str]:
+        """Return the connected peers."""
+        return frozenset(target for source, target in self._network.connected if source == self._node_id)
+
+    def set_peers(self, peers: Mapping[str, Address]) -> None:
+        """Do nothing: connections are made by the test."""
+
+    def has_room(self, peer_id: str) -> bool:
+        """Whether there is a connection: ours take everything."""
+        return self.is_up(peer_id)
+
+    def flush(self) -> None:
+        """Do nothing: what is sent is on its way."""
+
+    def ping(self) -> None:
+        """Tell nobody."""
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+
+class CoreNode:
+    """A core as the cluster drives it. Its callbacks run when the test lets its loop run."""
+
+    def __init__(self, config: NodeConfig, network: Network) -> None:
+        self.node_id = config.node_id
+        self.core = Core(config, Files(), cast("Child", InlineChild()))
+        self.core.links = cast("PeerLinks", Links(config.node_id, network))
+        self.core.peering.is_established = True
+        self.core._journal.sync()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it leads, as far as it knows."""
+        return self.core.replica.is_leader
+
+    @property
+    def leader_id(self) -> str | None:
+        """Whom it follows, or itself."""
+        return self.core.replica.leader_id
+
+    @property
+    def term(self) -> int:
+        """Its term."""
+        return self.core.replica.term
+
+    @property
+    def machine(self) -> LockMachine:
+        """Its state."""
+        return self.core.machine
+
+    def be_patient(self) -> None:
+        """Start no election soon."""
+        raft = self.core.replica._raft
+        raft.election_deadline_s = raft.now_s() + 5
+
+    def connect(self, peer_id: str) -> None:
+        """Take note of a connection."""
+        self.core.peer_up(peer_id)
+
+    def disconnect(self, peer_id: str) -> None:
+        """Take note of its end."""
+        self.core.peer_down(peer_id)
+
+    def take(self, peer_id: str, message: dict[str, Any]) -> None:
+        """Take a frame."""
+        self.core.peering.frame(peer_id, message["kind"], msgspec.Raw(message["body"]))
+
+    def timer(self) -> None:
+        """Do what the node's timer does."""
+        self.core._guarded(self.core._on_timer)
+
+    def work(self) -> bool:
+        """Do nothing: the event loop does it."""
+        return False
+
+    def crash(self) -> None:
+        """Let go of the disk without writing anything."""
+        self.core._is_stopped = True
+        self.core._expiry.stop()
+        os.close(self.core._journal._fd)
+        self.core._datadir.close()
+
+
+@dataclass
+class Clients:
+    """What was asked for: per command its hold, its future, and the node that it was given to."""
+
+    asked: list[tuple[str, Pending, CoreNode]] = field(default_factory=list)
+
+    def ask(self, node: CoreNode, request_id: str = "") -> "asyncio.Future[Answer]":
+        """Give a node a command; the same request, if `request_id` is that of an earlier one."""
+        number = len(self.asked)
+        hold_id = f"hold-{number:020d}"
+        name = f"lock-of-{request_id or number}"
+        attempt_id = f"attempt-{number}"
+        command = Acquire(
+            name, Mode.EXCLUSIVE, hold_id, attempt_id, ttl_ms=TTL_MS, owner="client", request_id=request_id
+        )
+        pending = node.core.outbox.submit(codec.encode_command(command), 3600)
+        node.core.request_flush()
+        self.asked.append((hold_id, pending, node))
+        return pending.future
+
+
+async def run_callbacks() -> None:
+    """Let every node do what it has put off."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def settle(cluster: Cluster) -> None:
+    """Deliver and work until nothing is left to do without time passing."""
+    await run_callbacks()
+    while waiting := cluster.network.waiting():
+        for source, target in waiting:
+            cluster.deliver(source, target)
+        await run_callbacks()
+
+
+async def run_well(cluster: Cluster, milliseconds: int) -> None:
+    """Let time pass with everything delivered at once."""
+    for _ in range(milliseconds // STEP_MS):
+        cluster.step()
+        await settle(cluster)
+
+
+async def elect(cluster: Cluster, node_id: str) -> None:
+    """Make `node_id` the leader: the others have to wait."""
+    for other, node in cluster.nodes.items():
+        if other != node_id:
+            node.be_patient()
+    for _ in range(200):
+        if cluster[node_id].is_leader:
+            break
+        await run_well(cluster, STEP_MS)
+    assert cluster[node_id].is_leader
+    await run_well(cluster, 200)
+
+
+def core_cluster(
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int = 1,
+    *,
+    node_ids: str = "abc",
+    compact_entries: int = 20_000,
+) -> Cluster:
+    """Return a cluster of whole nodes, connected. It needs a running event loop."""
+    monkeypatch.setattr(Files, "fdatasync", lambda *_: None)
+    monkeypatch.setattr(Files, "fsync_dir", lambda *_: None)
+    clock, network = Clock(), Network(node_ids)
+    monkeypatch.setattr(library, "monotonicTime", clock.read)
+    monkeypatch.setattr(library, "random", Random(seed))
+    peers = {node_id: Address("127.0.0.1", 7000 + number) for number, node_id in enumerate(node_ids)}
+
+    def make(node_id: str) -> CoreNode:
+        config = NodeConfig(
+            node_id,
+            directory / node_id,
+            Address("127.0.0.1", 0),
+            peers[node_id],
+            peers,
+            b"0123456789abcdef",
+            "http://127.0.0.1:1",
+            compact_entries=compact_entries,
+        )
+        return CoreNode(config, network)
+
+    cluster = Cluster(clock, network, make)
+    cluster.heal()
+    return cluster

@@ -1,0 +1,119 @@
+"""A leader that loses its majority (H11): it leads no more after election_ms_max, and answers nothing."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.hazards.bare import bare_cluster
+from tests.hazards.cores import Clients, core_cluster, elect, run_well
+from tests.hazards.harness import STEP_MS, Cluster
+from tests.hazards.ours import our_cluster
+
+ELECTION_MS_MAX = 1000
+ALONE_MS = 20_000
+"""A leader of the bare library believes in itself for 30 s, by default."""
+
+CUT_OFF = {("a", "b"), ("a", "c"), ("b", "a"), ("c", "a")}
+DEAF = {("b", "a"), ("c", "a")}
+"""The leader a is heard, and hears nobody."""
+MUTE = {("a", "b"), ("a", "c")}
+"""The leader a hears all, and nobody hears it."""
+CUTS = pytest.mark.parametrize("cut", [CUT_OFF, DEAF, MUTE], ids=["cut off", "hears nobody", "is not heard"])
+
+
+def lose_majority(cluster: Cluster, cut: set[tuple[str, str]]) -> None:
+    """Make a lead, then cut its ways without anybody noticing."""
+    cluster.elect("a")
+    cluster.network.held |= cut
+
+
+def test_the_bare_library_leads_on_alone_for_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """H11: a leader of the bare library that is cut off keeps its role while another one leads."""
+    cluster = bare_cluster(monkeypatch)
+    lose_majority(cluster, CUT_OFF)
+    cluster.run_ms(ALONE_MS)
+    assert cluster["a"].is_leader
+    assert cluster.leader_of("bc") in ("b", "c")
+
+
+def test_a_deaf_leader_of_the_bare_library_stops_the_cluster_for_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """H11: nobody else is elected while its heartbeats come, and it commits nothing."""
+    cluster = bare_cluster(monkeypatch)
+    lose_majority(cluster, DEAF)
+    cluster["a"].propose("a lock")
+    cluster.run_ms(ALONE_MS)
+    assert cluster.leader_of("abc") == "a"
+    assert cluster["a"].outcomes == []
+
+
+@CUTS
+def test_a_leader_without_a_majority_steps_down(
+    cut: set[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H11: whichever way is cut, it leads no more after election_ms_max, and soon another one does."""
+    cluster, _ = our_cluster(tmp_path, monkeypatch)
+    lose_majority(cluster, cut)
+    cluster.run_ms(ELECTION_MS_MAX + 2 * STEP_MS)
+    assert not cluster["a"].is_leader
+    cluster.run_until(lambda: cluster.leader_of("bc") in ("b", "c"), 3 * ELECTION_MS_MAX)
+
+
+@CUTS
+def test_the_next_leader_stays_while_the_old_one_is_half_cut_off(
+    cut: set[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H11: what the old leader goes on saying, or hearing, deposes nobody; nor does its return."""
+    cluster, _ = our_cluster(tmp_path, monkeypatch)
+    lose_majority(cluster, cut)
+    cluster.run_until(lambda: cluster.leader_of("bc") in ("b", "c"), 4 * ELECTION_MS_MAX)
+    leader_id = cluster.leader_of("bc")
+    term = cluster["b"].term
+    cluster.run_ms(10_000)
+    assert (cluster.leader_of("bc"), cluster["b"].term) == (leader_id, term)
+    cluster.network.held.clear()
+    cluster.run_ms(3000)
+    assert (cluster.leader_of("abc"), cluster["a"].term) == (leader_id, term)
+
+
+@CUTS
+async def test_a_node_without_a_majority_serves_nothing(
+    cut: set[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole node answers no write and no read from the moment of the cut on, and soon knows no leader."""
+    cluster, clients = core_cluster(tmp_path, monkeypatch), Clients()
+    await elect(cluster, "a")
+    cluster.network.held |= cut
+    core = cluster["a"].core
+    answers, reads = [], []
+    for _ in range(ELECTION_MS_MAX // STEP_MS + 2):
+        answers.append(clients.ask(cluster["a"]))
+        reads.append(core.outbox.read(lambda machine: machine.revision, 3600))
+        await run_well(cluster, STEP_MS)
+    assert core.role() != "leader"
+    assert core.leader_id() != "a"
+    assert not [future for future in (*answers, *reads) if future.done()]
+    cluster.network.held.clear()
+    await run_well(cluster, 5000)
+    assert all(future.done() for future in (*answers, *reads))
+
+
+async def test_every_change_of_leadership_is_logged_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Operators see it: a line with leader and term on each node, and a counter that rises."""
+    caplog.set_level(logging.INFO)
+    cluster = core_cluster(tmp_path, monkeypatch)
+    await elect(cluster, "a")
+    before = {node_id: cluster[node_id].core.metrics.leadership_changes for node_id in "abc"}
+    caplog.clear()
+    cluster.network.held |= CUT_OFF
+    await run_well(cluster, 4000)
+    leader_id = cluster.leader_of("bc")
+    term = cluster[leader_id or ""].term
+    for node_id in "abc":
+        assert cluster[node_id].core.metrics.leadership_changes > before[node_id]
+    assert f"event=leadership leader={leader_id} term={term} is_leader=True" in caplog.text
+    assert f"event=leadership leader={leader_id} term={term} is_leader=False" in caplog.text

@@ -1,0 +1,68 @@
+"""A node that is older than the log (H19): the library skips what it does not know, and loses its place."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pysyncobj import FAIL_REASON, replicated
+
+from cluster.errors import ClusterError, NodeFailed
+from lockstate import codec
+from tests.hazards.bare import BareNode, bare_cluster
+from tests.hazards.cores import Clients, core_cluster, elect, run_well
+
+
+class NewerNode(BareNode):
+    """A node of the next version of the same program."""
+
+    @replicated(ver=1)  # type: ignore[untyped-decorator]
+    def note(self, value: Any) -> None:
+        """Append a value, as before."""
+        self.values.append(value)
+
+
+def command_of_all_versions(node: BareNode, value: str) -> bytes:
+    """Return a command that older nodes know too."""
+    return b"\x00" + pickle.dumps((node._methodToID["note_v0"], (value,)), 2)
+
+
+def test_an_older_node_of_the_bare_library_does_commands_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """H19: behind an entry that it cannot apply, a node counts one entry less than it has applied.
+
+    So it applies the last one again, in silence; from then on its state is another one.
+    """
+    cluster = bare_cluster(monkeypatch, kinds=dict.fromkeys("ab", NewerNode))
+    cluster.elect("a")
+    outcomes = cluster["a"].outcomes
+
+    def note(_: Any, outcome: int) -> None:
+        outcomes.append(outcome)
+
+    cluster["a"].setCodeVersion(1, callback=note)
+    for value in ("one", "two"):
+        cluster["a"]._applyCommand(command_of_all_versions(cluster["a"], value), note)
+    cluster.run_ms(2000)
+    assert outcomes == [FAIL_REASON.SUCCESS] * 3
+    assert cluster["a"].values == cluster["b"].values == ["one", "two"]
+    assert cluster["c"].values == ["one", "two", "two"]
+    assert len({cluster[node_id].raftLastApplied for node_id in "abc"}) == 1
+
+
+async def test_a_node_that_is_older_than_the_log_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H19: our node applies nothing of a newer format and nothing behind it, stops, and says what to do."""
+    cluster, clients = core_cluster(tmp_path, monkeypatch), Clients()
+    await elect(cluster, "a")
+    cluster["a"].core.replica._raft.append(msgspec.msgpack.encode((codec.FORMAT + 1, 0, [])))
+    answers = [clients.ask(cluster["a"]) for _ in range(2)]
+    await run_well(cluster, 2000)
+    failed = [cluster[node_id].core.failed for node_id in "abc"]
+    failures = [future.result() for future in failed if future.done()]
+    assert len(failures) >= 2, "those who heard that the entry is committed"
+    assert all(isinstance(failure, NodeFailed) for failure in failures)
+    assert all("upgrade this node" in str(failure) for failure in failures)
+    assert [cluster[node_id].machine.next_token for node_id in "abc"] == [1, 1, 1]
+    assert all(isinstance(answer.exception(), ClusterError) for answer in answers)
