@@ -85,7 +85,7 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         """Refuse what is out of bounds or does not fit together."""
-        _check_node_id("node_id", self.node_id)
+        check_node_id("node_id", self.node_id)
         self._check_peers()
         self._check_secret()
         _check_url(self.advertise_http)
@@ -102,7 +102,7 @@ class NodeConfig:
         """Refuse a cluster that this node is no part of, or that is none."""
         told = format_peers(self.peers)
         for node_id in self.peers:
-            _check_node_id("peers", node_id)
+            check_node_id("peers", node_id)
         if self.join and not set(self.peers) - {self.node_id}:
             raise WrongValueError("peers", told, "must name the members of the cluster that this node joins")
         if self.peers and self.node_id not in self.peers and not self.join:
@@ -148,9 +148,7 @@ class NodeConfig:
         if self.join:
             return Members()
         peers = self.peers or {self.node_id: self.peer}
-        return Members(
-            {node_id: Member(str(peer), is_voter=True) for node_id, peer in sorted(peers.items())}
-        )
+        return Members({node_id: Member(str(peer), is_voter=True) for node_id, peer in sorted(peers.items())})
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -159,6 +157,25 @@ class NodeConfig:
         if count > 1 and count % 2 == 0 and not self.join:
             return (f"peers: {count} nodes survive no more failures than {count - 1}; use an odd number",)
         return ()
+
+
+def check_member(node_id: str, peer: str) -> Address:
+    """Return the address of a node to be added. Raises WrongValueError about `id` or `peer`."""
+    check_node_id("id", node_id)
+    address = _parse_address("peer", peer)
+    if not address.port:
+        raise WrongValueError("peer", peer, "needs a port above 0: the other nodes connect to it")
+    if address.host in _WILDCARDS:
+        raise WrongValueError("peer", peer, "must be an address by which the other nodes reach this one")
+    return address
+
+
+def check_node_id(setting: str, node_id: str) -> str:
+    """Return `node_id` if it can be one. Raises WrongValueError."""
+    if not _NODE_ID.fullmatch(node_id):
+        allowed = "a node id is 1 to 63 letters, digits, '.', '_' or '-', and starts with a letter or digit"
+        raise WrongValueError(setting, node_id, allowed)
+    return node_id
 
 
 def load(argv: Sequence[str], environ: Mapping[str, str]) -> NodeConfig:
@@ -179,7 +196,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> NodeConfig:
         raise WrongValueError(wrong.setting, wrong.value, wrong.allowed, origin) from None
 
 
-def format_peers(peers: Mapping[str, Address]) -> str:
+def format_peers(peers: Mapping[str, Address | str]) -> str:
     """Write `peers` as the flag takes them."""
     return ",".join(f"{node_id}={address}" for node_id, address in peers.items())
 
@@ -270,12 +287,6 @@ def _reachable_url(http: Address, own: Address | None) -> str:
     if host in _WILDCARDS:
         host = own.host if own is not None and own.host not in _WILDCARDS else "127.0.0.1"
     return f"http://{Address(host, http.port)}"
-
-
-def _check_node_id(setting: str, node_id: str) -> None:
-    if not _NODE_ID.fullmatch(node_id):
-        allowed = "a node id is 1 to 63 letters, digits, '.', '_' or '-', and starts with a letter or digit"
-        raise WrongValueError(setting, node_id, allowed)
 
 
 def _check_url(url: str) -> None:

@@ -17,7 +17,7 @@ from typing import Final, ParamSpec
 from cluster.batcher import Batcher
 from cluster.child import Child
 from cluster.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
-from cluster.config import Address, NodeConfig
+from cluster.config import Address, NodeConfig, format_peers
 from cluster.datadir import DataDir
 from cluster.errors import DataDirError, IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.expiry import Expiry
@@ -99,7 +99,20 @@ class Core:
             logger.info("event=first-start waiting_for=%s", ",".join(self.peering.missing()))
         elif self._config.node_id not in self.replica.members.nodes:
             logger.info("event=joining detail=%r", "waits to be added: see `holdfast cluster add`")
+        self._compare_members()
         self._run_timer()
+
+    def _compare_members(self) -> None:
+        """Say so when the members are no longer those of the configuration: the list in the log counts."""
+        listed = {node_id: member.peer for node_id, member in self.replica.members.nodes.items()}
+        told = {node_id: str(address) for node_id, address in self._config.peers.items()}
+        if not self.replica.is_first_members and told != listed:
+            logger.warning(
+                "event=members-differ members=%s configured=%s detail=%r",
+                format_peers(listed),
+                format_peers(told),
+                "the members count; `peers` of the configuration is not used any more",
+            )
 
     async def stop(self) -> None:
         """Sync and close everything. Idempotent."""
@@ -323,7 +336,9 @@ class Core:
         replica, peering = self.replica, self.peering
         peering.set_members(replica.committed_members, is_first=self._is_new_cluster())
         peers = self._peer_addresses()
-        for peer_id in self.links.up() - set(peers):
+        # A change that a removed node asked for: it hears of that first.
+        self.changes.step()
+        for peer_id in filter(peering.is_gone, self.links.up() - set(peers)):
             self.links.send(peer_id, Kind.REFUSED, peering.removal(peer_id))
         self.links.set_peers(peers)
         self._wake_observers()
@@ -425,6 +440,12 @@ class Core:
         """Whether this node listens for peers at all."""
         return self._config.takes_peers
 
+    def hand_over(self) -> None:
+        """Begin to hand leadership to the follower that has most of the log."""
+        successor = self.replica.most_caught_up()
+        if successor is not None:
+            self.begin_handover(successor)
+
     # -- leadership -----------------------------------------------------------------------------------------
 
     def leader_id(self) -> str | None:
@@ -467,6 +488,8 @@ class Core:
         return [
             *tables,
             *links,
+            gauge("members", "Nodes of the cluster.", len(replica.voters), state="voter"),
+            gauge("members", "Nodes of the cluster.", len(replica.members.learners), state="joining"),
             gauge("is_leader", "Whether this node leads.", replica.is_leader),
             gauge(
                 "has_leader", "Whether this node knows a leader it can reach.", self.leader_id() is not None

@@ -2,7 +2,7 @@
 
 A node that is added is a learner until it has the log; then the leader makes it count, by itself. Changes are
 safe to repeat: adding whom the list has at this address, and removing whom it does not have any more, change
-nothing.
+nothing. So a change whose leader does not answer is asked for again.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from cluster import members
+from cluster.config import check_member
+from cluster.config_sources import WrongValueError
 from cluster.errors import (
     ClusterError,
     MemberChangePending,
@@ -26,6 +28,8 @@ from cluster.replica import RaftReplica
 
 RETRY_S: Final = 0.05
 """Between two attempts while there is no leader, or another change is under way."""
+ANSWER_S: Final = 1.0
+"""How long the leader may take before it is asked again, or the next one."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +43,12 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):
-    """What the leader answers: `code` is "" when it is done, else that of a ClusterError."""
+    """What the leader answers: the committed list when it is done, else the `code` of a ClusterError."""
 
     number: int
     code: str = ""
     detail: str = ""
+    members: Members = Members()
 
 
 class Host(Protocol):
@@ -61,6 +66,9 @@ class Host(Protocol):
     def grows(self) -> bool:
         """Whether this node listens for peers at all."""
 
+    def hand_over(self) -> None:
+        """Begin to hand leadership to another node."""
+
 
 class MemberChanges:
     """Asks the leader for changes, and decides them on the leader. One thread."""
@@ -73,29 +81,32 @@ class MemberChanges:
         self._host = host
         self._loop = loop
         self._next_number = 1
-        self._asked: dict[int, asyncio.Future[None]] = {}
+        self._asked: dict[int, asyncio.Future[Members]] = {}
         self._under_way: tuple[int, Members, Callable[[ClusterError | None], None]] | None = None
 
     # -- on any node ----------------------------------------------------------------------------------------
 
-    async def change(self, node_id: str, peer: str, timeout_s: float) -> None:
-        """Add `node_id` at the address `peer`, or remove it if that is empty; return when it is committed.
+    async def change(self, node_id: str, peer: str, timeout_s: float) -> Members:
+        """Add `node_id` at the address `peer`, or remove it if that is empty; return the committed list.
 
         Tries again, until `timeout_s` is over, while there is no leader or another change is under way.
         Raises NoLeader, MemberChangeRefused (and its kinds), OutcomeUnknown.
         """
         deadline_s = self._loop.time() + timeout_s
+        is_sure = True
         while True:
             try:
-                await self._ask(node_id, peer, deadline_s)
-            except (NoLeader, MemberChangePending):
+                return await self._ask(node_id, peer, min(deadline_s, self._loop.time() + ANSWER_S))
+            except (NoLeader, MemberChangePending, OutcomeUnknown) as error:
+                # An earlier attempt of ours may be the very change that is under way.
+                is_sure = is_sure and not isinstance(error, OutcomeUnknown)
                 if self._loop.time() + RETRY_S >= deadline_s:
-                    raise
+                    if is_sure:
+                        raise
+                    raise OutcomeUnknown(f"look, and repeat the change; last: {error}") from error
                 await asyncio.sleep(RETRY_S)
-            else:
-                return
 
-    async def _ask(self, node_id: str, peer: str, deadline_s: float) -> None:
+    async def _ask(self, node_id: str, peer: str, deadline_s: float) -> Members:
         """Ask the leader once, and wait for its verdict."""
         change = Change(self._next_number, node_id, peer)
         self._next_number += 1
@@ -108,12 +119,11 @@ class MemberChanges:
                 self.decide(change, self.decided)
             else:
                 self._host.send_change(leader_id, change)
-            async with asyncio.timeout(deadline_s - self._loop.time()):
-                await future
+            async with asyncio.timeout_at(deadline_s):
+                members_now: Members = await future
+                return members_now
         except TimeoutError:
-            raise OutcomeUnknown(
-                "the change was not seen to be committed in time; look, and repeat it"
-            ) from None
+            raise OutcomeUnknown("the change was not seen to be committed in time") from None
         finally:
             del self._asked[change.number]
 
@@ -125,7 +135,7 @@ class MemberChanges:
         if verdict.code:
             future.set_exception(_ERRORS.get(verdict.code, OutcomeUnknown)(verdict.detail))
         else:
-            future.set_result(None)
+            future.set_result(verdict.members)
 
     # -- on the leader --------------------------------------------------------------------------------------
 
@@ -133,8 +143,10 @@ class MemberChanges:
         """Begin a change, or refuse it; `answer` is called once, at the latest when leadership is lost."""
 
         def done(error: ClusterError | None) -> None:
-            code, detail = (error.code, str(error)) if error is not None else ("", "")
-            answer(Verdict(change.number, code, detail))
+            if error is None:
+                answer(Verdict(change.number, members=self._replica.committed_members))
+            else:
+                answer(Verdict(change.number, error.code, str(error)))
 
         try:
             new = self._wanted(change)
@@ -163,13 +175,25 @@ class MemberChanges:
                 )
             if known is not None and known.peer == change.peer:
                 return present
+            self._check_addresses(change)
             return members.with_learner(self._with_disks(), change.node_id, change.peer)
         if known is None and change.node_id in present.removed.values():
             return present
-        if change.node_id == self._node_id and len(present.voters) > 1:
-            raise MemberChangeRefused(f"{self._node_id} leads: hand leadership over first")
         disk_id = self._host.disk_ids().get(change.node_id, "")
-        return members.without(self._with_disks(), change.node_id, disk_id, replica.reachable())
+        new = members.without(self._with_disks(), change.node_id, disk_id, replica.reachable())
+        if change.node_id == self._node_id:
+            self._host.hand_over()
+            raise MemberChangePending(f"{self._node_id} leads, and hands leadership over first")
+        return new
+
+    def _check_addresses(self, change: Change) -> None:
+        """Refuse a node that the others, or that could not reach the others. Raises MemberChangeRefused."""
+        addresses = {node_id: member.peer for node_id, member in self._replica.members.nodes.items()}
+        for node_id, peer in (addresses | {change.node_id: change.peer}).items():
+            try:
+                check_member(node_id, peer)
+            except WrongValueError as wrong:
+                raise MemberChangeRefused(f"{node_id} has the address {peer}: {wrong.allowed}") from None
 
     def _with_disks(self) -> Members:
         """Return the present list with what this leader knows of its voters' disks."""

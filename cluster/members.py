@@ -20,6 +20,8 @@ NODES_COUNT_MAX: Final = 7
 REMOVED_COUNT_MAX: Final = 64
 """So many removed disks are remembered, to tell them why they are not let in. Forgetting one costs the reason
 only: it is still not let in."""
+UNKNOWN_DISK: Final = "unknown disk of"
+"""Stands for the disk of a node that was removed before anybody met it. No disk id has a space."""
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True):
@@ -33,6 +35,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
 class Members(msgspec.Struct, frozen=True, array_like=True):
     """The member list. `removed` maps the disk ids of nodes that were removed to their node ids.
 
+    A removed disk stays removed: its node may come back under its id, but only with an empty directory.
     `version` counts the changes since the cluster began.
     """
 
@@ -133,9 +136,7 @@ def without(members: Members, node_id: str, disk_id: str, reachable: Collection[
             f" {_listed(remaining & set(reachable)) or 'none'} can be reached"
         )
     removed = dict(members.removed)
-    known = disk_id or member.disk_id
-    if known:
-        removed[known] = node_id
+    removed[disk_id or member.disk_id or f"{UNKNOWN_DISK} {node_id}"] = node_id
     kept = dict(list(removed.items())[-REMOVED_COUNT_MAX:])
     nodes = {other: kept_member for other, kept_member in members.nodes.items() if other != node_id}
     return Members(nodes, kept, members.version + 1)
@@ -158,10 +159,8 @@ def with_disks(members: Members, disk_ids: Mapping[str, str]) -> Members:
 
 
 def _with(members: Members, nodes: dict[str, Member]) -> Members:
-    """Return the list with other nodes, in order of their ids; who is a member again is not removed."""
-    ids = set(nodes)
-    removed = {disk: node_id for disk, node_id in members.removed.items() if node_id not in ids}
-    return Members(dict(sorted(nodes.items())), removed, members.version + 1)
+    """Return the list with other nodes, in order of their ids."""
+    return Members(dict(sorted(nodes.items())), members.removed, members.version + 1)
 
 
 def _listed(node_ids: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from cluster.child import Child
-from cluster.config import NodeConfig
+from cluster.config import NodeConfig, check_member
 from cluster.core import Core
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, ShuttingDown, TransferFailed
 from cluster.files import Files
@@ -31,7 +31,7 @@ DRAIN_S: Final = 2.0
 CANCEL_S: Final = 5.0
 """How long the cancel of an abandoned acquire is tried."""
 READY_LAG_MS_MAX: Final = 3_000
-"""A node that has heard of no leader for longer is not ready."""
+"""A node that has heard of no leader for longer is not ready. Nor is one that has the log to come yet."""
 
 logger = logging.getLogger(__name__)
 
@@ -237,7 +237,8 @@ class Node:
 
     def _is_ready(self, leader_id: str | None, lag_ms: int) -> bool:
         is_broken = self._is_shutting_down or self.core.failed.done()
-        return not is_broken and leader_id is not None and lag_ms < READY_LAG_MS_MAX
+        is_voter = self.config.node_id in self.core.replica.voters
+        return not is_broken and is_voter and leader_id is not None and lag_ms < READY_LAG_MS_MAX
 
     def _peer_status(self, node_id: str, leader_id: str | None) -> PeerStatus:
         core = self.core
@@ -249,6 +250,8 @@ class Node:
         if ping is None or not core.links.is_up(node_id):
             return PeerStatus(node_id, http, peer, "unreachable", ping.revision if ping else 0)
         told = "follower" if ping.state == "leader" else ping.state
+        if member is not None and not member.is_voter:
+            told = "joining"
         state = "leader" if node_id == leader_id else told
         return PeerStatus(node_id, http, peer, state, ping.revision)
 
@@ -264,8 +267,7 @@ class Node:
         if leader_id is None:
             raise NoLeader("no leader can be reached")
         if to is None:
-            # Only the leader knows who is most caught up; from elsewhere, this node offers itself.
-            to = core.replica.most_caught_up() if core.replica.is_leader else self.config.node_id
+            to = self._successor(leader_id)
         if to is None:
             raise TransferFailed("no other node is connected to the leader")
         if to == leader_id:
@@ -282,24 +284,30 @@ class Node:
             raise TransferFailed(f"{to} did not take over; {core.leader_id()} leads") from None
         return to
 
+    def _successor(self, leader_id: str) -> str | None:
+        """Return who shall lead next. Only the leader knows who has most; others offer themselves."""
+        core = self.core
+        if core.replica.is_leader:
+            return core.replica.most_caught_up()
+        candidates = core.replica.voters & (core.links.up() | {self.config.node_id}) - {leader_id}
+        return self.config.node_id if self.config.node_id in candidates else min(candidates, default=None)
+
     async def add_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
         """Add a node that listens at `peer`; return the committed list. It counts when it has caught up.
 
-        Raises NoLeader, MemberChangeRefused, OutcomeUnknown.
+        Raises NoLeader, ShuttingDown, MemberChangeRefused, OutcomeUnknown, and ConfigError for what is no id
+        or address.
         """
-        await self.core.changes.change(node_id, peer, timeout_s)
-        return self.core.replica.members
+        self._check_open()
+        return await self.core.changes.change(node_id, str(check_member(node_id, peer)), timeout_s)
 
     async def remove_member(self, node_id: str, timeout_s: float) -> Members:
-        """Remove a node, after handing leadership over if it leads; return the committed list.
+        """Remove a node, which hands leadership over first if it leads; return the committed list.
 
-        Raises NoLeader, TransferFailed, MemberChangeRefused, OutcomeUnknown.
+        Raises NoLeader, ShuttingDown, MemberChangeRefused, OutcomeUnknown.
         """
-        deadline_s = asyncio.get_running_loop().time() + timeout_s
-        if self.core.leader_id() == node_id and len(self.core.replica.voters) > 1:
-            await self.transfer_leadership(None, timeout_s)
-        await self.core.changes.change(node_id, "", deadline_s - asyncio.get_running_loop().time())
-        return self.core.replica.members
+        self._check_open()
+        return await self.core.changes.change(node_id, "", timeout_s)
 
 
 def _left() -> OutcomeUnknown:

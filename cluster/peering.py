@@ -83,6 +83,7 @@ class Peering:
         self._host = host
         self._committed = Members()
         self._wanted: frozenset[str] = frozenset()
+        self._met: dict[str, Particulars] = {}
         self.pings: dict[str, Ping] = {}
         self.http: dict[str, str] = {}
         self.is_established = False
@@ -96,8 +97,13 @@ class Peering:
         self._wanted = frozenset(committed.nodes) - {self._node_id} if is_first else frozenset()
         self._check_established()
         for disk_id, node_id in committed.removed.items():
-            if self._datadir.known.get(node_id) == disk_id:
+            met = self._met.get(node_id)
+            if self.is_gone(node_id) or self._datadir.known.get(node_id) == disk_id:
                 self._datadir.forget(node_id)
+            if self.is_gone(node_id) or (met is not None and met.disk_id == disk_id):
+                self._met.pop(node_id, None)
+        for node_id in self._met.keys() & committed.nodes.keys():
+            self._remember(node_id)
 
     def missing(self) -> list[str]:
         """Return the peers that must have been met before this node takes part."""
@@ -115,32 +121,54 @@ class Peering:
         """Return what this node tells about itself."""
         return Particulars(self._datadir.disk_id, self._advertise_http, self._committed.version)
 
-    def was_peer(self, node_id: str) -> bool:
-        """Whether `node_id` was removed, and may have to be told so."""
-        return node_id in self._committed.removed.values()
+    def is_gone(self, peer_id: str) -> bool:
+        """Whether a connected peer was removed. One that knows a newer list than this node was not."""
+        theirs = self._met.get(peer_id)
+        is_newer = theirs is not None and theirs.members_version > self._committed.version
+        return not is_newer and peer_id not in self._committed.nodes
 
-    def objection(self, peer_id: str, theirs: Particulars) -> str | None:
+    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> str | None:
         """Refuse a peer that was removed or has another disk than before; remember a new one, durably.
 
-        A peer with a newer list than ours is let in: it may have joined since, in the place of the one that
-        this node knows. One that lost its disk has no list at all.
+        A peer with a newer list than ours is let in: it may have joined since, perhaps in the place of the
+        one that this node knows. One that lost its disk has no list at all.
         """
+        if theirs.members_version <= self._committed.version:
+            objection = self._objection(peer_id, theirs.disk_id, is_known=is_known)
+            if objection is not None:
+                return objection
         self.http[peer_id] = theirs.http
-        if theirs.members_version > self._committed.version:
-            return None
-        if theirs.disk_id in self._committed.removed or self.was_peer(peer_id):
-            return self.removal(peer_id)
-        known = self._committed.disk_id(peer_id) or self._datadir.known.get(peer_id)
-        if known is None:
-            self._datadir.remember(peer_id, theirs.disk_id)
+        self._met[peer_id] = theirs
+        if is_known:
+            self._remember(peer_id)
+        return None
+
+    def _remember(self, peer_id: str) -> None:
+        """Remember the disk of a connected peer, durably."""
+        disk_id = self._met[peer_id].disk_id
+        if peer_id not in self._datadir.known:
+            self._datadir.remember(peer_id, disk_id)
             self._check_established()
-            logger.info("event=peer-met peer=%s disk=%s", peer_id, theirs.disk_id[:8])
-        elif known != theirs.disk_id:
+            logger.info("event=peer-met peer=%s disk=%s", peer_id, disk_id[:8])
+
+    def _objection(self, peer_id: str, disk_id: str, *, is_known: bool) -> str | None:
+        """Return what is wrong with a peer that knows no newer list than this node."""
+        removed = self._committed.removed
+        if disk_id in removed or (not is_known and peer_id in removed.values()):
+            return self.removal(peer_id)
+        if not is_known:
+            return (
+                f"node {peer_id} is no member of this cluster: add it with `holdfast cluster add`, and start"
+                " it with an empty data directory and --join"
+            )
+        known = self._committed.disk_id(peer_id) or self._datadir.known.get(peer_id, disk_id)
+        if known != disk_id:
             return (
                 f"node {peer_id} is known here with another data directory (disk {known[:8]}, now"
-                f" {theirs.disk_id[:8]}). A node that lost its disk may have voted and acknowledged what it"
+                f" {disk_id[:8]}). A node that lost its disk may have voted and acknowledged what it"
                 f" no longer knows, so it cannot come back as {peer_id}: restore its old data directory, or"
-                " replace it by a node with a new id (see 'A node lost its disk' in docs/operating.md)"
+                " replace it by a node with a new id, with `holdfast cluster replace` (see 'A node lost its"
+                " disk' in docs/operating.md)"
             )
         return None
 

@@ -1,10 +1,12 @@
 """The links of a node to its peers: dials, accepts, replaces, watches over silence. One link per peer.
 
-The node with the smaller id dials. A link that takes the place of another ends it first, so that frames of
-one peer are always handled in the order of one connection.
+The node with the smaller id dials. The other one does too when it has had no link for a while: one of the two
+may not know yet that the other has joined or was removed. A link that takes the place of another ends it
+first, so that frames of one peer are always handled in the order of one connection.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Mapping
@@ -29,6 +31,8 @@ RETRY_S_MAX: Final = 0.25
 """A restarted node has all its links soon after it is ready; a dead one costs a few packets per second."""
 
 RETRY_REJECTED_S: Final = 2.0
+MISSED_COUNT_MAX: Final = 3
+"""So many looks (one per PING_S) without a link, and the node with the larger id dials too."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +43,11 @@ class Host(Protocol):
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
 
-    def was_peer(self, node_id: str) -> bool:
-        """Whether `node_id` was a node of this cluster that has been removed."""
+    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> str | None:
+        """Return why a peer that knows the secret is not let in, None if it is (and is remembered).
 
-    def objection(self, peer_id: str, theirs: Particulars) -> str | None:
-        """Return why a peer that knows the secret is not let in, None if it is (and is remembered)."""
+        `is_known` tells whether this node has it among its peers.
+        """
 
     def peer_up(self, peer_id: str) -> None:
         """Take note that a peer can be reached."""
@@ -73,6 +77,7 @@ class PeerLinks:
         self._all: set[Link] = set()
         self._server: asyncio.Server | None = None
         self._dialers: dict[str, asyncio.Task[None]] = {}
+        self._missed: dict[str, int] = {}
         self._watcher: asyncio.Task[None] | None = None
         self._is_closing = False
 
@@ -161,12 +166,15 @@ class PeerLinks:
         return self._host.particulars()
 
     def is_peer(self, node_id: str) -> bool:
-        """Whether `node_id` is another node of this cluster, or was one that may have to be told so."""
-        return node_id in self._peers or self._host.was_peer(node_id)
+        """Whether `node_id` may prove itself. It may be a member that this node does not know of yet.
+
+        Whether it is let in is decided when it has: see `objection`.
+        """
+        return node_id != self.node_id
 
     def objection(self, peer_id: str, theirs: Particulars) -> str | None:
         """Return why a peer that knows the secret is not let in."""
-        return self._host.objection(peer_id, theirs)
+        return self._host.objection(peer_id, theirs, is_known=peer_id in self._peers)
 
     def refused(self, peer_id: str, reason: str) -> None:
         """Pass a refusal on."""
@@ -210,14 +218,13 @@ class PeerLinks:
     async def _keep_dialing(self, peer_id: str) -> None:
         """Connect to a peer, again whenever the connection is lost."""
         address = self._peers[peer_id]
-        loop = asyncio.get_running_loop()
         retry_s, failures = RETRY_S_MIN, 0
         while True:
+            if peer_id in self._open:
+                # It dialed this node, which did not know of it.
+                await self._open[peer_id].ended.wait()
             try:
-                async with asyncio.timeout(DIAL_S_MAX):
-                    _, link = await loop.create_connection(
-                        lambda: Link(self, dials=peer_id), address.host, address.port
-                    )
+                link = await self._connect(peer_id, address)
             except OSError as error:
                 if failures % 60 == 0:
                     logger.info(
@@ -235,6 +242,14 @@ class PeerLinks:
             await asyncio.sleep(retry_s * (0.5 + random.random()))  # noqa: S311 - spreads load, no secret
             retry_s = min(2 * retry_s, RETRY_S_MAX)
 
+    async def _connect(self, peer_id: str, address: Address) -> Link:
+        """Return a new connection, which has yet to prove itself. Raises OSError."""
+        async with asyncio.timeout(DIAL_S_MAX):
+            _, link = await asyncio.get_running_loop().create_connection(
+                lambda: Link(self, dials=peer_id), address.host, address.port
+            )
+        return link
+
     async def _watch(self) -> None:
         """Ping everybody; drop who has been silent for too long."""
         loop = asyncio.get_running_loop()
@@ -248,4 +263,23 @@ class PeerLinks:
                 # A stall of our own loop is no silence of theirs: what they sent waits to be read.
                 if now_s - link.heard_s > SILENCE_S_MAX and not was_stalled:
                     link.close(f"silent for {now_s - link.heard_s:.1f} s")
+            self._dial_missed()
             self.ping()
+
+    def _dial_missed(self) -> None:
+        """Dial peers with smaller ids that have not dialed this node for a while; once, then wait again."""
+        for peer_id in self._peers:
+            dialer = self._dialers.get(peer_id)
+            if peer_id > self.node_id or peer_id in self._open or (dialer is not None and not dialer.done()):
+                self._missed.pop(peer_id, None)
+                continue
+            self._missed[peer_id] = self._missed.get(peer_id, 0) + 1
+            if self._missed[peer_id] >= MISSED_COUNT_MAX:
+                dial = self._dial_once(peer_id, self._peers[peer_id])
+                self._dialers[peer_id] = asyncio.get_running_loop().create_task(dial, name=f"dial-{peer_id}")
+
+    async def _dial_once(self, peer_id: str, address: Address) -> None:
+        """Connect to a peer that was to dial this node, and wait for the end of the connection."""
+        with contextlib.suppress(OSError):
+            link = await self._connect(peer_id, address)
+            await link.ended.wait()

@@ -12,6 +12,7 @@ from holdfast._errors import (
     LeaseLost,
     LockError,
     LockHeld,
+    MemberChangeRefused,
     OutcomeUnknown,
     Refused,
     SessionExpired,
@@ -21,7 +22,7 @@ from holdfast._errors import (
 from holdfast._fencing import FencedResource
 from holdfast._hold import Hold, Session
 from holdfast._lock import Lock
-from holdfast._values import ClusterInfo, Holder, LockInfo, LockPage, NodeInfo, Waiter
+from holdfast._values import ClusterInfo, Holder, LockInfo, LockPage, Member, NodeInfo, Waiter
 
 __all__ = [
     "Client",
@@ -37,6 +38,8 @@ __all__ = [
     "LockHeld",
     "LockInfo",
     "LockPage",
+    "Member",
+    "MemberChangeRefused",
     "NodeInfo",
     "OutcomeUnknown",
     "Refused",

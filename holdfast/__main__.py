@@ -1,4 +1,4 @@
-"""The command line: take a lock, give it back, run a command under one, look at the cluster.
+"""The command line: take a lock, give it back, run a command under one, look at and change the cluster.
 
 Exit codes: 0 done; 1 refused (the lock is held, the lease is over); 2 wrong usage; 3 no node could do it;
 4 the outcome is not known; 5 the lock was lost while the command ran. `run` else exits as its command did.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast import _errors
+from holdfast import _cluster_commands, _errors
 from holdfast._client import Client
 from holdfast._run import run_under_lock
 
@@ -74,6 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     get.add_argument("name", metavar="NAME")
 
     commands.add_parser("status", help="show the nodes; exit 0 when the cluster has a leader")
+    _cluster_commands.add_parser(commands, duration_ms)
     return parser
 
 
@@ -167,7 +168,14 @@ async def _status(client: Client, _: argparse.Namespace) -> int:
     return 0 if info.leader else EXIT_UNAVAILABLE
 
 
-_COMMANDS = {"acquire": _acquire, "release": _release, "run": _run, "get": _get, "status": _status}
+_COMMANDS = {
+    "acquire": _acquire,
+    "release": _release,
+    "run": _run,
+    "get": _get,
+    "status": _status,
+    "cluster": _cluster_commands.run,
+}
 
 
 def _print_json(value: object) -> None:
@@ -183,6 +191,8 @@ async def _main(arguments: argparse.Namespace) -> int:
             return await _COMMANDS[arguments.command](client, arguments)
     except _errors.LockError as error:
         code, hint = next(row[1:] for row in _FAILURES if isinstance(error, row[0]))
+        if arguments.command == "cluster":
+            hint = _cluster_commands.hint(error) or hint
         return _fail(code, _describe(error), hint)
     except OSError as error:
         return _fail(EXIT_NOT_RUNNABLE, str(error), "the command could not be started; the lock is released")

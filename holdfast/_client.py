@@ -188,6 +188,27 @@ class Client:
         """Return the cluster as one of its nodes sees it."""
         return _decode((await self._call(_protocol.cluster())).body, _values.ClusterInfo)
 
+    async def add_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
+        """Add a node that listens for the others at `peer` (HOST:PORT); return all members.
+
+        The new one is `joining` until it has caught up; adding it again tells. Raises MemberChangeRefused.
+        """
+        reply = await self._call(_protocol.add_member(node_id, peer))
+        return _decode(reply.body, _values.MemberList).members
+
+    async def remove_member(self, node_id: str) -> tuple[_values.Member, ...]:
+        """Remove a node and return the members that are left.
+
+        Raises MemberChangeRefused, also when the cluster would lose its quorum.
+        """
+        reply = await self._call(_protocol.remove_member(node_id))
+        return _decode(reply.body, _values.MemberList).members
+
+    async def transfer_leadership(self, to: str = "") -> str:
+        """Hand leadership to a node, or to the one that is furthest, and return who leads then."""
+        reply = await self._call(_protocol.transfer_leadership(to))
+        return _decode(reply.body, _values.LeadershipTransferred).leader
+
     # --- transport
 
     async def _call(self, request: Request, timeout_s: float | None = None) -> _Reply:

@@ -7,6 +7,7 @@ LockError
  |    +-- SessionExpired         the session is over, and with it all that it held
  |    +-- LeaseExpired           the hold is over: it expired, was released, or was forced
  |    +-- StaleToken             a fenced resource has already seen a newer token
+ |    +-- MemberChangeRefused    the members of the cluster stay as they are
  +-- Unavailable       no        no node could do it before the deadline; surely not applied
  +-- OutcomeUnknown    perhaps   it was sent, and no answer came before the deadline
  +-- LeaseLost         it did,   but the lock cannot be relied on any longer: stop the protected work
@@ -48,6 +49,10 @@ class LeaseExpired(Refused):
     """The hold is over: it expired, was released, or was ended by force."""
 
 
+class MemberChangeRefused(Refused):
+    """The members of the cluster stay as they are; `code` and `detail` say why."""
+
+
 class StaleToken(Refused):
     """A fenced resource has already seen `highest_token`, which is newer than the token shown."""
 
@@ -81,6 +86,9 @@ _REFUSALS: dict[str, type[Refused]] = {
     "lock-held": LockHeld,
     "session-expired": SessionExpired,
     "lease-expired": LeaseExpired,
+    "member-change-refused": MemberChangeRefused,
+    "member-change-pending": MemberChangeRefused,
+    "member-not-found": MemberChangeRefused,
     "invalid-request": InvalidRequest,
     "name-too-long": InvalidRequest,
     "ttl-out-of-range": InvalidRequest,

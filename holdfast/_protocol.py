@@ -159,3 +159,18 @@ def list_locks(prefix: str, limit: int, after: str, *, is_stale: bool) -> Reques
 def cluster() -> Request:
     """Build the request that asks a node how it sees the cluster."""
     return Request(method="GET", path=wire.CLUSTER)
+
+
+def add_member(node_id: str, peer: str) -> Request:
+    """Build the request that adds a node. Repeating it is harmless, so it needs no request id."""
+    return _write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer})
+
+
+def remove_member(node_id: str) -> Request:
+    """Build the request that removes a node. Repeating it is harmless, so it needs no request id."""
+    return _write(wire.CLUSTER_MEMBERS, {"id": node_id}, method="DELETE")
+
+
+def transfer_leadership(to: str) -> Request:
+    """Build the request that hands leadership over."""
+    return _write(wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": to})

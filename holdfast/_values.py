@@ -39,7 +39,10 @@ class LockPage(msgspec.Struct, frozen=True):
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
-    """A node as another sees it. `state` is leader, follower, candidate, starting or unreachable."""
+    """A node as another sees it.
+
+    `state` is leader, follower, candidate, starting, joining (it does not count yet) or unreachable.
+    """
 
     id: str
     http: str
@@ -56,6 +59,26 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     term: int
     revision: int
     nodes: tuple[NodeInfo, ...] = ()
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A node in the list of members. `state` is voter, or joining as long as it does not count."""
+
+    id: str
+    peer: str
+    state: str
+
+
+class MemberList(msgspec.Struct, frozen=True):
+    """The body of the answer to a change of the members: all of them."""
+
+    members: tuple[Member, ...]
+
+
+class LeadershipTransferred(msgspec.Struct, frozen=True):
+    """The body of the answer to a transfer of leadership: who leads now."""
+
+    leader: str
 
 
 class SessionOpened(msgspec.Struct, frozen=True):

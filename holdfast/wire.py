@@ -17,6 +17,7 @@ LOCK_RENEW: Final = "/v1/locks/renew"
 LOCK_RELEASE: Final = "/v1/locks/release"
 LOCK_FORCE_RELEASE: Final = "/v1/locks/force-release"
 CLUSTER: Final = "/v1/cluster"
+CLUSTER_MEMBERS: Final = "/v1/cluster/members"
 CLUSTER_TRANSFER_LEADERSHIP: Final = "/v1/cluster/transfer-leadership"
 LIVEZ: Final = "/livez"
 READYZ: Final = "/readyz"
@@ -38,11 +39,13 @@ TIMEOUT_MS_MIN: Final = 50
 TIMEOUT_MS_MAX: Final = 60_000
 HEADER_REQUEST_ID_CHARS_MAX: Final = 64
 
-# Words of `?consistency=`, `mode` and `state`.
+# Words of `?consistency=`, `mode`, and `state` of locks and members.
 LINEARIZABLE: Final = "linearizable"
 STALE: Final = "stale"
 MODES: Final = ("exclusive", "shared")
 LOCK_STATES: Final = ("free", "held", "delayed")
+MEMBER_STATES: Final = ("voter", "joining")
+JOINING: Final = "joining"
 
 # Fields of JSON bodies: what each request may carry, by "METHOD path".
 REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
@@ -56,6 +59,8 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {LOCK_RENEW}": ("hold_id", "ttl_ms", "request_id"),
     f"POST {LOCK_RELEASE}": ("hold_id", "request_id"),
     f"POST {LOCK_FORCE_RELEASE}": ("name", "reason", "lock_delay_ms", "request_id"),
+    f"POST {CLUSTER_MEMBERS}": ("id", "peer"),
+    f"DELETE {CLUSTER_MEMBERS}": ("id",),
     f"POST {CLUSTER_TRANSFER_LEADERSHIP}": ("to",),
 }  # fmt: skip
 
@@ -72,11 +77,14 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"GET {LOCK}": ("name", "state", "holders", "queue"),
     f"GET {LOCKS}": ("locks", "next"),
     f"GET {CLUSTER}": ("node_id", "leader", "term", "revision", "lag_ms", "ready", "nodes"),
+    f"POST {CLUSTER_MEMBERS}": ("members", "revision"),
+    f"DELETE {CLUSTER_MEMBERS}": ("members", "revision"),
     f"POST {CLUSTER_TRANSFER_LEADERSHIP}": ("leader",),
 }
 HOLDER_FIELDS: Final = ("owner", "mode", "token", "expires_in_ms", "note")
 WAITER_FIELDS: Final = ("owner", "mode", "position", "waited_ms")
 NODE_FIELDS: Final = ("id", "http", "peer", "state", "revision")
+MEMBER_FIELDS: Final = ("id", "peer", "state")
 
 # Fields of a problem document: always, and where they apply.
 PROBLEM_FIELDS: Final = ("type", "title", "status", "detail", "instance", "code", "outcome", "request_id")
@@ -100,8 +108,11 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "name-too-long": Problem(400, "The name is too long"),
     "ttl-out-of-range": Problem(400, "The ttl is out of range"),
     "not-found": Problem(404, "There is nothing here"),
+    "member-not-found": Problem(404, "No node has this id"),
     "method-not-allowed": Problem(405, "The path does not take this method"),
     "lock-held": Problem(409, "The lock is held"),
+    "member-change-refused": Problem(409, "The members stay as they are"),
+    "member-change-pending": Problem(409, "Another change of the members is under way"),
     "session-expired": Problem(410, "The session has expired"),
     "lease-expired": Problem(410, "The lease has expired"),
     "payload-too-large": Problem(413, "The body is too large"),

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from cluster.members import Members
+from holdfast import wire
 from lockstate.modes import Mode
 from lockstate.results import HolderView, LockView, SessionView, WaiterView
 
@@ -138,6 +140,21 @@ class LeadershipTransferred(msgspec.Struct):
     leader: str
 
 
+class Member(msgspec.Struct):
+    """A node of the cluster: voter, or joining as long as it does not count."""
+
+    id: str
+    peer: str
+    state: str
+
+
+class MemberList(msgspec.Struct):
+    """All nodes of the cluster, in order of their ids."""
+
+    members: tuple[Member, ...]
+    revision: int
+
+
 class Health(msgspec.Struct):
     """All is well; otherwise the answer is a problem document."""
 
@@ -147,6 +164,17 @@ class Health(msgspec.Struct):
 def holders_of(views: Iterable[HolderView]) -> tuple[Holder, ...]:
     """Return holders as JSON objects."""
     return tuple([Holder(view.owner, view.mode, view.token, view.expires_in_ms, view.note) for view in views])
+
+
+def member_list(members: Members, revision: int) -> MemberList:
+    """Return the members as a JSON object."""
+    return MemberList(
+        tuple(
+            Member(node_id, member.peer, "voter" if member.is_voter else wire.JOINING)
+            for node_id, member in members.nodes.items()
+        ),
+        revision,
+    )
 
 
 def waiters_of(views: Iterable[WaiterView]) -> tuple[Waiter, ...]:

@@ -16,7 +16,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from cluster.status import ClusterStatus
 from holdfast import wire
-from http_api import answers, locks, schema, sessions, status
+from http_api import answers, locks, members, schema, sessions, status
 from http_api.call import Call
 from http_api.host import Node
 from http_api.metrics import RequestCounts
@@ -27,6 +27,7 @@ from http_api.routes import Route, Router
 _WORLD: Final = ("overloaded", "no-leader", "shutting-down", "outcome-unknown")
 """What can come between a node and the cluster."""
 _READ: Final = ("overloaded", "no-leader", "shutting-down")
+_CHANGE: Final = ("no-leader", "shutting-down", "outcome-unknown")
 
 CONNECTIONS_COUNT_MAX: Final = 50_000
 """Of clients at once, if the process may have so many files open."""
@@ -88,6 +89,16 @@ def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
             method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, handler=status.transfer_leadership,
             takes=schema.TransferRequest, gives=answers.LeadershipTransferred,
             problems=("transfer-failed", *_WORLD),
+        ),
+        Route(
+            method="POST", path=wire.CLUSTER_MEMBERS, handler=members.add_member,
+            takes=schema.AddMemberRequest, gives=answers.MemberList,
+            problems=("member-change-refused", "member-change-pending", *_CHANGE),
+        ),
+        Route(
+            method="DELETE", path=wire.CLUSTER_MEMBERS, handler=members.remove_member,
+            takes=schema.RemoveMemberRequest, gives=answers.MemberList, query=("id",),
+            problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
         ),
         Route(method="GET", path=wire.LIVEZ, handler=status.get_livez, gives=answers.Health),
         Route(

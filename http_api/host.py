@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
+from cluster.members import Members
 from cluster.metrics import Sample
 from cluster.status import ClusterStatus
 from lockstate.commands import Acquire, Command
@@ -70,4 +71,12 @@ class Node(Protocol):
 
     async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
         """Hand leadership over and return the new leader's id."""
+        ...
+
+    async def add_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
+        """Add a node and return the committed list; the node counts once it has caught up."""
+        ...
+
+    async def remove_member(self, node_id: str, timeout_s: float) -> Members:
+        """Remove a node and return the committed list."""
         ...

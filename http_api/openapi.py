@@ -31,6 +31,7 @@ _PARAMETERS: dict[str, JsonObject] = {
         "description": "Only names that start with this.",
     },
     "after": {"in": "query", "schema": {"type": "string"}, "description": "Only names behind this one."},
+    "id": {"in": "query", "schema": {"type": "string"}, "description": "The node, if no body names it."},
     "limit": {
         "in": "query",
         "schema": {"type": "integer", "minimum": 1, "maximum": limits.LIST_LIMIT_MAX},

@@ -16,7 +16,7 @@ _QUERY_FIELDS_MAX = 16
 
 _LATER = re.compile(
     r"POST /v1/locks/convert|\w+ /v1/(semaphores|ratelimits|fences|elections)(/.*)?"
-    r"|\w+ /v1/(watch|stream|cluster/members)(/.*)?"
+    r"|\w+ /v1/(watch|stream)(/.*)?"
 )
 """Calls that this API will have."""
 

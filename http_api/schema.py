@@ -175,6 +175,30 @@ class TransferRequest(Request, kw_only=True):
     to: str | Maybe = msgspec.UNSET
 
 
+class AddMemberRequest(Request, kw_only=True):
+    """Add the node `id`, which listens for the others at `peer` (HOST:PORT)."""
+
+    id: str
+    peer: str
+
+
+class RemoveMemberRequest(Request, kw_only=True):
+    """Remove a node: its id stands here or in the query."""
+
+    id: str | Maybe = msgspec.UNSET
+
+    def node_id(self, call: Call) -> str:
+        """Return the id. Raises ProblemError when it is not given exactly once."""
+        in_query = call.query_values.get("id")
+        if self.id is msgspec.UNSET:
+            if in_query is None:
+                raise _invalid("id: is required, in the body or the query")
+            return in_query
+        if in_query is not None:
+            raise _invalid("id: is given twice, in the body and the query")
+        return self.id
+
+
 R = TypeVar("R", bound=Request)
 
 
@@ -190,6 +214,8 @@ _DECODERS = {
         ReleaseRequest,
         ForceReleaseRequest,
         TransferRequest,
+        AddMemberRequest,
+        RemoveMemberRequest,
     )
 }
 _OPTIONAL_BODIES = frozenset(

@@ -310,7 +310,10 @@ class LocalCluster:
     def _argv(self, node_id: str, document: dict[str, Any]) -> list[str]:
         """Return the command that starts a node."""
         node = self.node(node_id)
-        peers = ",".join(f"{peer['id']}={peer['peer']}" for peer in document["nodes"])
+        # Nodes that joined later are told of all; the first ones keep what they began with.
+        joins = node_id in document.get("joined", [])
+        peers = document.get("first_peers", "") if not joins else ""
+        peers = peers or ",".join(f"{peer['id']}={peer['peer']}" for peer in document["nodes"])
         argv = [
             sys.executable,
             "-m",
@@ -323,6 +326,7 @@ class LocalCluster:
         argv += ["--http", urlsplit(node.http).netloc, "--peer", node.peer, "--peers", peers]
         return [
             *argv,
+            *(["--join"] if joins else []),
             "--secret-file",
             str(self.directory / cluster_file.SECRET_FILE),
             *document["extra_args"],

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import aiohttp
 
 from holdfast import wire
-from scripts.lib import processes
+from scripts.lib import cluster_file, ports, processes
 from scripts.local_cluster import PROJECT, LocalCluster, _environment
 
 DEADLINE_S = 20.0
@@ -88,6 +88,20 @@ class Http:
             }
             after = got.body["next"]
         return tokens
+
+    async def members(self, node_id: str) -> dict[str, str]:
+        """Return the state of every member as a node sees it, by id."""
+        view = await self.call(node_id, "GET", wire.CLUSTER)
+        assert view.status == 200, view
+        return {node["id"]: node["state"] for node in view.body["nodes"]}
+
+    async def add_member(self, node_id: str, new_id: str, peer: str) -> Got:
+        """Add a node."""
+        return await self.call(node_id, "POST", wire.CLUSTER_MEMBERS, {"id": new_id, "peer": peer})
+
+    async def remove_member(self, node_id: str, old_id: str) -> Got:
+        """Remove a node."""
+        return await self.call(node_id, "DELETE", wire.CLUSTER_MEMBERS, {"id": old_id})
 
     async def queue_length(self, node_id: str, name: str) -> int:
         """Return how many wait for a lock."""
@@ -221,6 +235,37 @@ def spare_data(cluster: LocalCluster, node_id: str) -> Iterator[Path]:
         cluster.kill(node_id)
         shutil.rmtree(data_dir)
         backup.rename(data_dir)
+
+
+def make_node(cluster: LocalCluster, node_id: str) -> str:
+    """Give a further node a directory and ports; return its peer address. It is to join, and not started."""
+    document = cluster_file.read(cluster.directory)
+    document.setdefault("first_peers", ",".join(f"{node['id']}={node['peer']}" for node in document["nodes"]))
+    ((http_port, peer_port),) = ports.of_cluster(ports.find_base(1), 1)
+    peer = f"{ports.HOST}:{peer_port}"
+    document["nodes"].append(
+        {"id": node_id, "http": f"http://{ports.HOST}:{http_port}", "peer": peer, "pid": 0}
+    )
+    document.setdefault("joined", []).append(node_id)
+    (cluster.directory / node_id).mkdir(exist_ok=True)
+    cluster_file.write(cluster.directory / cluster_file.FILE, document)
+    return peer
+
+
+def let_join(cluster: LocalCluster, node_id: str) -> None:
+    """Make a node that began with the cluster one that is to join it, at the address that it had."""
+    document = cluster_file.read(cluster.directory)
+    document.setdefault("first_peers", ",".join(f"{node['id']}={node['peer']}" for node in document["nodes"]))
+    document.setdefault("joined", []).append(node_id)
+    cluster_file.write(cluster.directory / cluster_file.FILE, document)
+
+
+def forget_node(cluster: LocalCluster, node_id: str) -> None:
+    """Take a node that was removed, and does not run, out of the cluster's file; its directory stays."""
+    document = cluster_file.read(cluster.directory)
+    document["nodes"] = [node for node in document["nodes"] if node["id"] != node_id]
+    document["joined"] = [it for it in document.get("joined", []) if it != node_id]
+    cluster_file.write(cluster.directory / cluster_file.FILE, document)
 
 
 def node_command(cluster: LocalCluster, node_id: str, **changes: str) -> list[str]:

@@ -1,27 +1,57 @@
-"""The procedure of 'A node lost its disk' in docs/operating.md, step by step, with real nodes."""
+"""The procedures of 'A node lost its disk' in docs/operating.md, step by step, with real nodes."""
 
 import asyncio
+import os
 import shutil
-import signal
+import sys
 from pathlib import Path
 
 import pytest
 
-from scripts.lib import cluster_file
 from scripts.local_cluster import LocalCluster
-from tests.process.nodes import Http, LogSince, exit_code, followers, http_to, node_ids, process, until
+from tests.process import history
+from tests.process.load import Load
+from tests.process.nodes import (
+    Got,
+    Http,
+    LogSince,
+    exit_code,
+    followers,
+    forget_node,
+    http_to,
+    let_join,
+    make_node,
+    node_ids,
+    until,
+    urls,
+)
 
 pytestmark = pytest.mark.process
 
 NEW_ID = "n4"
 TTL_MS = 600_000
 COMPACT_ENTRIES = 100
+DEADLINE_S = 60
 
 
 def lose(cluster: LocalCluster, node_id: str) -> None:
     """End a node and destroy what it knew."""
     cluster.kill(node_id)
     shutil.rmtree(cluster.data_dir(node_id))
+
+
+async def holdfast(cluster: LocalCluster, *argv: str) -> str:
+    """Run the command line, which must succeed, and return what it prints."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "holdfast", *argv),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"HOLDFAST_NODES": ",".join(urls(cluster))},
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return out.decode()
 
 
 async def compact(cluster: LocalCluster, http: Http) -> None:
@@ -36,62 +66,94 @@ async def compact(cluster: LocalCluster, http: Http) -> None:
     await until(has_written, "a snapshot on each node")
 
 
-def replace_in_configuration(cluster: LocalCluster, lost: str) -> None:
-    """Put a new id in the place of a lost one, in the `peers` of every node."""
-    document = cluster_file.read(cluster.directory)
-    for node in document["nodes"]:
-        if node["id"] == lost:
-            node["id"], node["pid"] = NEW_ID, 0
-    (cluster.directory / NEW_ID).mkdir()
-    cluster_file.write(cluster.directory / cluster_file.FILE, document)
-
-
-async def write_reaches_all(http: Http, remaining: list[str]) -> None:
-    """Commit a write with the remaining nodes alone, and wait until each of them has applied it."""
-    granted = await http.acquire(remaining[0], "after-the-loss")
-    released = await http.release(remaining[0], granted.body["hold_id"])
-    assert released.status == 200
-    for node_id in remaining:
-
-        async def has_it(node_id: str = node_id) -> bool:
-            view = (await http.call(node_id, "GET", "/v1/cluster")).body
-            return bool(view["revision"] >= released.body["revision"])
-
-        await until(has_it, f"{node_id} has applied the write")
+async def check_it_counts(cluster: LocalCluster, http: Http, new: str, kept: Got, gone: str) -> None:
+    """The new node is a whole member: with another one gone, all that there was is still there."""
+    again = await http.acquire(new, "kept", ttl_ms=TTL_MS, owner="alice", request_id="first")
+    assert (again.body["hold_id"], again.body["token"]) == (kept.body["hold_id"], kept.body["token"])
+    await asyncio.to_thread(cluster.kill, gone)
+    assert await http.token(new, "kept") == kept.body["token"]
+    later = await http.acquire(new, "later")
+    assert later.body["token"] > kept.body["token"]
+    assert (await http.release(new, kept.body["hold_id"])).status == 200
 
 
 @pytest.mark.parametrize("lost_leads", [True, False])
 @pytest.mark.parametrize("is_compacted", [True, False])
-async def test_replaced(tmp_path: Path, lost_leads: bool, is_compacted: bool) -> None:  # noqa: FBT001
-    """A node without its disk is replaced by a new id: holds, tokens and outcomes of requests are kept."""
+async def test_replaced_by_a_new_id(tmp_path: Path, lost_leads: bool, is_compacted: bool) -> None:  # noqa: FBT001
+    """`holdfast cluster replace` puts a new node in the place of a lost one: nothing is lost but its id."""
     arguments = ["--compact-entries", str(COMPACT_ENTRIES)]
     with LocalCluster.up(tmp_path, extra_args=arguments) as cluster:
         lost = cluster.leader() if lost_leads else followers(cluster)[0]
         remaining = [node_id for node_id in node_ids(cluster) if node_id != lost]
         async with http_to(cluster) as http:
             kept = await http.acquire(lost, "kept", ttl_ms=TTL_MS, owner="alice", request_id="first")
-            assert kept.status == 200
             if is_compacted:
                 await compact(cluster, http)
             lose(cluster, lost)
 
-            await write_reaches_all(http, remaining)
-            for node_id in remaining:
-                process(cluster, node_id).send_signal(signal.SIGTERM)
-            for node_id in remaining:
-                assert await asyncio.to_thread(exit_code, cluster, node_id) == 0
-            replace_in_configuration(cluster, lost)
-            new_said = LogSince(cluster, NEW_ID)
-            for node_id in node_ids(cluster):
-                cluster.start(node_id)
-            await asyncio.to_thread(cluster.wait_ready)
+            said = LogSince(cluster, NEW_ID)
+            peer = make_node(cluster, NEW_ID)
+            cluster.start(NEW_ID)
+            out = await holdfast(cluster, "cluster", "replace", lost, NEW_ID, peer)
+            assert out.endswith(f"{lost} was removed; there are {', '.join([*remaining, NEW_ID])}\n")
+            forget_node(cluster, lost)
+            assert bool(said.lines("event=snapshot-installed")) == is_compacted
+            assert set(await http.members(NEW_ID)) == {*remaining, NEW_ID}
+            await check_it_counts(cluster, http, NEW_ID, kept, gone=remaining[0])
 
-            again = await http.acquire(NEW_ID, "kept", ttl_ms=TTL_MS, owner="alice", request_id="first")
-            assert (again.body["hold_id"], again.body["token"]) == (kept.body["hold_id"], kept.body["token"])
-            # The new node counts for a majority: with one of the others gone, it holds all that there is.
-            await asyncio.to_thread(cluster.kill, remaining[0])
-            assert await http.token(NEW_ID, "kept") == kept.body["token"]
-            later = await http.acquire(NEW_ID, "later")
-            assert later.body["token"] > kept.body["token"]
-            assert bool(new_said.lines("event=snapshot-installed")) == is_compacted
-            assert (await http.release(remaining[1], kept.body["hold_id"])).status == 200
+
+@pytest.mark.parametrize("lost", ["n1", "n3"])
+async def test_replaced_under_its_own_id(tmp_path: Path, lost: str) -> None:
+    """Removed and added again, a node comes back with an empty directory; clients see no error meanwhile.
+
+    Before it was removed it is refused, with the advice.
+    """
+    with LocalCluster.up(tmp_path) as cluster:
+        remaining = [node_id for node_id in node_ids(cluster) if node_id != lost]
+        alive = [cluster.node(node_id).http for node_id in remaining]
+        async with http_to(cluster) as http:
+            kept = await http.acquire(lost, "kept", ttl_ms=TTL_MS, owner="alice", request_id="first")
+            lose(cluster, lost)
+            async with Load(alive, prefix="meanwhile") as load:
+                said = LogSince(cluster, lost)
+                cluster.start(lost)
+                assert await asyncio.to_thread(exit_code, cluster, lost) == 4
+                assert said.lines("event=node-failed", "holdfast cluster replace")
+
+                await holdfast(cluster, "cluster", "remove", lost)
+                shutil.rmtree(cluster.data_dir(lost))
+                let_join(cluster, lost)
+                cluster.start(lost)
+                out = await holdfast(
+                    cluster, "cluster", "add", lost, cluster.node(lost).peer, "--wait", "30s"
+                )
+                assert out.endswith("counts\n")
+                await load.grants(100)
+            assert not history.violations(load.history)
+            assert not history.errors(load.history)
+            assert set(await http.members(lost)) == {"n1", "n2", "n3"}
+            await check_it_counts(cluster, http, lost, kept, gone=remaining[0])
+
+
+async def test_the_old_disk_stays_out(tmp_path: Path) -> None:
+    """When the lost disk turns up again, it is not let in, though its node's id is a member again."""
+    with LocalCluster.up(tmp_path) as cluster:
+        cluster.kill("n3")
+        old = cluster.data_dir("n3").rename(tmp_path / "old")
+        await holdfast(cluster, "cluster", "remove", "n3")
+        let_join(cluster, "n3")
+        cluster.start("n3")
+        peer = cluster.node("n3").peer
+        await holdfast(cluster, "cluster", "add", "n3", peer, "--wait", "30s")
+        cluster.kill("n3")
+        new = cluster.data_dir("n3").rename(tmp_path / "new")
+        old.rename(cluster.data_dir("n3"))
+        said = LogSince(cluster, "n3")
+        cluster.start("n3")
+        await until(lambda: said.lines("event=not-let-in", "was removed from this cluster"), "a refusal")
+        assert (cluster.view("n3") or {})["leader"] is None
+        cluster.kill("n3")
+        shutil.rmtree(cluster.data_dir("n3"))
+        new.rename(cluster.data_dir("n3"))
+        cluster.start("n3")
+        await asyncio.to_thread(cluster.wait_ready)

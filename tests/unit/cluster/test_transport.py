@@ -38,10 +38,10 @@ class Host:
         """Return what this node tells about itself."""
         return Particulars(f"disk-{self.node_id}", f"http://{self.node_id}")
 
-    def objection(self, peer_id: str, theirs: Particulars) -> str | None:
-        """Object if told so."""
+    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> str | None:
+        """Object if told so, or to strangers."""
         assert theirs.disk_id == f"disk-{peer_id}"
-        return self.objections.get(peer_id)
+        return self.objections.get(peer_id, None if is_known else "a stranger")
 
     def peer_up(self, peer_id: str) -> None:
         """Note."""
@@ -59,10 +59,6 @@ class Host:
     def refused(self, peer_id: str, reason: str) -> None:
         """Note."""
         self.log.append(("refused", peer_id, reason))
-
-    def was_peer(self, node_id: str) -> bool:
-        """Nobody was removed."""
-        return node_id == "removed"
 
     def ping(self) -> Any:
         """Return nothing of interest."""
@@ -268,7 +264,6 @@ async def test_garbage_is_hung_up_on(sent: bytes, caplog: pytest.LogCaptureFixtu
     "hello",
     [
         Hello(99, "a", "b", NONCE),
-        Hello(peer_auth.PROTOCOL, "nobody", "b", NONCE),
         Hello(peer_auth.PROTOCOL, "b", "b", NONCE),
         Hello(peer_auth.PROTOCOL, "a", "c", NONCE),
         Hello(peer_auth.PROTOCOL, "a", "b", b"short"),
@@ -279,12 +274,27 @@ async def test_garbage_is_hung_up_on(sent: bytes, caplog: pytest.LogCaptureFixtu
 async def test_a_hello_that_makes_no_sense_gets_no_challenge(
     hello: peer_auth.Handshake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another version, an unknown node, ourselves, somebody else's port, a message out of order."""
+    """Another version, ourselves, somebody else's port, a message out of order."""
     async with acceptor() as (_, host, address), raw(address) as stranger:
         stranger.send(peer_auth.encode(hello))
         assert await stranger.rest() == b""
         assert host.log == []
         assert "event=peer-rejected" in caplog.text
+
+
+async def test_an_unknown_node_that_knows_the_secret_is_told_why_it_stays_out() -> None:
+    """Whether a node joined or was removed meanwhile is looked up when it has proven itself, not before."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("b", {"b": addresses["b"]}), node("a", addresses) as (_, host):
+        await until(lambda: ("refused", "b", "a stranger") in host.log)
+
+
+async def test_the_larger_id_dials_whoever_does_not_dial_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that its peer does not know, and so does not dial, goes there itself and hears the reason."""
+    monkeypatch.setattr(transport_module, "PING_S", 0.02)
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("a", {"a": addresses["a"]}), node("b", addresses) as (_, host):
+        await until(lambda: ("refused", "a", "a stranger") in host.log)
 
 
 async def test_a_wrong_proof_gets_a_challenge_and_no_more(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
+from cluster import members
 from cluster.errors import ShuttingDown
+from cluster.members import Member, Members
 from cluster.metrics import Sample
 from cluster.status import ClusterStatus, PeerStatus
 from lockstate.commands import Acquire, Batch, Cancel, Command, Entry
@@ -48,6 +50,7 @@ class LocalNode:
         self.timeouts_s: list[float] = []
         self.cancelled = asyncio.Event()
         self.transfers: list[str | None] = []
+        self.members = Members({"n1": Member("127.0.0.1:2", is_voter=True)})
         self._seqs = itertools.count(1)
         self._waiters: dict[str, asyncio.Future[Result]] = {}
         self._loop = asyncio.get_running_loop()
@@ -92,6 +95,19 @@ class LocalNode:
         self._check(timeout_s)
         self.transfers.append(to)
         return to or "n1"
+
+    async def add_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
+        """Let a node join; it never counts here."""
+        self._check(timeout_s)
+        if node_id not in self.members.nodes:
+            self.members = members.with_learner(self.members, node_id, peer)
+        return self.members
+
+    async def remove_member(self, node_id: str, timeout_s: float) -> Members:
+        """Remove a node."""
+        self._check(timeout_s)
+        self.members = members.without(self.members, node_id, "", self.members.nodes)
+        return self.members
 
     def begin_shutdown(self) -> None:
         """Refuse new work and end the waits."""

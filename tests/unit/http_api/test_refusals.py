@@ -287,7 +287,7 @@ async def test_wrong_methods(method: str, path: str, allow: str) -> None:
         ("GET", "/v1/elections/a"),
         ("GET", "/v1/watch?prefix=a"),
         ("GET", "/v1/stream"),
-        ("POST", "/v1/cluster/members"),
+        ("POST", "/v1/cluster/members/n1"),
     ],
 )
 async def test_unknown_paths(method: str, path: str) -> None:

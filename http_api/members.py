@@ -1,0 +1,39 @@
+"""Calls that change who belongs to the cluster. Both are safe to repeat."""
+
+from cluster.config import check_member, check_node_id
+from cluster.config_sources import WrongValueError
+from cluster.members import Members
+from http_api import answers, schema
+from http_api.call import Call, Reply
+from http_api.host import Node
+from http_api.problems import ProblemError
+
+
+async def add_member(node: Node, call: Call) -> Reply:
+    """Add a node, which joins and then counts."""
+    request = await schema.read(call, schema.AddMemberRequest)
+    try:
+        check_member(request.id, request.peer)
+    except WrongValueError as wrong:
+        raise _invalid(wrong) from None
+    members = await node.add_member(request.id, request.peer, call.timeout_s)
+    return _reply(node, members)
+
+
+async def remove_member(node: Node, call: Call) -> Reply:
+    """Remove a node; leadership is handed over first if it leads."""
+    request = await schema.read(call, schema.RemoveMemberRequest)
+    try:
+        node_id = check_node_id("id", request.node_id(call))
+    except WrongValueError as wrong:
+        raise _invalid(wrong) from None
+    members = await node.remove_member(node_id, call.timeout_s)
+    return _reply(node, members)
+
+
+def _reply(node: Node, members: Members) -> Reply:
+    return Reply(answers.encode(answers.member_list(members, node.machine.revision)))
+
+
+def _invalid(wrong: WrongValueError) -> ProblemError:
+    return ProblemError("invalid-request", f"{wrong.setting}: {wrong.value!r}; {wrong.allowed}")

@@ -1,0 +1,176 @@
+"""Changes of the members through the client and the command line."""
+
+import asyncio
+import os
+import sys
+
+import pytest
+
+import holdfast
+from tests.unit.holdfast.scripted import ScriptedNode, Step, answer, problem
+
+DEADLINE_S = 30
+ADD = ("cluster", "add", "n4", "h4:7800")
+REPLACE = ("cluster", "replace", "n3", "n4", "h4:7800")
+
+
+async def _holdfast(node_url: str, *argv: str) -> tuple[int | None, str, str]:
+    """Run the command line against a node; return exit code, stdout and stderr."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "holdfast", "--timeout", "500ms", *argv),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"HOLDFAST_NODES": node_url},
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+def _members(*nodes: str, joining: str = "") -> Step:
+    """Answer a change with these members."""
+    members = [
+        {"id": node, "peer": f"h{node[1:]}:7800", "state": "joining" if node == joining else "voter"}
+        for node in nodes
+    ]
+    return answer(members=members, revision=9)
+
+
+def _view(*nodes: str, joining: str = "") -> Step:
+    """Answer how the cluster is."""
+    infos = [
+        {"id": node, "http": f"http://h{node[1:]}:7700", "peer": f"h{node[1:]}:7800", "revision": 7}
+        | {"state": "joining" if node == joining else "follower"}
+        for node in nodes
+    ]
+    return answer(node_id="n1", leader="n1", term=2, revision=7, nodes=infos)
+
+
+async def test_the_client_adds_and_removes() -> None:
+    """Members come back as values; a refusal is an exception with code and reason."""
+    script = (_members("n1", "n4", joining="n4"), _members("n1"), problem("member-not-found", detail="who?"))
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        added = await client.add_member("n4", "h4:7800")
+        assert added[1] == holdfast.Member(id="n4", peer="h4:7800", state="joining")
+        assert [member.id for member in await client.remove_member("n4")] == ["n1"]
+        with pytest.raises(holdfast.MemberChangeRefused, match="member-not-found: who"):
+            await client.remove_member("n9")
+        assert [(seen.method, seen.path) for seen in node.seen[:2]] == [
+            ("POST", "/v1/cluster/members"),
+            ("DELETE", "/v1/cluster/members"),
+        ]
+        assert (node.seen[0].fields, node.seen[1].fields) == ({"id": "n4", "peer": "h4:7800"}, {"id": "n4"})
+
+
+async def test_members_are_shown_with_their_addresses() -> None:
+    """One line for each node: id, role, peer address, URL."""
+    async with ScriptedNode(_view("n1", "n4", joining="n4")) as node:
+        code, out, _ = await _holdfast(node.url, "cluster", "members")
+        assert code == 0
+        assert [line.split() for line in out.splitlines()] == [
+            ["n1", "follower", "h1:7800", "http://h1:7700"],
+            ["n4", "joining", "h4:7800", "http://h4:7700"],
+        ]
+
+
+async def test_add_prints_how_the_node_is_started() -> None:
+    """The command line has --join and all members, the new one among them."""
+    async with ScriptedNode(_members("n1", "n2", "n4", joining="n4")) as node:
+        code, out, _ = await _holdfast(node.url, *ADD)
+        assert code == 0
+        command = " ".join(out.partition("holdfast-node ")[2].replace("\\\n", "").split())
+        assert command == (
+            "--join --node-id n4 --http h4:7700 --peers n1=h1:7800,n2=h2:7800,n4=h4:7800"
+            " --data-dir /var/lib/holdfast --secret-file /etc/holdfast/secret"
+        )
+        assert len(node.seen) == 1
+
+
+async def test_add_waits_until_the_node_counts() -> None:
+    """With --wait the command returns when the node votes, and fails when that takes too long."""
+    joining = _members("n1", "n4", joining="n4")
+    async with ScriptedNode(joining, joining, _members("n1", "n4")) as node:
+        code, out, _ = await _holdfast(node.url, *ADD, "--wait", "20s")
+        assert code == 0
+        assert out.endswith("n4 counts\n")
+    async with ScriptedNode(joining) as node:
+        code, _, err = await _holdfast(node.url, *ADD, "--wait", "300ms")
+        assert code == 3
+        assert "n4 is still joining: does it run, and do the others reach h4:7800?" in err
+        assert "holdfast cluster remove" in err
+
+
+async def test_a_refused_change_is_exit_code_1_with_the_reason() -> None:
+    """The cluster's reason is shown, and what to do next."""
+    refused = problem("member-change-refused", detail="without n2 the cluster would lose its quorum")
+    async with ScriptedNode(refused) as node:
+        code, _, err = await _holdfast(node.url, "cluster", "remove", "n2")
+        assert code == 1
+        assert "would lose its quorum" in err
+        assert "this change was not made" in err
+
+
+async def test_a_pending_change_is_waited_for() -> None:
+    """One change at a time: with --wait the command tries again, without it it says so."""
+    pending = problem("member-change-pending")
+    async with ScriptedNode(pending, pending, _members("n1", "n2")) as node:
+        code, out, _ = await _holdfast(node.url, "cluster", "remove", "n3", "--wait", "20s")
+        assert (code, out) == (0, "n3 was removed; there are n1, n2\n")
+    async with ScriptedNode(pending) as node:
+        code, _, err = await _holdfast(node.url, "cluster", "remove", "n3")
+        assert code == 1
+        assert "under way" in err
+
+
+async def test_an_unknown_outcome_says_that_repeating_does_no_harm() -> None:
+    """Exit code 4, and what to do."""
+    async with ScriptedNode(problem("outcome-unknown")) as node:
+        code, _, err = await _holdfast(node.url, "cluster", "remove", "n3")
+        assert code == 4
+        assert "repeat it: that does no harm" in err
+
+
+async def test_replace_removes_the_old_node_when_the_new_one_counts() -> None:
+    """The order is: add, wait, remove. Until then the old one stays."""
+    script = (
+        _view("n1", "n2", "n3"),
+        _members("n1", "n2", "n3", "n4", joining="n4"),
+        _members("n1", "n2", "n3", "n4", joining="n4"),
+        _members("n1", "n2", "n3", "n4"),
+        _members("n1", "n2", "n4"),
+    )
+    async with ScriptedNode(*script) as node:
+        code, out, _ = await _holdfast(node.url, *REPLACE)
+        assert code == 0
+        assert out.endswith("n4 counts\nn3 was removed; there are n1, n2, n4\n")
+        assert [seen.method for seen in node.seen] == ["GET", "POST", "POST", "POST", "DELETE"]
+
+
+async def test_replace_removes_nothing_while_the_new_node_does_not_count() -> None:
+    """A new node that never comes leaves the cluster as it was, but for one that is joining."""
+    script = (_view("n1", "n2", "n3"), _members("n1", "n2", "n3", "n4", joining="n4"))
+    async with ScriptedNode(*script) as node:
+        code, _, err = await _holdfast(node.url, *REPLACE, "--wait", "300ms")
+        assert code == 3
+        assert "still joining" in err
+        assert {seen.method for seen in node.seen} == {"GET", "POST"}
+
+
+@pytest.mark.parametrize(
+    "argv", [("cluster", "replace", "n9", "n4", "h4:7800"), ("cluster", "replace", "n3", "n3", "h3:7800")]
+)
+async def test_replace_begins_nothing_that_cannot_end(argv: tuple[str, ...]) -> None:
+    """A node that is no member, or the same id twice, is told before anything is added."""
+    async with ScriptedNode(_view("n1", "n2", "n3")) as node:
+        code, _, err = await _holdfast(node.url, *argv)
+        assert code == 1
+        assert "no member" in err or "remove it, then add it again" in err
+        assert {seen.method for seen in node.seen} <= {"GET"}
+
+
+async def test_leadership_is_transferred() -> None:
+    """To a node that is named, or to the best."""
+    async with ScriptedNode(answer(leader="n2")) as node:
+        assert (await _holdfast(node.url, "cluster", "transfer", "n2"))[:2] == (0, "n2 leads\n")
+        assert (await _holdfast(node.url, "cluster", "transfer"))[0] == 0
+        assert [seen.body for seen in node.seen] == [b'{"to":"n2"}', b""]

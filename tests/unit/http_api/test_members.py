@@ -1,0 +1,99 @@
+"""Changes of the members over HTTP."""
+
+import pytest
+
+from cluster.errors import MemberChangePending, MemberChangeRefused, MemberNotFound, TransferFailed
+from holdfast import wire
+from tests.unit.http_api.serving import serving
+
+ADD = {"id": "n4", "peer": "10.0.0.4:7800"}
+
+
+async def test_a_node_is_added_and_removed() -> None:
+    """Both calls answer with all members; who is added is joining; repeating an addition changes nothing."""
+    async with serving() as served:
+        added = await served.call("POST", wire.CLUSTER_MEMBERS, ADD)
+        assert added.status == 200
+        assert tuple(added.body) == wire.ANSWER_FIELDS[f"POST {wire.CLUSTER_MEMBERS}"]
+        assert all(tuple(member) == wire.MEMBER_FIELDS for member in added.body["members"])
+        assert added.body["members"][1] == {**ADD, "state": "joining"}
+        assert (await served.call("POST", wire.CLUSTER_MEMBERS, ADD)).body == added.body
+        removed = await served.call("DELETE", wire.CLUSTER_MEMBERS, {"id": "n4"})
+        assert [member["id"] for member in removed.body["members"]] == ["n1"]
+        assert removed.body["members"][0]["state"] in wire.MEMBER_STATES
+
+
+async def test_the_node_to_be_removed_may_stand_in_the_query() -> None:
+    """Some clients send no body with DELETE."""
+    async with serving() as served:
+        await served.call("POST", wire.CLUSTER_MEMBERS, ADD)
+        removed = await served.call("DELETE", f"{wire.CLUSTER_MEMBERS}?id=n4")
+        assert [member["id"] for member in removed.body["members"]] == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"peer": "10.0.0.4:7800"}, "id"),
+        ({"id": "n4"}, "peer"),
+        ({"id": "", "peer": "10.0.0.4:7800"}, "id"),
+        ({"id": "-n4", "peer": "10.0.0.4:7800"}, "id"),
+        ({"id": "n 4", "peer": "10.0.0.4:7800"}, "id"),
+        ({"id": "n" * 64, "peer": "10.0.0.4:7800"}, "id"),
+        ({"id": 4, "peer": "10.0.0.4:7800"}, "id"),
+        ({"id": "n4", "peer": "10.0.0.4"}, "peer"),
+        ({"id": "n4", "peer": "10.0.0.4:0"}, "peer"),
+        ({"id": "n4", "peer": "10.0.0.4:65536"}, "peer"),
+        ({"id": "n4", "peer": ":7800"}, "peer"),
+        ({"id": "n4", "peer": "0.0.0.0:7800"}, "peer"),
+        ({"id": "n4", "peer": "[::]:7800"}, "peer"),
+        ({"id": "n4", "peer": "::1:7800"}, "peer"),
+        ({"id": "n4", "peer": "http://10.0.0.4:7800"}, "peer"),
+        ({**ADD, "voter": True}, "voter"),
+    ],
+)
+async def test_a_wrong_addition_names_its_field(fields: dict[str, object], field: str) -> None:
+    """What is no id or no address that others can reach is 400, and nothing is added."""
+    async with serving() as served:
+        got = await served.call("POST", wire.CLUSTER_MEMBERS, fields)
+        assert (got.status, got.body["code"]) == (400, "invalid-request")
+        assert got.body["detail"].startswith(f"{field}: ")
+        assert list(served.node.members.nodes) == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("query", "body"), [("", None), ("", {}), ("?id=", None), ("?id=n4", {"id": "n4"}), ("", {"id": "n/4"})]
+)
+async def test_a_wrong_removal_names_the_id(query: str, body: dict[str, str] | None) -> None:
+    """The id stands in the body or in the query, once, and is one."""
+    async with serving() as served:
+        got = await served.call("DELETE", wire.CLUSTER_MEMBERS + query, body)
+        assert (got.status, got.body["code"]) == (400, "invalid-request")
+        assert got.body["detail"].startswith("id: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (MemberChangeRefused("would lose the quorum"), 409),
+        (MemberChangePending("one at a time"), 409),
+        (MemberNotFound("no such node"), 404),
+        (TransferFailed("nobody took over"), 503),
+    ],
+)
+async def test_a_refused_change_has_its_reason(error: MemberChangeRefused, status: int) -> None:
+    """Refusals have a code for programs and the cluster's reason for people."""
+    async with serving() as served:
+        served.node.failure = error
+        got = await served.call("DELETE", wire.CLUSTER_MEMBERS, {"id": "n4"})
+        assert (got.status, got.body["code"], got.body["detail"]) == (status, error.code, str(error))
+        assert got.body["outcome"] == "not-applied"
+        assert got.body.get("retry_after_ms", 0) == error.retry_after_ms
+
+
+async def test_the_deadline_reaches_the_node() -> None:
+    """A change may take as long as the client says."""
+    async with serving() as served:
+        headers = {wire.HEADER_TIMEOUT_MS: "1234"}
+        await served.call("POST", wire.CLUSTER_MEMBERS, ADD, headers=headers)
+        assert served.node.timeouts_s == [1.234]
