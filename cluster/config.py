@@ -144,9 +144,7 @@ class NodeConfig:
 
     @property
     def first_members(self) -> Members:
-        """Return the member list that the cluster began with; empty for a node that joins later."""
-        if self.join:
-            return Members()
+        """Return the member list of a new cluster."""
         peers = self.peers or {self.node_id: self.peer}
         return Members({node_id: Member(str(peer), is_voter=True) for node_id, peer in sorted(peers.items())})
 

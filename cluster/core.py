@@ -22,12 +22,14 @@ from cluster.datadir import DataDir
 from cluster.errors import DataDirError, IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.expiry import Expiry
 from cluster.files import Files
+from cluster.gauges import gauges
 from cluster.guards import Message
 from cluster.handover import Handover
 from cluster.journal import Journal
 from cluster.link import Kind
 from cluster.member_changes import Change, MemberChanges, Verdict
-from cluster.metrics import Metrics, Sample, gauge
+from cluster.members import Members
+from cluster.metrics import Metrics
 from cluster.outbox import Answer, Outbox, new_origin
 from cluster.peering import Peering
 from cluster.replica import RaftReplica
@@ -57,7 +59,7 @@ class Core:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self.machine = LockMachine()
-        self.metrics = Metrics(self._gauges)
+        self.metrics = Metrics(lambda: gauges(self))
         self.outbox = Outbox(new_origin(config.node_id), self._loop)
         self.waiters = Waiters(self._loop)
         self.failed: asyncio.Future[BaseException] = self._loop.create_future()
@@ -71,11 +73,13 @@ class Core:
         self._tick_is_due = self._sync_is_due = self._flush_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
-        self._datadir = DataDir.open(config.data_dir, config.node_id, files=files)
+        self._datadir = DataDir.open(config.data_dir, config.node_id, joins=config.join, files=files)
+        self._joins = self._datadir.identity.joins
         try:
             self._store = SnapshotStore(config.data_dir, files, child)
             self._journal = Journal.open(config.data_dir, files=files)
-            self.replica = RaftReplica(config, config.first_members, self._journal, self._store, self)
+            first_members = Members() if self._joins else config.first_members
+            self.replica = RaftReplica(config, first_members, self._journal, self._store, self)
         except snapshot.SnapshotError as error:
             self._datadir.close()
             raise DataDirError(
@@ -106,7 +110,7 @@ class Core:
         """Say so when the members are no longer those of the configuration: the list in the log counts."""
         listed = {node_id: member.peer for node_id, member in self.replica.members.nodes.items()}
         told = {node_id: str(address) for node_id, address in self._config.peers.items()}
-        if not self.replica.is_first_members and told != listed:
+        if not self.replica.is_first_members and not self._joins and told != listed:
             logger.warning(
                 "event=members-differ members=%s configured=%s detail=%r",
                 format_peers(listed),
@@ -344,7 +348,7 @@ class Core:
         self._wake_observers()
 
     def _is_new_cluster(self) -> bool:
-        return self.replica.is_first_members and not self._config.join
+        return self.replica.is_first_members and not self._joins
 
     def _peer_addresses(self) -> dict[str, Address]:
         """Return where the others listen. Who is being removed is linked until that is committed."""
@@ -472,34 +476,3 @@ class Core:
         self.links.ping()
         self.leadership.set()
         self.leadership = asyncio.Event()
-
-    # -- metrics --------------------------------------------------------------------------------------------
-
-    def _gauges(self) -> list[Sample]:
-        replica, machine = self.replica, self.machine
-        tables = [
-            gauge(table, f"{table.capitalize()} in the replicated state.", count)
-            for table, count in machine.counts().items()
-        ]
-        links = [
-            gauge("peer_up", "Whether a peer is connected.", self.links.is_up(peer_id), peer=peer_id)
-            for peer_id in self._peer_addresses()
-        ]
-        return [
-            *tables,
-            *links,
-            gauge("members", "Nodes of the cluster.", len(replica.voters), state="voter"),
-            gauge("members", "Nodes of the cluster.", len(replica.members.learners), state="joining"),
-            gauge("is_leader", "Whether this node leads.", replica.is_leader),
-            gauge(
-                "has_leader", "Whether this node knows a leader it can reach.", self.leader_id() is not None
-            ),
-            gauge("term", "Raft term.", replica.term),
-            gauge("revision", "Entries applied.", machine.revision),
-            gauge("log_entries", "Entries in the log.", len(self._journal)),
-            gauge(
-                "pending_commands", "Commands of this node's clients without an outcome.", len(self.outbox)
-            ),
-            gauge("waiting_acquires", "Acquires of this node's clients in queues.", len(self.waiters)),
-            gauge("next_token", "Fencing token of the next grant.", machine.next_token),
-        ]

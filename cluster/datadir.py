@@ -29,11 +29,15 @@ _REPLACE_ADVICE = (
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose directory this is. `disk_id` is 32 random hexadecimal digits, made once."""
+    """Whose directory this is. `disk_id` is 32 random hexadecimal digits, made once.
+
+    `joins` says that the node was made to join a running cluster, and is no founder of a new one.
+    """
 
     format: int
     node_id: str
     disk_id: str
+    joins: bool = False
 
 
 class _Peers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,8 +62,11 @@ class DataDir:
         self._files = files
 
     @classmethod
-    def open(cls, path: Path, node_id: str, *, files: Files | None = None) -> "DataDir":
-        """Take the directory for `node_id`, creating it if it is not there. Raises DataDirError."""
+    def open(cls, path: Path, node_id: str, *, joins: bool = False, files: Files | None = None) -> "DataDir":
+        """Take the directory for `node_id`, creating it if it is not there. Raises DataDirError.
+
+        `joins` is kept in a new directory, and must not be said of one that has begun without it.
+        """
         files = files or Files()
         try:
             _create_directory(path, files)
@@ -68,7 +75,7 @@ class DataDir:
             message = f"{path}: the data directory cannot be used: {error}"
             raise DataDirError(message) from error
         try:
-            identity = _load_identity(path, node_id, files)
+            identity = _load_identity(path, node_id, files, joins=joins)
             known = _load_peers(path, files)
             if (known or files.exists(path / SNAPSHOT_NAME)) and not list_segments(path, files):
                 message = (
@@ -156,14 +163,14 @@ def _take_lock(path: Path, files: Files) -> int:
     return fd
 
 
-def _load_identity(path: Path, node_id: str, files: Files) -> Identity:
+def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Identity:
     """Return the directory's identity, made now if the directory is new."""
     file = path / IDENTITY_NAME
     if not files.exists(file):
         if list_segments(path, files) or files.exists(path / PEERS_NAME):
             message = f"{file} is missing from a directory that was in use. {_REPLACE_ADVICE}"
             raise DataDirError(message)
-        identity = Identity(FORMAT, node_id, secrets.token_hex(16))
+        identity = Identity(FORMAT, node_id, secrets.token_hex(16), joins)
         replace_file(files, file, msgspec.json.encode(identity))
         return identity
     identity = _decode(file, Identity, files)
@@ -171,6 +178,12 @@ def _load_identity(path: Path, node_id: str, files: Files) -> Identity:
         message = (
             f"{path}: the data directory belongs to node {identity.node_id!r}, not to {node_id!r}. Correct"
             " the node id or the directory in the configuration"
+        )
+        raise DataDirError(message)
+    if joins and not identity.joins:
+        message = (
+            f"{path}: the data directory is that of a founder of its cluster. Start it without --join, or, to"
+            " join another cluster, with a new directory"
         )
         raise DataDirError(message)
     return identity

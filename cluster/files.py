@@ -15,7 +15,7 @@ class Files:
     # -- names ----------------------------------------------------------------------------------------------
 
     def make_directory(self, path: Path) -> None:
-        """Create a directory for this user only, with its parents; durable after `fsync_dir` of the parent."""
+        """Create a directory for this user only, with its parents; durable after their `fsync_dir`."""
         path.mkdir(mode=0o700, parents=True)
 
     def is_directory(self, path: Path) -> bool:
@@ -24,7 +24,7 @@ class Files:
 
     def names(self, directory: Path) -> list[str]:
         """Return the names in `directory`, sorted."""
-        return sorted(os.listdir(directory))
+        return sorted(path.name for path in directory.iterdir())
 
     def exists(self, path: Path) -> bool:
         """Whether there is something called `path`."""
@@ -65,13 +65,13 @@ class Files:
         os.close(fd)
 
     def write(self, fd: int, data: bytes) -> None:
-        """Write all of `data` behind what was written last. A full disk takes a part and fails on the rest."""
+        """Write all of `data` behind what was written last. A full disk takes a part, then fails."""
         written = os.write(fd, data)
         while written < len(data):
             written += os.write(fd, memoryview(data)[written:])
 
     def write_at(self, fd: int, data: bytes, offset: int) -> None:
-        """Write all of `data` at `offset`. A full disk takes a part and fails on the rest."""
+        """Write all of `data` at `offset`. A full disk takes a part, then fails."""
         written = os.pwrite(fd, data, offset)
         while written < len(data):
             written += os.pwrite(fd, memoryview(data)[written:], offset + written)

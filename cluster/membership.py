@@ -65,7 +65,7 @@ class Membership:
         self._lists.append(index, term, new)
 
     def commit(self, index: int) -> None:
-        """Take note that the list at `index` is committed."""
+        """Take note that everything up to `index` is committed."""
         self._lists.committed(index)
         self.committed = self._lists.at(index)
 

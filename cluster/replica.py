@@ -117,6 +117,7 @@ class RaftReplica:
         )
         self._raft.use_serializer(self._transfer)
         self._membership.follow(self.last_index, self.term_at, journal[:])
+        self._membership.commit(self.committed)
         self._set_members()
         if self.voters == {config.node_id}:
             # Nobody else could lead.
@@ -132,6 +133,11 @@ class RaftReplica:
     def last_index(self) -> int:
         """Return the index of the newest entry of the log."""
         return self._journal.last_index
+
+    @property
+    def log_length(self) -> int:
+        """Return how many entries the log holds."""
+        return len(self._journal)
 
     @property
     def committed(self) -> int:

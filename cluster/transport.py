@@ -155,6 +155,10 @@ class PeerLinks:
         """Whether the peer is connected."""
         return peer_id in self._open
 
+    def peer_ids(self) -> list[str]:
+        """Return who is to be connected."""
+        return sorted(self._peers)
+
     def up(self) -> frozenset[str]:
         """Return the connected peers."""
         return frozenset(self._open)

@@ -230,3 +230,19 @@ def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
     file.touch()
     with pytest.raises(DataDirError, match="cannot be used"):
         DataDir.open(file, "node-a")
+
+
+def test_a_node_that_joined_is_no_founder_later(tmp_path: Path) -> None:
+    """What a new directory was made for stays with it, whatever the flags of a later start say."""
+    DataDir.open(tmp_path / "joined", "n4", joins=True).close()
+    again = DataDir.open(tmp_path / "joined", "n4")
+    assert again.identity.joins
+    again.close()
+
+
+def test_a_founder_does_not_join(tmp_path: Path) -> None:
+    """The directory of a founding node is refused under --join: it would count for nothing there."""
+    DataDir.open(tmp_path / "founder", "n1").close()
+    with pytest.raises(DataDirError, match="without --join"):
+        DataDir.open(tmp_path / "founder", "n1", joins=True)
+    DataDir.open(tmp_path / "founder", "n1").close()
