@@ -416,6 +416,10 @@ class Core:
             return
         self._fail(IdentityRefused(f"refused by node {peer_id}: {reason}"))
 
+    def broke(self, error: Exception) -> None:
+        """Stop: the disk failed while somebody waited for its answer elsewhere than in a tick."""
+        self._fail(error)
+
     def role(self) -> str:
         """Return leader, candidate, follower; starting while not all nodes have met; joining."""
         if not self.peering.is_established:

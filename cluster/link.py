@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from cluster import peer_auth
+from cluster.errors import NodeFailed
 from cluster.peer_auth import Challenge, Exchange, Hello, Particulars, Proof, Refusal
 
 HANDSHAKE_FRAME_BYTES_MAX: Final = 2048
@@ -201,6 +202,8 @@ class Link(asyncio.Protocol):
                 self._handshake(peer_auth.decode(frame))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._give_up(f"unreadable frame: {error}")
+        except NodeFailed as error:
+            self._give_up(f"this node broke: {error}")
 
     def _handshake(self, message: peer_auth.Handshake) -> None:
         match message:

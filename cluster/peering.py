@@ -13,6 +13,7 @@ import msgspec
 
 from cluster import guards
 from cluster.datadir import DataDir
+from cluster.errors import NodeFailed
 from cluster.guards import Message
 from cluster.link import Kind
 from cluster.member_changes import Change, Verdict
@@ -71,6 +72,9 @@ class Host(Protocol):
 
     def refused(self, peer_id: str, reason: str) -> None:
         """Stop: a peer, proven to be one, does not let this node in."""
+
+    def broke(self, error: Exception) -> None:
+        """Stop: the disk failed."""
 
 
 class Peering:
@@ -140,7 +144,12 @@ class Peering:
         self.http[peer_id] = theirs.http
         self._met[peer_id] = theirs
         if is_known:
-            self._remember(peer_id)
+            try:
+                self._remember(peer_id)
+            except OSError as error:
+                failure = NodeFailed(f"the data directory cannot be written: {error}")
+                self._host.broke(failure)
+                raise failure from error
         return None
 
     def _remember(self, peer_id: str) -> None:

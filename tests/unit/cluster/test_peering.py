@@ -1,5 +1,6 @@
 """Whom a node lets in: members with their disks, and those who know more than it does."""
 
+import errno
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 from cluster import members
 from cluster.datadir import DataDir
+from cluster.errors import NodeFailed
+from cluster.files import Files
 from cluster.guards import Message
 from cluster.link import Kind
 from cluster.member_changes import Change, Verdict
@@ -17,6 +20,18 @@ from cluster.peer_auth import Particulars
 from cluster.peering import Peering
 
 THREE = Members({node_id: Member(f"h:{node_id}", is_voter=True) for node_id in ("n1", "n2", "n3")})
+
+
+class NoSpace(Files):
+    """A disk that is full when told so."""
+
+    is_full = False
+
+    def write(self, fd: int, data: bytes) -> None:
+        """Write, or fail."""
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(fd, data)
 
 
 class Host:
@@ -56,6 +71,10 @@ class Host:
     def change_asked(self, peer_id: str, change: Change) -> None:
         """Note."""
         self.log.append(("change", peer_id, change))
+
+    def broke(self, error: Exception) -> None:
+        """Note."""
+        self.log.append(("broke", str(error)))
 
     def change_decided(self, verdict: Verdict) -> None:
         """Note."""
@@ -218,3 +237,18 @@ def test_operations_reach_the_node(datadir: DataDir) -> None:
     ]
     with pytest.raises(msgspec.DecodeError):
         peering.frame("n2", Kind.CHANGE, msgspec.Raw(msgspec.msgpack.encode({"id": "n4"})))
+
+
+def test_a_disk_that_cannot_remember_ends_the_node(tmp_path: Path) -> None:
+    """Whose disk cannot be remembered is not let in, is not refused for good either, and this node stops."""
+    disk_of_n1 = NoSpace()
+    datadir = DataDir.open(tmp_path / "n1", "n1", files=disk_of_n1)
+    host = Host()
+    peering = Peering(datadir, "n1", "http://n1", host)
+    peering.set_members(THREE, is_first=True)
+    disk_of_n1.is_full = True
+    with pytest.raises(NodeFailed, match="No space left"):
+        peering.objection("n2", disk("n2"), is_known=True)
+    assert [kind for kind, *_ in host.log] == ["broke"]
+    assert datadir.known == {}
+    datadir.close()
