@@ -11,8 +11,8 @@ never retries what broke and never answers from a broken state.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import Final, ParamSpec
+from collections.abc import Callable, Generator
+from typing import Final, ParamSpec, cast
 
 from cluster.batcher import Batcher
 from cluster.child import Child
@@ -301,9 +301,14 @@ class Core:
         """Return the state machine as bytes."""
         return snapshot.encode(self.machine)
 
-    def restore_state(self, state: bytes) -> None:
+    def decode_state(self, state: bytearray) -> Generator[None, None, object]:
+        """Decode a state in steps, changing nothing."""
+        return snapshot.decode_in_steps(state)
+
+    def restore_state(self, state: object) -> None:
         """Replace the state machine by that of a snapshot; find out what it means for who waits here."""
-        machine = self.machine = snapshot.decode(state)
+        machine = state if isinstance(state, LockMachine) else snapshot.decode(cast("bytes", state))
+        self.machine = machine
         lost = OutcomeUnknown("this node fell behind; repeat the request with the same request_id")
         for pending in self.outbox.applied_up_to(machine.applied_seq(self.outbox.origin)):
             if pending.readers is None:

@@ -38,7 +38,9 @@ class Gate:
         match message["type"]:
             case "append_entries":
                 if self._raft.is_leader and message["term"] == self._raft.term:
-                    raise GuardViolationError(f"{peer_id} leads in term {message['term']}, and so does this node")
+                    raise GuardViolationError(
+                        f"{peer_id} leads in term {message['term']}, and so does this node"
+                    )
                 return guards.admit_append(message, self._replica, self._raft.term)
             case "next_node_idx":
                 return Admission(self._acknowledgement(peer_id, message))

@@ -8,18 +8,21 @@ One thread. Whatever raises here has broken a promise or the disk: the node must
 """
 
 import logging
+from collections.abc import Generator
 from typing import Final, Protocol
 
 from cluster import guards, members
 from cluster.gate import Gate
 from cluster.guards import Message
 from cluster.journal import Journal
-from cluster.members import Members
+from cluster.members import Members, MembersUnreadable
 from cluster.membership import Membership
 from cluster.prevote import PreVote
 from cluster.raft import SERIALIZER_STATES, Raft, RaftConfig
+from cluster.snapshot_send import POSITION
 from cluster.snapshot_transfer import SnapshotTransfer
 from cluster.snapshots import SnapshotStore
+from lockstate.snapshot import SnapshotError
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +56,14 @@ class Host(Protocol):
     def encode_state(self) -> bytes:
         """Return the state machine as bytes; called in a forked child."""
 
-    def restore_state(self, state: bytes) -> None:
-        """Replace the state machine. Raises when the bytes are no state."""
+    def decode_state(self, state: bytearray) -> Generator[None, None, object]:
+        """Decode a state in steps of a few milliseconds, changing nothing. Raises SnapshotError."""
+
+    def restore_state(self, state: object) -> None:
+        """Replace the state machine by what `decode_state` made, or by that of encoded bytes.
+
+        Raises when the bytes are no state.
+        """
 
     def leadership_changed(self) -> None:
         """Take note that leader, term or own role changed."""
@@ -114,6 +123,7 @@ class RaftReplica:
             states=SERIALIZER_STATES,
             members=self._membership.encoded_at,
             last=last,
+            decode=self._decode_received,
         )
         self._raft.use_serializer(self._transfer)
         self._membership.follow(self.last_index, self.term_at, journal[:])
@@ -283,8 +293,9 @@ class RaftReplica:
         elif kind == "pre_vote_granted":
             self.wants_tick |= self._prevote.count(peer_id, message)
         elif kind == "newer_term":
-            if message["term"] > self._raft.term:
-                self._raft.adopt_term(peer_id, message["term"])
+            self._adopt_term(peer_id, message["term"])
+        elif kind == POSITION:
+            self._transfer.take_position(peer_id, message)
         elif guards.is_known(message):
             admitted, reply = self._gate.admit(peer_id, message)
             if admitted is not None:
@@ -299,6 +310,10 @@ class RaftReplica:
         else:
             logger.warning("event=message-dropped peer=%s type=%r reason=unknown", peer_id, kind)
         self._after_message()
+
+    def _adopt_term(self, peer_id: str, term: int) -> None:
+        if term > self._raft.term:
+            self._raft.adopt_term(peer_id, term)
 
     def _after_message(self) -> None:
         """Decide whether a tick is needed: something to sync, to apply, to commit, or to take over."""
@@ -425,10 +440,19 @@ class RaftReplica:
         """Return the first entry that stays when everything before `index` is in a snapshot."""
         return self._journal.tail_start(index, self._retained, LOG_BYTES_MAX // RETAINED_DIVISOR)
 
+    def _decode_received(self, state: bytearray, encoded: bytes) -> Generator[None, None, object]:
+        """Decode what came before it counts: what this version cannot read must not replace what it has."""
+        if encoded:
+            try:
+                members.decode(encoded)
+            except MembersUnreadable as error:
+                raise SnapshotError(str(error)) from error
+        return (yield from self._host.decode_state(state))
+
     def install_snapshot(self) -> None:
         """Take over a snapshot that a leader sent and that has been verified: state, log and positions."""
         snapshot = self._transfer.take_received()
-        self._host.restore_state(snapshot.state)
+        self._host.restore_state(snapshot.decoded)
         self._journal.clear()
         self._journal.add(*snapshot.previous)
         self._journal.add(*snapshot.last)

@@ -11,7 +11,7 @@ down.
 import hashlib
 import struct
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,8 @@ WRITE_BYTES: Final = 4 * 1024 * 1024
 """Synced piece by piece: one large sync would make the journal's next sync wait behind it."""
 
 _PREFIX: Final = struct.Struct("<8sII")
+_HEADER_BYTES_MAX: Final = 64 << 20
+"""Two entries and a member list; a longer header is damage and must not cost memory."""
 
 
 class SnapshotDamaged(Exception):
@@ -36,16 +38,29 @@ class SnapshotDamaged(Exception):
 class Snapshot(msgspec.Struct, frozen=True):
     """A state with the last two entries that it contains; `state` is the machine's own encoding.
 
-    `members` is the member list as of `last`, in the replica's own encoding.
+    `members` is the member list as of `last`, in the replica's own encoding. `decoded` is what the host made
+    of a received state before it counted; `state` is empty then.
     """
 
     previous: LogEntry
     last: LogEntry
     state: bytes
     members: bytes = b""
+    decoded: object = None
 
 
-class _Header(msgspec.Struct, frozen=True, array_like=True):
+class SnapshotId(NamedTuple):
+    """Which bytes: two nodes at one index may have encoded them differently. The digest is the stored one."""
+
+    last_index: int
+    last_term: int
+    size_bytes: int
+    digest: bytes
+
+
+class Header(msgspec.Struct, frozen=True, array_like=True):
+    """What a snapshot file says of itself."""
+
     previous: LogEntry
     last: LogEntry
     state_bytes: int
@@ -54,16 +69,15 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
 
 def write_snapshot(path: Path, snapshot: Snapshot, files: Files) -> None:
     """Write `snapshot` to the new file `path` and sync it. Raises OSError."""
-    header = msgspec.msgpack.encode(
-        _Header(snapshot.previous, snapshot.last, len(snapshot.state), snapshot.members)
-    )
+    state = memoryview(snapshot.state)
+    header = msgspec.msgpack.encode(Header(snapshot.previous, snapshot.last, len(state), snapshot.members))
     prefix = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(header)) + header
     digest = hashlib.blake2b(prefix, digest_size=DIGEST_BYTES)
     fd = files.create(path)
     try:
         files.write(fd, prefix)
-        for start in range(0, len(snapshot.state), WRITE_BYTES):
-            part = snapshot.state[start : start + WRITE_BYTES]
+        for start in range(0, len(state), WRITE_BYTES):
+            part = bytes(state[start : start + WRITE_BYTES])
             digest.update(part)
             files.write(fd, part)
             files.fdatasync(fd)
@@ -73,31 +87,47 @@ def write_snapshot(path: Path, snapshot: Snapshot, files: Files) -> None:
         files.close(fd)
 
 
-def parse_snapshot(data: bytes, digest: bytes | None = None) -> Snapshot:
-    """Return the snapshot that `data` is. Raises SnapshotDamaged.
+def read_header(fd: int, files: Files) -> tuple[Header, int]:
+    """Return the header of an open snapshot file and where its state begins. Raises SnapshotDamaged.
 
-    `digest` is that of all bytes before the stored one, if the caller has computed it already.
+    It is to be believed once the digest of the whole file has been found right.
     """
-    body = memoryview(data)[:-DIGEST_BYTES]
-    if digest is None:
-        digest = hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()
-    if len(data) < _PREFIX.size + DIGEST_BYTES or not data.startswith(MAGIC):
+    prefix = files.read_at(fd, _PREFIX.size, 0)
+    if len(prefix) < _PREFIX.size or not prefix.startswith(MAGIC):
         message = "it is no snapshot"
         raise SnapshotDamaged(message)
-    if digest != data[-DIGEST_BYTES:]:
-        message = "its checksum does not match"
-        raise SnapshotDamaged(message)
-    _, version, header_bytes = _PREFIX.unpack_from(data)
+    _, version, header_bytes = _PREFIX.unpack(prefix)
     if version not in READABLE_VERSIONS:
         message = f"it has format {version}; this release reads formats up to {FORMAT_VERSION}"
         raise SnapshotDamaged(message)
     start = _PREFIX.size + header_bytes
+    if header_bytes > _HEADER_BYTES_MAX:
+        message = f"its header has {header_bytes} bytes"
+        raise SnapshotDamaged(message)
     try:
-        header = msgspec.msgpack.decode(body[_PREFIX.size : start], type=_Header)
-    except msgspec.DecodeError as error:
+        header = msgspec.msgpack.decode(files.read_at(fd, header_bytes, _PREFIX.size), type=Header)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message = f"its header cannot be read: {error}"
         raise SnapshotDamaged(message) from error
-    if header.state_bytes != len(body) - start:
-        message = f"it holds {len(body) - start} bytes of state; its header says {header.state_bytes}"
+    state_bytes = files.size(fd) - start - DIGEST_BYTES
+    if header.state_bytes != state_bytes:
+        message = f"it holds {state_bytes} bytes of state; its header says {header.state_bytes}"
         raise SnapshotDamaged(message)
-    return Snapshot(header.previous, header.last, bytes(body[start:]), header.members)
+    return header, start
+
+
+def read_snapshot(fd: int, files: Files) -> Snapshot:
+    """Return the verified snapshot of an open file; its state is in memory once. Raises SnapshotDamaged."""
+    header, start = read_header(fd, files)
+    state = files.read_at(fd, header.state_bytes, start)
+    digest = hashlib.blake2b(files.read_at(fd, start, 0), digest_size=DIGEST_BYTES)
+    digest.update(state)
+    if digest.digest() != stored_digest(fd, files):
+        message = "its checksum does not match"
+        raise SnapshotDamaged(message)
+    return Snapshot(header.previous, header.last, state, header.members)
+
+
+def stored_digest(fd: int, files: Files) -> bytes:
+    """Return the digest that an open snapshot file ends with."""
+    return files.read_at(fd, DIGEST_BYTES, max(0, files.size(fd) - DIGEST_BYTES))

@@ -1,15 +1,14 @@
 """The one snapshot of a node: written by a forked child, read in pieces for a peer, received from one.
 
 The file `snapshot` is always whole: it is replaced by renaming a finished, synced file over it, and only by
-the node's own process. Only `load` and `finish` take long (they read the whole state); writing is the
-child's work.
+the node's own process. Only `load` takes long (it reads the whole state); writing is the child's
+work, and a received snapshot is checked step by step (`check_received`).
 """
 
-import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final
 
@@ -17,16 +16,25 @@ from cluster.child import Child, Outcome
 from cluster.errors import DataDirError
 from cluster.files import Files
 from cluster.records import LogEntry
-from cluster.snapshot_file import DIGEST_BYTES, Snapshot, SnapshotDamaged, parse_snapshot, write_snapshot
+from cluster.snapshot_file import (
+    Snapshot,
+    SnapshotDamaged,
+    SnapshotId,
+    read_snapshot,
+    stored_digest,
+    write_snapshot,
+)
+from cluster.snapshot_receive import Incoming
 
-__all__ = ["Snapshot", "SnapshotDamaged", "SnapshotReader", "SnapshotStore"]
+__all__ = ["DecodeState", "Snapshot", "SnapshotDamaged", "SnapshotId", "SnapshotReader", "SnapshotStore"]
 
 SNAPSHOT_NAME: Final = "snapshot"
 INCOMING_NAME: Final = "incoming.tmp"
 RECEIVED_BYTES_MAX: Final = 64 * 1024**3
 """More than fits the memory that a state needs; a peer that sends more is broken, and would fill the disk."""
-RECEIVED_SYNC_BYTES: Final = 8 * 1024 * 1024
-"""Received bytes are synced in pieces of this size, so that no single sync stops the loop for long."""
+
+DecodeState = Callable[[bytearray, bytes], Generator[None, None, object]]
+"""Makes a state of its bytes and the member list, step by step; raises when they cannot be read."""
 
 _UNFINISHED_NAME: Final = re.compile(rf"{SNAPSHOT_NAME}\.\d+\.tmp")
 
@@ -40,13 +48,14 @@ class SnapshotReader:
         """Open the file. Raises OSError."""
         self._files = files
         self._fd = files.open_to_read(path)
-        self._offset = 0
+        self.offset = 0
         self.size = files.size(self._fd)
+        self.digest = stored_digest(self._fd, files)
 
     def read(self, size_bytes: int) -> bytes:
-        """Return the next bytes, at most `size_bytes`; empty at the end."""
-        data = self._files.read_at(self._fd, size_bytes, self._offset)
-        self._offset += len(data)
+        """Return the next bytes from `offset` on, at most `size_bytes`; empty at the end."""
+        data = self._files.read_at(self._fd, size_bytes, self.offset)
+        self.offset += len(data)
         return data
 
     def close(self) -> None:
@@ -54,30 +63,6 @@ class SnapshotReader:
         if self._fd >= 0:
             self._files.close(self._fd)
             self._fd = -1
-
-
-class _Incoming:
-    """A snapshot on its way in, hashed as it comes; its last 32 bytes are the stored digest."""
-
-    def __init__(self, path: Path, files: Files) -> None:
-        _remove(path, files)
-        self.path = path
-        self.fd = files.create(path)
-        self.size_bytes = 0
-        self.unsynced_bytes = 0
-        self.tail = b""
-        self.digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-
-    def write(self, data: bytes, files: Files) -> None:
-        files.write(self.fd, data)
-        self.size_bytes += len(data)
-        self.unsynced_bytes += len(data)
-        seen = self.tail + data
-        self.digest.update(seen[:-DIGEST_BYTES])
-        self.tail = seen[-DIGEST_BYTES:]
-        if self.unsynced_bytes >= RECEIVED_SYNC_BYTES:
-            files.fdatasync(self.fd)
-            self.unsynced_bytes = 0
 
 
 class SnapshotStore:
@@ -90,7 +75,7 @@ class SnapshotStore:
         self._files = files or Files()
         self._child = child or Child()
         self._written_path: Path | None = None
-        self._incoming: _Incoming | None = None
+        self._incoming: Incoming | None = None
         for name in self._files.names(directory):
             if name == INCOMING_NAME or _UNFINISHED_NAME.fullmatch(name):
                 self._files.unlink(directory / name)
@@ -98,9 +83,11 @@ class SnapshotStore:
     def load(self) -> Snapshot | None:
         """Return the verified snapshot, None if there is none yet. Raises DataDirError if it is damaged."""
         try:
-            return parse_snapshot(self._files.read(self._path))
+            fd = self._files.open_to_read(self._path)
         except FileNotFoundError:
             return None
+        try:
+            return read_snapshot(fd, self._files)
         except SnapshotDamaged as error:
             message = (
                 f"{self._path}: the snapshot cannot be used: {error}. Restore this data directory from a"
@@ -108,6 +95,8 @@ class SnapshotStore:
                 " other nodes have the data)"
             )
             raise DataDirError(message) from error
+        finally:
+            self._files.close(fd)
 
     def begin_write(
         self, last: LogEntry, previous: LogEntry, members: bytes, encode_state: Callable[[], bytes]
@@ -141,45 +130,68 @@ class SnapshotStore:
         """Open the present snapshot for sending. Raises FileNotFoundError when there is none."""
         return SnapshotReader(self._path, self._files)
 
-    def begin_receive(self) -> None:
-        """Begin a snapshot from a peer; an unfinished one is dropped. Raises OSError."""
-        self.abort_receive()
-        self._incoming = _Incoming(self._directory / INCOMING_NAME, self._files)
+    @property
+    def incoming(self) -> SnapshotId | None:
+        """Return which snapshot is being received."""
+        return None if self._incoming is None else self._incoming.id
 
-    def write_chunk(self, data: bytes) -> None:
-        """Append the next bytes. Raises OSError or, when it gets too long, SnapshotDamaged; both drop it."""
-        incoming = self._receiving()
-        if incoming.size_bytes + len(data) > RECEIVED_BYTES_MAX:
-            self.abort_receive()
+    @property
+    def incoming_bytes(self) -> int:
+        """Return how much of it is here."""
+        return 0 if self._incoming is None else self._incoming.size_bytes
+
+    def begin_receive(self, snapshot_id: SnapshotId) -> None:
+        """Begin a snapshot from a peer; an unfinished one is dropped. Raises OSError or SnapshotDamaged."""
+        self.abort_receive()
+        if snapshot_id.size_bytes > RECEIVED_BYTES_MAX:
             message = f"it is longer than {RECEIVED_BYTES_MAX} bytes"
             raise SnapshotDamaged(message)
-        try:
-            incoming.write(data, self._files)
-        except OSError:
-            self.abort_receive()
-            raise
+        path = self._directory / INCOMING_NAME
+        _remove(path, self._files)
+        self._incoming = Incoming(path, snapshot_id, self._files)
 
-    def finish(self) -> Snapshot:
-        """Verify what was received, put it in place durably and return it.
+    def write_chunk(self, data: bytes) -> bool:
+        """Append the next bytes; tell whether all are here now. Raises OSError or SnapshotDamaged."""
+        incoming = self._receiving()
+        if incoming.size_bytes + len(data) > incoming.id.size_bytes:
+            message = f"it is longer than the {incoming.id.size_bytes} bytes that were announced"
+            raise SnapshotDamaged(message)
+        incoming.write(data)
+        return incoming.is_complete
 
-        A snapshot that is being written by a child is dropped: it is older, and renaming it later over this
-        one would take away entries that the journal no longer has. Raises SnapshotDamaged or OSError; both
-        drop what came.
+    def check_received(self, decode: DecodeState | None) -> Generator[None, None, Snapshot]:
+        """Verify what was received and decode its state, a few milliseconds of work for each `next`.
+
+        The result has the decoded state, or the bytes if there is no `decode`. Nothing is put in place: a
+        state that this node cannot read must not replace one that it can. Raises SnapshotDamaged or OSError,
+        or what `decode` raises.
         """
         incoming = self._receiving()
-        try:
-            self._files.fdatasync(incoming.fd)
-            snapshot = parse_snapshot(self._files.read(incoming.path), incoming.digest.digest())
-            self._stop_writing()
-            self._put_in_place(incoming.path)
-        finally:
-            self.abort_receive()
-        return snapshot
+        header, start = incoming.verify()
+        yield
+        state = bytearray()
+        yield from incoming.read_state(header, start, state)
+        if decode is None:
+            return Snapshot(header.previous, header.last, bytes(state), header.members)
+        decoded = yield from decode(state, header.members)
+        return Snapshot(header.previous, header.last, b"", header.members, decoded)
+
+    def put_received_in_place(self) -> None:
+        """Make the received and checked snapshot the one of this node, durably. Raises OSError.
+
+        A snapshot that is being written by a child is dropped: it is older, and renaming it later over this
+        one would take away entries that the journal no longer has.
+        """
+        incoming = self._receiving()
+        self._stop_writing()
+        self._put_in_place(incoming.path)
+        incoming.close()
+        self._incoming = None
 
     def abort_receive(self) -> None:
         """Drop an unfinished snapshot from a peer, if there is one."""
         if self._incoming is not None:
-            self._files.close(self._incoming.fd)
+            self._incoming.close()
             _remove(self._incoming.path, self._files)
             self._incoming = None
 
@@ -191,7 +203,7 @@ class SnapshotStore:
             self._written_path = None
         self.abort_receive()
 
-    def _receiving(self) -> _Incoming:
+    def _receiving(self) -> Incoming:
         assert self._incoming is not None, "begin_receive was not called"
         return self._incoming
 

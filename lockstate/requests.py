@@ -124,5 +124,5 @@ class RequestMemory:
         return list(self._requests.items())
 
     def load(self, items: list[tuple[RequestKey, Remembered]]) -> None:
-        """Take over what `dump` returned."""
-        self._requests = OrderedDict(items)
+        """Add a part of what `dump` returned, behind what is there."""
+        self._requests.update(items)

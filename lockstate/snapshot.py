@@ -1,10 +1,13 @@
 """The whole state as bytes and back: versioned, canonical, no pickle. One definition of equal: the digest.
 
 Only what cannot be derived is stored; tables of active names, queues and the deadline heap are rebuilt.
+Tables are stored in groups of rows, so that a large state is decoded in steps of a few milliseconds.
 """
 
+import gc
 import hashlib
-from typing import Final
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -13,7 +16,13 @@ from lockstate.requests import Remembered
 from lockstate.state import Origin, State
 from lockstate.tables import Delay, Hold, RequestKey, Session, Ticket
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Format 1 had each table as one array of rows instead of groups; it is still read."""
+GROUP_ROWS: Final = 1000
+
+_Row = TypeVar("_Row")
+_Request = tuple[RequestKey, Remembered]
+_NamedOrigin = tuple[str, Origin]
 
 
 class SnapshotError(Exception):
@@ -21,7 +30,7 @@ class SnapshotError(Exception):
 
 
 class _SessionRow(msgspec.Struct, array_like=True, gc=False):
-    """A session without its holds and tickets, which name it."""
+    """A session without its holds and tickets, which name it. It is read as a `Session`."""
 
     order: int
     expires_at_ms: int
@@ -32,45 +41,59 @@ class _SessionRow(msgspec.Struct, array_like=True, gc=False):
     is_own: bool
 
 
-class _Image(msgspec.Struct, array_like=True):
-    """A snapshot. Sessions in order of creation, holds of tokens, tickets of arrival, requests of age."""
-
+class _Head(msgspec.Struct, array_like=True):
     format: int
     revision: int
     now_ms: int
     next_token: int
     next_order: int
-    sessions: list[_SessionRow]
+
+
+class _Image(_Head, array_like=True):
+    """A snapshot. Sessions in order of creation, holds of tokens, tickets of arrival, requests of age."""
+
+    tables: list[list[memoryview]]
+
+
+class _Image1(_Head, array_like=True):
+    sessions: list[Session]
     holds: list[Hold]
     tickets: list[Ticket]
     delays: list[Delay]
-    requests: list[tuple[RequestKey, Remembered]]
-    origins: list[tuple[str, Origin]]
+    requests: list[_Request]
+    origins: list[_NamedOrigin]
 
 
 _encoder = msgspec.msgpack.Encoder()
+_head_decoder = msgspec.msgpack.Decoder(_Head)
 _decoder = msgspec.msgpack.Decoder(_Image)
+_decoder_1 = msgspec.msgpack.Decoder(_Image1)
+_group_decoders: Final[tuple[msgspec.msgpack.Decoder[Any], ...]] = (
+    msgspec.msgpack.Decoder(list[Session]),
+    msgspec.msgpack.Decoder(list[Hold]),
+    msgspec.msgpack.Decoder(list[Ticket]),
+    msgspec.msgpack.Decoder(list[Delay]),
+    msgspec.msgpack.Decoder(list[_Request]),
+    msgspec.msgpack.Decoder(list[_NamedOrigin]),
+)
+"""Of the tables, in the order in which they are stored and can be rebuilt."""
 
 
 def encode(machine: LockMachine) -> bytes:
     """Return the state as bytes; equal states give equal bytes."""
     state = machine.state
-    delays = [lock.delay for lock in state.locks.values() if lock.delay is not None]
-    return _encoder.encode(
-        _Image(
-            FORMAT,
-            state.revision,
-            state.now_ms,
-            state.next_token,
-            state.next_order,
-            [_session_row(session) for session in state.sessions.values()],
-            list(state.holds.values()),
-            list(state.tickets.values()),
-            sorted(delays, key=lambda delay: delay.order),
-            state.requests.dump(),
-            sorted(state.origins.items()),
-        )
+    delays = sorted(
+        (lock.delay for lock in state.locks.values() if lock.delay is not None), key=lambda it: it.order
     )
+    tables = [
+        _groups(list(state.sessions.values()), lambda rows: [_session_row(row) for row in rows]),
+        _groups(list(state.holds.values())),
+        _groups(list(state.tickets.values())),
+        _groups(delays),
+        _groups(state.requests.dump()),
+        _groups(sorted(state.origins.items())),
+    ]
+    return _encoder.encode((FORMAT, state.revision, state.now_ms, state.next_token, state.next_order, tables))
 
 
 def decode(data: bytes) -> LockMachine:
@@ -79,21 +102,57 @@ def decode(data: bytes) -> LockMachine:
     Raises:
         SnapshotError: these bytes are no snapshot of a format that this version knows.
     """
+    # The collector would look through a million new objects again and again, and nothing of it is garbage.
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
-        image = _decoder.decode(data)
+        steps = decode_in_steps(data)
+        while True:
+            next(steps)
+    except StopIteration as end:
+        machine: LockMachine = end.value
+        return machine
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, LockMachine]:
+    """Decode as `decode` does, a few milliseconds of work for each `next`; the machine is the return value.
+
+    `data` must stay as it is until the end. Raises SnapshotError, at any step.
+    """
+    try:
+        head = _head_decoder.decode(data)
+        if head.format not in (1, FORMAT):
+            raise SnapshotError(f"format {head.format}; this version reads formats up to {FORMAT}")
+        state = State()
+        state.revision, state.now_ms = head.revision, head.now_ms
+        state.next_token, state.next_order = head.next_token, head.next_order
+        for load, rows in _tables(data, head.format):
+            load(state, rows)
+            yield
+        state.deadlines.settle()
+        yield
+        yield from state.index_names()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(f"not a snapshot of this version: {error}") from error
-    if image.format != FORMAT:
-        raise SnapshotError(f"format {image.format}; this version reads format {FORMAT}")
-    try:
-        return LockMachine(_rebuild(image))
     except KeyError as error:
         raise SnapshotError(f"inconsistent: {error} is referred to and not there") from error
+    return LockMachine(state)
 
 
 def digest(machine: LockMachine) -> str:
     """Return a digest of the state: two nodes at one revision have the same."""
     return hashlib.blake2b(encode(machine), digest_size=16).hexdigest()
+
+
+def _groups(
+    rows: Sequence[_Row], stored: Callable[[Sequence[_Row]], Sequence[Any]] = lambda rows: rows
+) -> list[bytes]:
+    return [
+        _encoder.encode(stored(rows[first : first + GROUP_ROWS])) for first in range(0, len(rows), GROUP_ROWS)
+    ]
 
 
 def _session_row(session: Session) -> _SessionRow:
@@ -108,30 +167,26 @@ def _session_row(session: Session) -> _SessionRow:
     )
 
 
-def _rebuild(image: _Image) -> State:
-    state = State()
-    state.revision = image.revision
-    state.now_ms = image.now_ms
-    state.next_token = image.next_token
-    state.next_order = image.next_order
-    for row in image.sessions:
-        session = Session(
-            order=row.order,
-            expires_at_ms=row.expires_at_ms,
-            session_id=row.session_id,
-            ttl_ms=row.ttl_ms,
-            owner=row.owner,
-            labels=row.labels,
-            is_own=row.is_own,
-        )
-        state.add_session(session)
-    for hold in image.holds:
-        state.add_hold(hold)
-    for ticket in image.tickets:
-        state.add_ticket(ticket)
-    for delay in image.delays:
-        state.lock_for(delay.name).delay = delay
-        state.deadlines.set(delay)
-    state.requests.load(image.requests)
-    state.origins = dict(image.origins)
-    return state
+_LOADERS: Final[tuple[Callable[[State, Any], None], ...]] = (
+    State.load_sessions,
+    State.load_holds,
+    State.load_tickets,
+    State.load_delays,
+    lambda state, rows: state.requests.load(rows),
+    lambda state, rows: state.origins.update(rows),
+)
+
+
+def _tables(data: bytes | bytearray, image_format: int) -> Iterable[tuple[Callable[[State, Any], None], Any]]:
+    """Yield the groups of rows of all tables in order, each with what loads it."""
+    if image_format == 1:
+        image = _decoder_1.decode(data)
+        old = (image.sessions, image.holds, image.tickets, image.delays, image.requests, image.origins)
+        yield from zip(_LOADERS, old, strict=True)
+        return
+    tables = _decoder.decode(data).tables
+    if len(tables) != len(_LOADERS):
+        raise SnapshotError(f"{len(tables)} tables; this version knows {len(_LOADERS)}")
+    for load, decoder, groups in zip(_LOADERS, _group_decoders, tables, strict=True):
+        for group in groups:
+            yield load, decoder.decode(group)

@@ -20,12 +20,14 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from scripts import bench_journal, bench_snapshot
 from scripts.lib import processes
 from scripts.lib.load import Tally, Worker
 from scripts.lib.ports import PortsBusyError
 from scripts.local_cluster import ClusterFailure, LocalCluster
 
 WORKERS = (1, 16, 64, 256)
+_WITHOUT_CLUSTER = {"snapshot": bench_snapshot.run, "journal": bench_journal.run}
 WARM_UP_S = 1.0
 DRAIN_S = 30.0
 
@@ -69,6 +71,18 @@ def build_parser() -> argparse.ArgumentParser:
     idle.add_argument(
         "--seconds", type=float, default=20.0, metavar="S", help="how long to look (default: 20)"
     )
+    snapshot = commands.add_parser(
+        "snapshot",
+        help="memory of a large state, pauses while a snapshot of it is written, restart",
+        description=bench_snapshot.DESCRIPTION,
+    )
+    bench_snapshot.add_arguments(snapshot)
+    journal = commands.add_parser(
+        "journal",
+        help="one sync of the journal, with and without space prepared ahead",
+        description=bench_journal.DESCRIPTION,
+    )
+    bench_journal.add_arguments(journal)
     for command in (http, idle):
         command.add_argument(
             "--dir", type=Path, metavar="DIR", help="measure the running cluster of DIR instead"
@@ -213,6 +227,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # So that a terminated run cleans up like an interrupted one.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        if arguments.command in _WITHOUT_CLUSTER:
+            return _WITHOUT_CLUSTER[arguments.command](arguments)
         with _cluster(arguments) as cluster:
             machine = _machine(cluster.directory)
             print(f"bench: {machine}", file=sys.stderr)

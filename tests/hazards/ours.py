@@ -2,10 +2,11 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import msgspec
 import pysyncobj.syncobj as library
@@ -218,9 +219,16 @@ class OurNode:
         """Return the applied entries."""
         return msgspec.msgpack.encode(self.entries)
 
-    def restore_state(self, state: bytes) -> None:
+    def decode_state(self, state: bytearray) -> Generator[None, None, object]:
+        """Decode in two steps."""
+        yield
+        return msgspec.msgpack.decode(state, type=list[tuple[int, bytes]])
+
+    def restore_state(self, state: object) -> None:
         """Take over the applied entries."""
-        self.entries = msgspec.msgpack.decode(state, type=list[tuple[int, bytes]])
+        if isinstance(state, bytes):
+            state = msgspec.msgpack.decode(state, type=list[tuple[int, bytes]])
+        self.entries = cast("list[tuple[int, bytes]]", state)
         for index, entry in self.entries:
             self._checker.applied(self.node_id, index, entry)
 

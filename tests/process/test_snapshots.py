@@ -17,6 +17,8 @@ pytestmark = pytest.mark.process
 # With few clients nearly every command is an entry of its own.
 CLIENTS = 4
 HOLDS = 4_000
+MANY_HOLDS = 16_000
+"""Enough that a transfer takes several heartbeats, and can be broken in the middle."""
 CONCURRENT = 100
 NOTE_BYTES = 1_000
 
@@ -49,9 +51,9 @@ async def test_snapshot_installed(compacting: LocalCluster) -> None:
         assert await http.tokens(absent, "away/") == state
 
 
-async def fill(http: Http, node_id: str, session_id: str) -> None:
+async def fill(http: Http, node_id: str, session_id: str, holds: int = HOLDS) -> None:
     """Make the state larger than what a link takes at once."""
-    for first in range(0, HOLDS, CONCURRENT):
+    for first in range(0, holds, CONCURRENT):
         numbers = range(first, first + CONCURRENT)
         names = [f"large/{number}" for number in numbers]
         note = "n" * NOTE_BYTES
@@ -79,7 +81,7 @@ async def test_large_snapshot(compacting: LocalCluster) -> None:
             )
             await load.grants(COMPACT_ENTRIES)
         (sent, *_) = leader_said.lines("event=snapshot-sending")
-        assert int(sent.rpartition("bytes=")[2]) > ROOM_BYTES
+        assert number_in(sent, "bytes") > ROOM_BYTES
         # Neither was the follower given more than it could read, nor the leader kept from its heartbeats.
         assert not leader_said.lines("event=link-closed")
         assert not leader_said.lines("event=leadership ")
@@ -88,6 +90,44 @@ async def test_large_snapshot(compacting: LocalCluster) -> None:
         assert len(await equal_states(cluster, http, "large/")) == HOLDS
         closed = await http.call(other, "DELETE", wire.SESSION.format(session_id=session_id))
         assert len(closed.body["released"]) == HOLDS
+
+
+def number_in(line: str, field: str) -> int:
+    """Return a number that a log line tells."""
+    return int(line.partition(f" {field}=")[2].split()[0])
+
+
+async def test_transfer_resumed(compacting: LocalCluster) -> None:
+    """After its connection broke in the middle, a large snapshot goes on where it was, and is whole."""
+    cluster = compacting
+    leader, (absent, other) = cluster.leader(), followers(cluster)
+    incoming = cluster.data_dir(absent) / "incoming.tmp"
+    async with http_to(cluster) as http:
+        opened = await http.call(leader, "POST", wire.SESSIONS, {"ttl_ms": 600_000})
+        session_id = opened.body["session_id"]
+        await fill(http, leader, session_id, MANY_HOLDS)
+        cluster.kill(absent)
+        leader_said = LogSince(cluster, leader)
+        async with Load(urls(cluster), prefix="resumed-load", clients=CLIENTS):
+            await until(lambda: len(leader_said.lines("event=snapshot-written")) >= 2, "two compactions")
+        leader_said, absent_said = LogSince(cluster, leader), LogSince(cluster, absent)
+        cluster.start(absent)
+        await until(lambda: incoming.exists() and incoming.stat().st_size > ROOM_BYTES, "a first part")
+        cluster.pause(absent)
+        since_paused = LogSince(cluster, leader)
+        have_bytes = incoming.stat().st_size
+        assert not absent_said.lines("event=snapshot-installed")
+        await until(lambda: since_paused.lines("event=link-lost", f"peer={absent}"), "a broken connection")
+        cluster.resume(absent)
+        await until(lambda: absent_said.lines("event=snapshot-installed"), "a snapshot on the absent node")
+        first, second, *_ = leader_said.lines("event=snapshot-sending")
+        assert number_in(first, "from") == 0
+        assert number_in(second, "from") >= have_bytes
+        assert number_in(first, "index") == number_in(second, "index")
+        assert not absent_said.lines("event=snapshot-refused")
+        assert len(await equal_states(cluster, http, "large/")) == MANY_HOLDS
+        closed = await http.call(other, "DELETE", wire.SESSION.format(session_id=session_id))
+        assert len(closed.body["released"]) == MANY_HOLDS
 
 
 async def test_restarted_from_snapshots(compacting: LocalCluster) -> None:

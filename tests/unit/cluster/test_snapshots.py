@@ -1,18 +1,26 @@
 """A snapshot is whole and verified or it is not there; writing one does not hold up the node."""
 
+import hashlib
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
 
 from cluster.child import Outcome
 from cluster.errors import DataDirError
-from cluster.snapshots import Snapshot, SnapshotDamaged, SnapshotStore
+from cluster.files import Files
+from cluster.records import LogEntry
+from cluster.snapshot_file import DIGEST_BYTES, write_snapshot
+from cluster.snapshots import Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
+from lockstate.snapshot import SnapshotError
 
 DEADLINE_S = 30
 PREVIOUS = (b"previous", 41, 6)
@@ -41,18 +49,37 @@ def outcome_of(store: SnapshotStore) -> Outcome:
 
 def write(store: SnapshotStore, state: bytes) -> None:
     """Write a snapshot with `state`."""
-    store.begin_write(LAST, PREVIOUS, lambda: state)
+    store.begin_write(LAST, PREVIOUS, b"", lambda: state)
     assert outcome_of(store) == "done"
+
+
+def run(steps: Generator[None, None, Snapshot]) -> Snapshot:
+    """Do all steps; return what comes of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast("Snapshot", end.value)
+
+
+def announced(data: bytes, last: LogEntry = LAST) -> SnapshotId:
+    """Return how a leader announces these bytes."""
+    return SnapshotId(last[1], last[2], len(data), data[-DIGEST_BYTES:])
 
 
 def send(source: SnapshotStore, target: SnapshotStore, size_bytes: int) -> Snapshot:
     """Copy the snapshot in pieces as a leader and a follower do."""
     reader = source.open_reader()
-    target.begin_receive()
+    target.begin_receive(SnapshotId(LAST[1], LAST[2], reader.size, reader.digest))
+    is_complete = False
     while chunk := reader.read(size_bytes):
-        target.write_chunk(chunk)
+        assert not is_complete
+        is_complete = target.write_chunk(chunk)
+    assert is_complete
     reader.close()
-    return target.finish()
+    received = run(target.check_received(None))
+    target.put_received_in_place()
+    return received
 
 
 @pytest.fixture
@@ -86,7 +113,7 @@ def test_a_snapshot_written_by_the_child_loads(store: SnapshotStore, tmp_path: P
 def test_the_child_sees_the_state_of_the_fork(store: SnapshotStore) -> None:
     """What the node changes after `begin_write` is not in the snapshot."""
     state = [b"before"]
-    store.begin_write(LAST, PREVIOUS, lambda: state[0])
+    store.begin_write(LAST, PREVIOUS, b"", lambda: state[0])
     state[0] = b"after"
     assert outcome_of(store) == "done"
     loaded = store.load()
@@ -97,7 +124,7 @@ def test_the_child_sees_the_state_of_the_fork(store: SnapshotStore) -> None:
 def test_the_old_snapshot_stays_until_the_poll_that_tells_done(store: SnapshotStore) -> None:
     """Only the node's own process replaces the snapshot."""
     write(store, b"old")
-    store.begin_write(LAST, PREVIOUS, lambda: b"new")
+    store.begin_write(LAST, PREVIOUS, b"", lambda: b"new")
     pid = store._child.pid
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert store.load() == Snapshot(PREVIOUS, LAST, b"old")
@@ -115,7 +142,7 @@ def test_a_child_that_fails_changes_nothing(
         message = "encoder is broken"
         raise RuntimeError(message)
 
-    store.begin_write(LAST, PREVIOUS, fail)
+    store.begin_write(LAST, PREVIOUS, b"", fail)
     assert outcome_of(store) == "failed"
     assert store.poll() == "idle"
     assert "exit_code=202" in caplog.text
@@ -130,14 +157,14 @@ def test_a_disk_error_of_the_child_is_named(store: SnapshotStore, caplog: pytest
     def fail() -> bytes:
         raise OSError(28, "No space left on device")
 
-    store.begin_write(LAST, PREVIOUS, fail)
+    store.begin_write(LAST, PREVIOUS, b"", fail)
     assert outcome_of(store) == "failed"
     assert "No space left on device" in caplog.text
 
 
 def test_a_killed_child_is_failed(store: SnapshotStore, tmp_path: Path) -> None:
     """A child that somebody kills leaves no file."""
-    store.begin_write(LAST, PREVIOUS, wait_for_ever)
+    store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
     os.kill(store._child.pid, signal.SIGKILL)
     assert outcome_of(store) == "failed"
     assert files_in(tmp_path) == []
@@ -159,7 +186,7 @@ def test_without_a_process_to_spare_the_write_fails_once(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fork", fail)
-        store.begin_write(LAST, PREVIOUS, lambda: b"state")
+        store.begin_write(LAST, PREVIOUS, b"", lambda: b"state")
     assert store.poll() == "failed"
     assert store.poll() == "idle"
     write(store, b"state")
@@ -171,7 +198,7 @@ def test_the_child_keeps_no_descriptor_and_no_handler(store: SnapshotStore, tmp_
     handler_ran = []
     before = signal.signal(signal.SIGTERM, lambda *_: handler_ran.append(True))
     try:
-        store.begin_write(LAST, PREVIOUS, wait_for_ever)
+        store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
         descriptors = Path(f"/proc/{store._child.pid}/fd")
         wait_until(lambda: all(int(entry.name) < 3 for entry in descriptors.iterdir()))
         os.kill(store._child.pid, signal.SIGTERM)
@@ -191,7 +218,7 @@ def test_killing_the_node_ends_the_child_and_keeps_the_old_snapshot(
         "import sys, pathlib, signal; from cluster.snapshots import SnapshotStore;"
         "path = pathlib.Path(sys.argv[1]); store = SnapshotStore(path);"
         "encode = lambda: (path / 'snapshot.0.tmp').touch() or signal.pause();"
-        "store.begin_write((b'l', 2, 1), (b'p', 1, 1), encode);"
+        "store.begin_write((b'l', 2, 1), (b'p', 1, 1), b'', encode);"
         "print(store._child.pid, flush=True); signal.pause()"
     )
     root = Path(__file__).parents[3]
@@ -251,10 +278,10 @@ def test_a_reader_keeps_the_snapshot_it_opened(store: SnapshotStore, tmp_path: P
 
 
 DAMAGES: list[Callable[[bytes], bytes]] = [
-    lambda data: data[:-1],
-    lambda data: data + b"x",
-    lambda _: b"",
-    lambda _: b"no",
+    lambda data: bytes([data[0] ^ 1]) + data[1:],
+    lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:],
+    lambda data: bytes(len(data)),
 ]
 
 
@@ -264,10 +291,12 @@ def test_a_damaged_transfer_changes_nothing(
 ) -> None:
     """What does not verify is dropped, and the old snapshot stays."""
     write(store, b"old")
-    store.begin_receive()
-    store.write_chunk(damage((tmp_path / "snapshot").read_bytes()))
+    data = (tmp_path / "snapshot").read_bytes()
+    store.begin_receive(announced(data))
+    assert store.write_chunk(damage(data))
     with pytest.raises(SnapshotDamaged):
-        store.finish()
+        run(store.check_received(None))
+    store.abort_receive()
     assert store.load() == Snapshot(PREVIOUS, LAST, b"old")
     assert files_in(tmp_path) == ["snapshot"]
 
@@ -277,11 +306,60 @@ def test_an_oversized_transfer_is_dropped(
 ) -> None:
     """A peer cannot fill the disk."""
     monkeypatch.setattr("cluster.snapshots.RECEIVED_BYTES_MAX", 1000)
-    store.begin_receive()
-    store.write_chunk(bytes(1000))
     with pytest.raises(SnapshotDamaged, match="longer than 1000 bytes"):
-        store.write_chunk(b"x")
+        store.begin_receive(announced(bytes(1001)))
+    store.begin_receive(announced(bytes(1000)))
+    assert not store.write_chunk(bytes(999))
+    with pytest.raises(SnapshotDamaged, match="longer than the 1000 bytes"):
+        store.write_chunk(b"xx")
+    store.abort_receive()
     assert files_in(tmp_path) == []
+
+
+def test_a_snapshot_that_ends_elsewhere_is_refused(store: SnapshotStore, tmp_path: Path) -> None:
+    """The entry at which a snapshot ends is the one that the leader announced."""
+    write(store, b"state")
+    data = (tmp_path / "snapshot").read_bytes()
+    store.begin_receive(announced(data, (b"", 43, 7)))
+    store.write_chunk(data)
+    with pytest.raises(SnapshotDamaged, match="announced as"):
+        run(store.check_received(None))
+
+
+def test_a_state_that_cannot_be_read_is_not_put_in_place(store: SnapshotStore, tmp_path: Path) -> None:
+    """The state is decoded before it replaces one that could be read: the node could never start again."""
+    write(store, b"old")
+    one = tmp_path / "one"
+    one.mkdir()
+    write_snapshot(one / "snapshot", Snapshot(PREVIOUS, LAST, b"newer format"), Files())
+    data = (one / "snapshot").read_bytes()
+
+    def decode(state: bytearray, _: bytes) -> Generator[None, None, object]:
+        yield
+        raise SnapshotError(bytes(state))
+
+    store.begin_receive(announced(data))
+    store.write_chunk(data)
+    with pytest.raises(SnapshotError, match="newer format"):
+        run(store.check_received(decode))
+    store.abort_receive()
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"old")
+
+
+def test_a_snapshot_carries_the_members(store: SnapshotStore) -> None:
+    """The member list comes back as it was given."""
+    store.begin_write(LAST, PREVIOUS, b"n1, n2", lambda: b"state")
+    assert outcome_of(store) == "done"
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"state", b"n1, n2")
+
+
+def test_a_file_of_format_1_loads(store: SnapshotStore, tmp_path: Path) -> None:
+    """A snapshot written before there were member lists is read as one without."""
+    header = msgspec.msgpack.encode([PREVIOUS, LAST, 5])
+    data = b"HOLDFSNP" + struct.pack("<II", 1, len(header)) + header + b"state"
+    digest = hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+    (tmp_path / "snapshot").write_bytes(data + digest)
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"state", b"")
 
 
 def test_a_new_transfer_replaces_an_unfinished_one(tmp_path: Path) -> None:
@@ -291,7 +369,7 @@ def test_a_new_transfer_replaces_an_unfinished_one(tmp_path: Path) -> None:
     two.mkdir()
     source, target = SnapshotStore(one), SnapshotStore(two)
     write(source, b"state")
-    target.begin_receive()
+    target.begin_receive(announced(bytes(100)))
     target.write_chunk(b"unfinished")
     assert send(source, target, 10).state == b"state"
 
@@ -303,7 +381,7 @@ def test_a_received_snapshot_is_not_replaced_by_an_older_write(tmp_path: Path) -
     two.mkdir()
     source, target = SnapshotStore(one), SnapshotStore(two)
     write(source, b"newer")
-    target.begin_write(LAST, PREVIOUS, lambda: b"older")
+    target.begin_write(LAST, PREVIOUS, b"", lambda: b"older")
     os.waitid(os.P_PID, target._child.pid, os.WEXITED | os.WNOWAIT)
     send(source, target, 100)
     assert outcome_of(target) == "failed"
@@ -324,9 +402,9 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
 
 def test_closing_ends_the_child(store: SnapshotStore, tmp_path: Path) -> None:
     """A node that stops leaves no process and no unfinished file."""
-    store.begin_write(LAST, PREVIOUS, wait_for_ever)
+    store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
     pid = store._child.pid
-    store.begin_receive()
+    store.begin_receive(announced(bytes(100)))
     store.close()
     assert not Path("/proc", str(pid)).exists()
     assert files_in(tmp_path) == []

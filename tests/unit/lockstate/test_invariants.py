@@ -47,11 +47,11 @@ def _lost_waiter(state: State) -> None:
 
 
 def _lost_hold_of_session(state: State) -> None:
-    state.sessions["h1"].holds.clear()
+    state.sessions["h1"].holds = {}
 
 
 def _lost_ticket_of_session(state: State) -> None:
-    state.sessions["s1"].tickets.clear()
+    state.sessions["s1"].tickets = {}
 
 
 def _lost_name(state: State) -> None:

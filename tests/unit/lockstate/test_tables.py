@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate.tables import Deadlines, NameIndex, Timed
+from lockstate.tables import EMPTY, Deadlines, NameIndex, Timed, joined, without
 
 FAR_MS = 10_000
 
@@ -161,3 +161,57 @@ def test_a_large_index_stays_in_order(key: Callable[[int], int]) -> None:
             index.remove(names[number])
     assert list(index.after("", inclusive=True)) == names[::7]
     assert list(index.after("00700", inclusive=True)) == names[700::7]
+
+
+@given(st.sets(st.text(max_size=4), max_size=200), st.integers(1, 20))
+def test_a_loaded_index_is_like_one_made_name_by_name(names: set[str], step: int) -> None:
+    """Names loaded together stand in order, and the index goes on from there."""
+    index = NameIndex()
+    index._STEP = step
+    for _ in index.load(names):
+        pass
+    assert list(index.after("", inclusive=True)) == sorted(names)
+    for name in ("m", "zzzzz"):
+        if name not in names:
+            index.add(name)
+            names = names | {name}
+    assert list(index.after("", inclusive=True)) == sorted(names)
+
+
+def test_a_large_index_is_loaded_in_steps() -> None:
+    """Many names make many steps and short runs, in order."""
+    names = [f"{number * 7919 % 20_000:05}" for number in range(20_000)]
+    index = NameIndex()
+    assert sum(1 for _ in index.load(names)) > 5
+    assert list(index.after("", inclusive=True)) == sorted(names)
+    assert max(len(run) for run in index._runs) <= NameIndex._RUN_MAX
+
+
+def test_loaded_deadlines_are_like_set_ones() -> None:
+    """Records loaded together are due in order."""
+    deadlines = Deadlines()
+    deadlines.load([_record(2, 50), _record(1, 50)])
+    deadlines.load([_record(3, 40)])
+    deadlines.settle()
+    assert len(deadlines) == 3
+    assert _pop_all(deadlines, FAR_MS) == [3, 1, 2]
+
+
+@given(st.lists(st.integers(0, 5), max_size=30))
+def test_shared_items_never_change(keys: list[int]) -> None:
+    """Adding and removing gives what a dictionary has, and who shares an older one of one item keeps it."""
+    items: dict[str, int] = EMPTY
+    expected: dict[str, int] = {}
+    shared: list[tuple[dict[str, int], dict[str, int]]] = []
+    for key in map(str, keys):
+        if key in expected:
+            del expected[key]
+            items = without(items, key)
+        else:
+            expected[key] = int(key)
+            items = joined(items, {key: int(key)})
+        assert list(items.items()) == list(expected.items())
+        if len(items) <= 1:
+            shared.append((items, dict(items)))
+    assert all(now == then for now, then in shared)
+    assert EMPTY == {}
