@@ -7,6 +7,7 @@ node that comes back under its old name with another, empty directory is recogni
 
 import os
 import secrets
+import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final, TypeVar
@@ -43,6 +44,20 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Peers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int
     disk_ids: dict[str, str]
+
+
+class _Checked(msgspec.Struct, frozen=True):
+    """What a JSON file of ours holds: the content, and the crc32 of its bytes.
+
+    A flipped digit of a disk id would make this node, or a healthy peer, look like one that lost its disk.
+    """
+
+    content: msgspec.Raw
+    crc32: int
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int
 
 
 _Stored = TypeVar("_Stored", Identity, _Peers)
@@ -127,7 +142,7 @@ class DataDir:
             self._lock_fd = -1
 
     def _store_peers(self, disk_ids: dict[str, str]) -> None:
-        replace_file(self._files, self.path / PEERS_NAME, msgspec.json.encode(_Peers(FORMAT, disk_ids)))
+        replace_file(self._files, self.path / PEERS_NAME, _encode(_Peers(FORMAT, disk_ids)))
         self._known = disk_ids
 
 
@@ -171,7 +186,7 @@ def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Id
             message = f"{file} is missing from a directory that was in use. {_REPLACE_ADVICE}"
             raise DataDirError(message)
         identity = Identity(FORMAT, node_id, secrets.token_hex(16), joins)
-        replace_file(files, file, msgspec.json.encode(identity))
+        replace_file(files, file, _encode(identity))
         return identity
     identity = _decode(file, Identity, files)
     if identity.node_id != node_id:
@@ -194,16 +209,27 @@ def _load_peers(path: Path, files: Files) -> dict[str, str]:
     return _decode(file, _Peers, files).disk_ids if files.exists(file) else {}
 
 
+def _encode(stored: Identity | _Peers) -> bytes:
+    """Return the bytes of one of our JSON files."""
+    content = msgspec.json.encode(stored)
+    return msgspec.json.encode(_Checked(msgspec.Raw(content), zlib.crc32(content)))
+
+
 def _decode(file: Path, stored_type: type[_Stored], files: Files) -> _Stored:
     """Return the content of one of our JSON files. Raises DataDirError naming it."""
     try:
-        stored = msgspec.json.decode(files.read(file), type=stored_type)
+        checked = msgspec.json.decode(files.read(file), type=_Checked)
+        if zlib.crc32(checked.content) != checked.crc32:
+            message = f"{file} is damaged: its checksum does not match. {_REPLACE_ADVICE}"
+            raise DataDirError(message)
+        stored_format = msgspec.json.decode(checked.content, type=_Format).format
+        if stored_format != FORMAT:
+            message = (
+                f"{file} has format {stored_format}; this release reads format {FORMAT}. Use the matching"
+                " release"
+            )
+            raise DataDirError(message)
+        return msgspec.json.decode(checked.content, type=stored_type)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message = f"{file} is damaged: {error}. {_REPLACE_ADVICE}"
         raise DataDirError(message) from error
-    if stored.format != FORMAT:
-        message = (
-            f"{file} has format {stored.format}; this release reads format {FORMAT}. Use the matching release"
-        )
-        raise DataDirError(message)
-    return stored

@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from random import Random
 
@@ -123,10 +124,36 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> N
         DataDir.open(tmp_path, "node-a")
 
 
+@pytest.mark.parametrize("name", ["identity.json", "peers.json"])
+def test_no_flipped_bit_passes_for_another_disk(tmp_path: Path, name: str) -> None:
+    """Whichever bit of a file is flipped, the node refuses to start, or it reads what was written."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    data_dir.remember("node-b", "b" * 32)
+    disk_id = data_dir.disk_id
+    data_dir.close()
+    Journal.open(tmp_path).close()
+    content = (tmp_path / name).read_bytes()
+    refused = 0
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (tmp_path / name).write_bytes(flipped)
+        try:
+            again = DataDir.open(tmp_path, "node-a")
+        except DataDirError:
+            refused += 1
+        else:
+            assert (again.disk_id, again.known) == (disk_id, {"node-b": "b" * 32})
+            again.close()
+    assert refused > 7 * len(content)
+
+
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     """A file of a later release is not guessed at."""
     DataDir.open(tmp_path, "node-a").close()
-    (tmp_path / "identity.json").write_text('{"format": 2, "node_id": "node-a", "disk_id": "00"}')
+    content = b'{"format": 2, "node_id": "node-a", "disk_id": "00"}'
+    checked = b'{"content": %s, "crc32": %d}' % (content, zlib.crc32(content))
+    (tmp_path / "identity.json").write_bytes(checked)
     with pytest.raises(DataDirError, match="format 2"):
         DataDir.open(tmp_path, "node-a")
 
