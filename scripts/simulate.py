@@ -1,0 +1,188 @@
+"""The command line of scripts/simulate: whole clusters in one thread, from a seed, under faults.
+
+The same seed and options give the same run, down to its hash. The world itself is in tests/simulation.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tests.simulation.runs import Report
+
+HASH_SEED: Final = "PYTHONHASHSEED"
+"""Sets of the Raft library are walked in the order of hashes: runs repeat only when these do."""
+ROOT: Final = Path(__file__).resolve().parents[1]
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+NODE_COUNTS: Final = (3, 5)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/simulate",
+        description="Run simulated clusters, one for each seed, and check every promise while everything "
+        "goes wrong: kills, losses of power, full and failing disks, partitions, pauses, drifting clocks. "
+        "Nodes, Raft library and state machine are the real ones; time, network and disks are simulated. "
+        "Prints what was broken with the seed that shows it, and the end of its trace; the exit code is 1 "
+        "then.",
+    )
+    parser.add_argument(
+        "--seed", type=_seeds, default=range(1, 11), metavar="N[..M]", help="one seed, or from N to M"
+    )
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--hours", type=float, metavar="H", help="simulated time for each seed")
+    length.add_argument("--minutes", type=float, metavar="M", help="the same in minutes (default: 5)")
+    parser.add_argument("--nodes", type=int, choices=NODE_COUNTS, default=3, help="size of the cluster")
+    parser.add_argument(
+        "--hostile",
+        action=argparse.BooleanOptionalAction,
+        help="lose, repeat and delay whole Raft messages, as no real network does (default: on some seeds)",
+    )
+    parser.add_argument(
+        "--faults", type=_names, metavar="NAME,...", help="only these kinds of faults, not what the seed says"
+    )
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="write the whole trace (of one seed)")
+    parser.add_argument("--lines", type=int, default=60, metavar="N", help="of the trace at a failure")
+    parser.add_argument("--keep-going", action="store_true", help="go on with the next seed after a failure")
+    parser.add_argument("--list-faults", action="store_true", help="print the kinds of faults and exit")
+    mutations = parser.add_argument_group("mutations: is a defect found? exit code 0 if it is, 1 if not")
+    mutations.add_argument("--list-mutations", action="store_true", help="print the defects and exit")
+    mutations.add_argument("--mutation", metavar="NAME", help="hunt for this defect, or for all")
+    mutations.add_argument("--seeds", type=int, metavar="N", help="so many seeds, not what is usual for it")
+    return parser
+
+
+def _seeds(text: str) -> range:
+    """Read N or N..M."""
+    first, _, last = text.partition("..")
+    seeds = range(int(first), int(last or first) + 1)
+    if not seeds:
+        raise argparse.ArgumentTypeError(f"{text}: no seed is in that range")
+    return seeds
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Read names of faults; none at all is allowed."""
+    return tuple(filter(None, text.split(",")))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    arguments = build_parser().parse_args(argv)
+    if argv is None and os.environ.get(HASH_SEED) != "0":
+        command = [sys.executable, "-P", "-m", "scripts.simulate", *sys.argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, HASH_SEED: "0"})  # noqa: S606 - this program again
+    # Imported here: the parser answers at once.
+    from tests.simulation.mutations import command as mutations  # noqa: PLC0415
+    from tests.simulation.plan import FAULTS  # noqa: PLC0415
+
+    if arguments.list_faults:
+        for name, meaning in FAULTS.items():
+            print(f"{name:14} {meaning}")
+        return 0
+    if arguments.list_mutations:
+        print(mutations.listed())
+        return 0
+    unknown = sorted(set(arguments.faults or ()) - set(FAULTS))
+    if unknown:
+        print(f"scripts/simulate: no such fault: {', '.join(unknown)}; see --list-faults", file=sys.stderr)
+        return 2
+    try:
+        if arguments.mutation:
+            return mutations.run(arguments.mutation, arguments.seeds)
+        return _run_all(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run_all(arguments: argparse.Namespace) -> int:
+    from tests.simulation.plan import make_plan  # noqa: PLC0415 - as above
+    from tests.simulation.runs import run  # noqa: PLC0415 - as above
+
+    minutes = arguments.hours * 60 if arguments.hours is not None else arguments.minutes or 5.0
+    reports = []
+    for seed in arguments.seed:
+        plan = make_plan(seed, arguments.nodes, hostile=arguments.hostile, faults=arguments.faults)
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(arguments.trace.open("w")) if arguments.trace else None
+            report = run(plan, minutes * 60, file)
+        reports.append(report)
+        print(_progress(report), flush=True)
+        if report.violation:
+            print(_failure(report, arguments, minutes), flush=True)
+            if not arguments.keep_going:
+                break
+    print(_summary(reports))
+    return FAILED if any(report.violation for report in reports) else 0
+
+
+def _progress(report: "Report") -> str:
+    """Return one line about one seed."""
+    return (
+        f"seed {report.seed:>6}  {'FAILED' if report.violation else 'ok':6}"
+        f" {report.simulated_s / 60:6.1f} min in {report.real_s:6.1f} s"
+        f"  entries {report.counts.get('entries', 0):>7}  leaders {report.counts.get('leader-changes', 0):>4}"
+        f"  commands {sum(report.commands.values()):>7}  faults {sum(report.faults.values()):>5}"
+        f"  hash {report.trace_hash[:16]}"
+    )
+
+
+def _failure(report: "Report", arguments: argparse.Namespace, minutes: float) -> str:
+    """Return what was broken, the end of the trace, and the line that repeats it."""
+    again = [f"scripts/simulate --seed {report.seed} --nodes {report.nodes} --minutes {minutes:g}"]
+    if arguments.hostile is not None:
+        again.append("--hostile" if arguments.hostile else "--no-hostile")
+    if arguments.faults is not None:
+        again.append(f"--faults '{','.join(arguments.faults)}'")
+    return "\n".join(
+        [
+            "",
+            *report.last_lines[-arguments.lines :],
+            "",
+            f"VIOLATION at {report.simulated_s:.6f} s, step {report.steps}: {report.violation}",
+            f"repeat: {' '.join(again)} --trace FILE",
+            "",
+        ]
+    )
+
+
+def _summary(reports: "list[Report]") -> str:
+    """Return the totals."""
+    faults: Counter[str] = Counter()
+    commands: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for report in reports:
+        faults.update(report.faults)
+        commands.update(report.commands)
+        counts.update(report.counts)
+    simulated_s = sum(report.simulated_s for report in reports)
+    real_s = sum(report.real_s for report in reports)
+    processor_s = sum(report.processor_s for report in reports)
+    failed = [str(report.seed) for report in reports if report.violation]
+    speed = f"{simulated_s / max(real_s, 1e-9):.0f} simulated minutes per real minute"
+    per_processor = f"{simulated_s / max(processor_s, 1e-9):.0f} per minute of processor"
+    return "\n".join(
+        [
+            f"{len(reports)} seeds, {simulated_s / 3600:.2f} simulated hours in {real_s:.0f} s",
+            f"{speed}, {per_processor}",
+            f"faults ({sum(faults.values())}): {_listed(faults)}",
+            f"commands ({sum(commands.values())}): {_listed(commands)}",
+            f"nodes: {_listed(counts)}",
+            f"violations: {len(failed)}{' in seeds ' + ', '.join(failed) if failed else ''}",
+        ]
+    )
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Answers: clients are told what the model says at that place of the log, and places follow real time.
+
+A call is known by its node and the bytes of its command. Commands without an id of their own may be asked for
+several times in the same words, so calls and effects are counted: no more effects than calls.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lockstate.codec import encode_command
+from lockstate.commands import Barrier, Cancel, Command, Tick, Undecodable
+from lockstate.results import Granted, Queued, Result
+from tests.simulation.checks.report import Report
+from tests.simulation.history import NOT_APPLIED, Call, FailureOutcome
+from tests.simulation.replay import Answer, Step, plain
+
+Key = tuple[str, bytes]
+"""Node and encoded command."""
+
+_OF_NODES = (Cancel, Tick, Barrier)
+"""Commands that nodes make by themselves."""
+
+
+@dataclass(slots=True)
+class _Effect:
+    """A command that was applied. `told` is what its client has to be told, None while it waits."""
+
+    revision: int
+    told: Result | None
+    told_revision: int
+
+
+@dataclass(slots=True)
+class _Asked:
+    """Calls in the same words. What is settled (a reply and its effect, a call without one) is left out."""
+
+    sent_us: list[int] = field(default_factory=list)
+    open: int = 0
+    """How many of the calls have no outcome yet."""
+    effects: list[_Effect] = field(default_factory=list)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing can come: every client was told, or left, and every call had its effect."""
+        return not self.open and len(self.effects) == len(self.sent_us)
+
+
+class Replies:
+    """Calls without a settled outcome, and the effects that the committed entries had of them."""
+
+    def __init__(self, report: Report, has_restored: Callable[[str, int], bool]) -> None:
+        self._report = report
+        self._has_restored = has_restored
+        self._asked: dict[Key, _Asked] = {}
+        self._waiting: dict[str, list[_Effect]] = {}
+
+    def __len__(self) -> int:
+        """Return how many kinds of calls are unsettled."""
+        return len(self._asked)
+
+    def called(self, call: Call) -> None:
+        """Take note of a call."""
+        asked = self._asked.setdefault(_key(call.node_id, call.command), _Asked())
+        asked.sent_us.append(call.called_us)
+        asked.open += 1
+
+    def applied(self, step: Step) -> int:
+        """Take note of what an entry did; return when the youngest of its commands was sent, at least."""
+        sent_us = 0
+        for answer in step.answers:
+            if not isinstance(answer.command, _OF_NODES):
+                sent_us = max(sent_us, self._effect(answer, step))
+        for hold_id, told in step.wait_ends:
+            for effect in self._waiting.pop(hold_id, ()):
+                effect.told, effect.told_revision = told, step.revision
+        return sent_us
+
+    def _effect(self, answer: Answer, step: Step) -> int:
+        if isinstance(answer.command, Undecodable):
+            self._report.fail("asked-once", f"revision {step.revision} has bytes that are no command")
+        key = _key(answer.node_id, answer.command)
+        asked = self._asked.get(key)
+        if asked is None or len(asked.effects) >= len(asked.sent_us):
+            self._report.fail(
+                "asked-once",
+                f"revision {step.revision} has a command that nobody asked {answer.node_id} for, was told to "
+                "have had no effect, or had its effect already",
+                command=answer.command,
+            )
+        effect = _Effect(step.revision, answer.result, step.revision)
+        asked.effects.append(effect)
+        if isinstance(answer.result, Queued):
+            effect.told = None
+            self._waiting.setdefault(answer.result.hold_id, []).append(effect)
+        sent_us = min(asked.sent_us)
+        self._drop_if_settled(key, asked)
+        return sent_us
+
+    def replied(self, call: Call, result: Result, revision: int) -> None:
+        """Check an answer: there is an effect of the call that says so, at this revision, in real time."""
+        key = _key(call.node_id, call.command)
+        asked = self._asked[key]
+        fitting = [effect for effect in asked.effects if self._says(effect, call, result, revision)]
+        if not fitting:
+            self._report.fail(
+                "reply",
+                f"{call.client} was told by {call.node_id} what did not happen at revision {revision}",
+                command=call.command,
+                told=result,
+                effects=asked.effects,
+            )
+        effect = fitting[-1]
+        if effect.revision <= call.known_revision:
+            self._report.fail(
+                "real-time",
+                f"{call.client} asked when revision {call.known_revision} was known, and its command came "
+                f"into effect at {effect.revision}",
+                command=call.command,
+            )
+        asked.effects.remove(effect)
+        asked.sent_us.remove(call.called_us)
+        asked.open -= 1
+        self._drop_if_settled(key, asked)
+
+    def _says(self, effect: _Effect, call: Call, result: Result, revision: int) -> bool:
+        told = effect.told
+        if told is None:
+            return False
+        if revision == effect.told_revision:
+            return bool(plain(told) == plain(result))
+        # A node that restored a snapshot finds its waiter granted there, with what is left of the lease.
+        return (
+            isinstance(told, Granted)
+            and isinstance(result, Granted)
+            and told.token == result.token
+            and (told.hold_id, told.name, told.mode) == (result.hold_id, result.name, result.mode)
+            and revision > effect.told_revision > effect.revision
+            and self._has_restored(call.node_id, revision)
+        )
+
+    def failed(self, call: Call, outcome: FailureOutcome) -> None:
+        """Check that what is said to have had no effect has none, now and later."""
+        key = _key(call.node_id, call.command)
+        asked = self._asked[key]
+        asked.open -= 1
+        if outcome == NOT_APPLIED:
+            asked.sent_us.remove(call.called_us)
+            if len(asked.effects) > len(asked.sent_us):
+                self._report.fail(
+                    "not-applied",
+                    f"{call.client} was told that its command had no effect; it had one",
+                    command=call.command,
+                    effects=asked.effects,
+                )
+        self._drop_if_settled(key, asked)
+
+    def _drop_if_settled(self, key: Key, asked: _Asked) -> None:
+        if asked.is_settled:
+            del self._asked[key]
+
+
+def _key(node_id: str, command: Command) -> Key:
+    return node_id, encode_command(command)

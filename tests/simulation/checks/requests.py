@@ -1,0 +1,109 @@
+"""One outcome per request: all attempts with the same `request_id` are told the same, from outside.
+
+Independent of the log: only what clients say counts. Rules: docs/semantics.md, "request_id".
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from lockstate.commands import Acquire, CloseSession, Command, ForceRelease, OpenSession, Release, Renew
+from lockstate.results import ForceReleased, Granted, Refused, Renewed, Result, SessionClosed, SessionOpened
+from tests.property.model import NO_OUTCOME
+from tests.simulation.checks.report import Report
+from tests.simulation.history import NOT_APPLIED, Call, FailureOutcome
+
+AGE_US: Final = 300_000_000
+"""So long an outcome is remembered, in cluster time."""
+
+_Key = tuple[str, str, str]
+"""Kind of command, scope, request id."""
+
+
+class Requests:
+    """The first outcome of each request, while the cluster has to remember it."""
+
+    def __init__(self, report: Report, rate_allowance: float) -> None:
+        self._report = report
+        self._age_us = AGE_US * (1 - rate_allowance)
+        self._first: dict[_Key, tuple[int, object, object]] = {}
+        """When it was asked, what, and the outcome; None for one that may have been undone."""
+
+    def __len__(self) -> int:
+        """Return how many requests are known."""
+        return len(self._first)
+
+    def replied(self, call: Call, result: Result, now_us: int) -> None:
+        """Compare an outcome with the first one."""
+        self._prune(now_us)
+        key = _key(call.command)
+        outcome = _essence(result)
+        if key is None or outcome is None:
+            return
+        content = _content(call.command)
+        asked_us, first_content, first = self._first.setdefault(key, (call.called_us, content, outcome))
+        is_remembered = now_us - asked_us <= self._age_us and first is not None and content == first_content
+        if is_remembered and first != outcome:
+            self._report.fail(
+                "one-outcome",
+                f"{call.client} repeated {key} and got another outcome",
+                first=first,
+                told=outcome,
+            )
+
+    def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
+        """Take note of an acquire whose client left: it may be undone, and then starts afresh."""
+        key = _key(call.command)
+        if key is not None and isinstance(call.command, Acquire) and outcome != NOT_APPLIED:
+            self._first.pop(key, None)
+            self._first[key] = (now_us, None, None)
+
+    def _prune(self, now_us: int) -> None:
+        """Forget what is too old to be compared: dictionaries keep their order."""
+        while self._first:
+            key = next(iter(self._first))
+            if now_us - self._first[key][0] <= AGE_US:
+                return
+            del self._first[key]
+
+
+def _key(command: Command) -> _Key | None:
+    match command:
+        case Acquire():
+            scope = command.session_id or command.owner
+        case Renew() | Release():
+            scope = command.hold_id
+        case CloseSession():
+            scope = command.session_id
+        case ForceRelease():
+            scope = command.name
+        case OpenSession():
+            scope = ""
+        case _:
+            return None
+    return (type(command).__name__, scope, command.request_id) if command.request_id else None
+
+
+def _content(command: Command) -> object:
+    """Return what all attempts have in common."""
+    fields = msgspec.structs.asdict(command)
+    own = {"hold_id", "attempt_id"} if isinstance(command, Acquire) else {"session_id"}
+    return {name: value for name, value in fields.items() if name not in own}
+
+
+def _essence(result: Result) -> tuple[Any, ...] | None:
+    """Return what must not change from attempt to attempt; None if the result is no outcome to remember."""
+    match result:
+        case Refused():
+            return None if result.reason in NO_OUTCOME else ("refused", result.reason)
+        case Granted():
+            return ("granted", result.hold_id, result.token)
+        case Renewed():
+            return ("renewed", result.token)
+        case SessionOpened():
+            return ("opened", result.session_id)
+        case SessionClosed():
+            return ("closed", result.released)
+        case ForceReleased():
+            return ("forced", tuple([view.token for view in result.released]))
+    return (type(result).__name__,)

@@ -1,0 +1,100 @@
+"""States: equal revision, equal digest, on all nodes and after every restore; and all equal to the model's.
+
+The digest of a whole state is dear, so it is taken at every k-th revision, the same on all nodes, and at
+restores; at every revision a fingerprint of what is cheap is compared.
+"""
+
+from array import array
+
+from lockstate import snapshot
+from lockstate.machine import LockMachine
+from tests.simulation.checks.report import Report
+from tests.simulation.replay import Expected, plain
+
+VIEWS_MAX = 1000
+"""Locks that are compared with the model's, one by one."""
+
+
+def fingerprint(machine: LockMachine) -> int:
+    """Return a number of what is cheap to read: time, counters, sizes of tables, numbers of the origins."""
+    state = machine.state
+    return hash(
+        (
+            machine.revision,
+            machine.now_ms,
+            machine.next_token,
+            len(state.locks),
+            len(state.holds),
+            len(state.tickets),
+            len(state.sessions),
+            len(state.requests),
+            sum([origin.last_seq for origin in state.origins.values()]),
+        )
+    )
+
+
+class States:
+    """What the state was at each revision, from whoever got there first."""
+
+    def __init__(self, report: Report, digest_every: int) -> None:
+        self._report = report
+        self._every = digest_every
+        self._digests: dict[int, str] = {0: snapshot.digest(LockMachine())}
+        self._fingerprints = array("q", [fingerprint(LockMachine())])
+
+    def applied(self, node_id: str, machine: LockMachine) -> None:
+        """Compare the state after an apply."""
+        revision = machine.revision
+        if revision == len(self._fingerprints):
+            self._fingerprints.append(fingerprint(machine))
+        if revision % self._every == 0:
+            self.same(node_id, machine)
+        else:
+            self._same_fingerprint(node_id, machine)
+
+    def same(self, node_id: str, machine: LockMachine) -> None:
+        """Compare all of a state: after a restore, and at the end."""
+        self._same_fingerprint(node_id, machine)
+        digest = snapshot.digest(machine)
+        known = self._digests.setdefault(machine.revision, digest)
+        if known != digest:
+            self._report.fail("equal-digest", f"{node_id} has another state at revision {machine.revision}")
+
+    def as_expected(self, node_id: str, machine: LockMachine, expected: Expected) -> None:
+        """Compare the newest state with the model's."""
+        known = (machine.revision, machine.now_ms, machine.next_token)
+        wanted = (expected.revision, expected.now_ms, expected.next_token)
+        if known != wanted:
+            self._report.fail(
+                "model-state",
+                f"{node_id} differs from the model in (revision, now_ms, next_token)",
+                is_so=known,
+                wanted=wanted,
+            )
+        if machine.revision % self._every == 0:
+            self.views_as_expected(node_id, machine, expected)
+
+    def views_as_expected(self, node_id: str, machine: LockMachine, expected: Expected) -> None:
+        """Compare what readers see with what the model shows."""
+        seen, _ = machine.locks("", "", VIEWS_MAX)
+        wanted, _ = expected.locks("", "", VIEWS_MAX)
+        for one, other in zip(seen, wanted, strict=False):
+            if plain(one) != plain(other):
+                self._report.fail(
+                    "model-state", f"{node_id} shows a lock as the model does not", is_so=one, wanted=other
+                )
+        if len(seen) != len(wanted):
+            self._report.fail(
+                "model-state", f"{node_id} shows {len(seen)} active locks, the model {len(wanted)}"
+            )
+        for session in expected.sessions:
+            view = machine.session(session.session_id)
+            if plain(view) != plain(expected.session(session.session_id)):
+                self._report.fail(
+                    "model-state", f"{node_id} shows a session as the model does not", is_so=view
+                )
+
+    def _same_fingerprint(self, node_id: str, machine: LockMachine) -> None:
+        revision = machine.revision
+        if revision < len(self._fingerprints) and self._fingerprints[revision] != fingerprint(machine):
+            self._report.fail("equal-digest", f"{node_id} has another state at revision {revision}")

@@ -1,0 +1,260 @@
+"""What clients asked and were told, told by the clients themselves as it happens.
+
+`now_us` is true simulated time, which no client and no node knows. Facts are told in the order in which they
+happen. The history keeps only what has no outcome yet and hands every fact on to its watchers.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from lockstate.commands import Command
+from lockstate.modes import Mode
+from lockstate.results import Granted, LockView, Refused, Result, SessionView
+
+NOT_APPLIED: Final = "not-applied"
+UNKNOWN: Final = "unknown"
+FailureOutcome = Literal["not-applied", "unknown"]
+
+
+class Readable(Protocol):
+    """A state that can be read: the machine of a node, or the model."""
+
+    def lock(self, name: str) -> LockView:
+        """Return one lock."""
+
+    def locks(self, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
+        """Return a page of active locks."""
+
+    def session(self, session_id: str) -> SessionView | None:
+        """Return one session."""
+
+
+View = LockView | tuple[list[LockView], str | None] | SessionView | None
+
+
+class ReadLock(msgspec.Struct, frozen=True):
+    """Look at one lock."""
+
+    name: str
+
+    def ask(self, state: Readable) -> View:
+        """Return what `state` answers."""
+        return state.lock(self.name)
+
+
+class ReadLocks(msgspec.Struct, frozen=True):
+    """Look at a page of locks."""
+
+    prefix: str = ""
+    after: str = ""
+    limit: int = 100
+
+    def ask(self, state: Readable) -> View:
+        """Return what `state` answers."""
+        return state.locks(self.prefix, self.after, self.limit)
+
+
+class ReadSession(msgspec.Struct, frozen=True):
+    """Look at one session."""
+
+    session_id: str
+
+    def ask(self, state: Readable) -> View:
+        """Return what `state` answers."""
+        return state.session(self.session_id)
+
+
+Query = ReadLock | ReadLocks | ReadSession
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Call:
+    """One command given to one node. `known_*` is the newest that any client had been told by then."""
+
+    number: int
+    client: str
+    node_id: str
+    command: Command
+    called_us: int
+    known_revision: int
+    known_token: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Read:
+    """One linearizable read given to one node."""
+
+    number: int
+    client: str
+    node_id: str
+    query: Query
+    called_us: int
+    known_revision: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Belief:
+    """From `from_us`, when it was told, until `until_us` the client believes that it holds the lock."""
+
+    client: str
+    name: str
+    mode: Mode
+    hold_id: str
+    token: int
+    from_us: int
+    until_us: int
+
+
+class Watcher(Protocol):
+    """Who is told of every fact."""
+
+    def called(self, call: Call) -> None:
+        """Take note of a command, before its node has it."""
+
+    def replied(self, call: Call, result: Result, revision: int, now_us: int) -> None:
+        """Take note of a result."""
+
+    def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
+        """Take note of an error, or of a client that gave up."""
+
+    def read_called(self, read: Read) -> None:
+        """Take note of a read, before its node has it."""
+
+    def read_replied(self, read: Read, value: View, revision: int) -> None:
+        """Take note of what a read saw."""
+
+    def read_ended(self, read: Read) -> None:
+        """Take note of a read without an answer."""
+
+    def believes(self, belief: Belief) -> None:
+        """Take note of a belief, new or prolonged."""
+
+    def stopped_believing(self, hold_id: str, now_us: int) -> None:
+        """Take note that a client gives a hold up, or knows that it lost it."""
+
+
+@dataclass
+class History:
+    """The open calls and reads, and what has become of the others, counted."""
+
+    watchers: list[Watcher] = field(default_factory=list)
+    calls: dict[int, Call] = field(default_factory=dict)
+    reads: dict[int, Read] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """By kind of result, public code of the refusal or failure, "gone" and "read"."""
+    known_revision: int = 0
+    known_token: int = 0
+    _numbers: int = 0
+
+    # -- commands -------------------------------------------------------------------------------------------
+
+    def call(self, client: str, node_id: str, command: Command, now_us: int) -> int:
+        """Tell of a command that `client` is about to give to `node_id`; return its number.
+
+        Each call is given to its node once. A repetition is another call, on whatever node.
+        """
+        self._numbers += 1
+        call = Call(
+            number=self._numbers,
+            client=client,
+            node_id=node_id,
+            command=command,
+            called_us=now_us,
+            known_revision=self.known_revision,
+            known_token=self.known_token,
+        )
+        self.calls[call.number] = call
+        for watcher in self.watchers:
+            watcher.called(call)
+        return call.number
+
+    def reply(self, number: int, now_us: int, result: Result, revision: int) -> None:
+        """Tell of the answer to a call: its result and the revision at which it came about."""
+        call = self.calls.pop(number)
+        self.outcomes[_label(result)] += 1
+        for watcher in self.watchers:
+            watcher.replied(call, result, revision, now_us)
+        self.known_revision = max(self.known_revision, revision)
+        if isinstance(result, Granted):
+            self.known_token = max(self.known_token, result.token)
+
+    def failed(self, number: int, now_us: int, code: str, outcome: FailureOutcome) -> None:
+        """Tell that the node gave an error with this public code and outcome."""
+        self._end(number, now_us, code, outcome)
+
+    def gone(self, number: int, now_us: int) -> None:
+        """Tell that the client does not wait any more: it left, gave up, or its node is dead."""
+        self._end(number, now_us, "gone", UNKNOWN)
+
+    def _end(self, number: int, now_us: int, code: str, outcome: FailureOutcome) -> None:
+        call = self.calls.pop(number)
+        self.outcomes[code] += 1
+        for watcher in self.watchers:
+            watcher.failed(call, outcome, now_us)
+
+    # -- reads ----------------------------------------------------------------------------------------------
+
+    def call_read(self, client: str, node_id: str, query: Query, now_us: int) -> int:
+        """Tell of a linearizable read; the node is to be asked for `query.ask` and the revision with it."""
+        self._numbers += 1
+        read = Read(
+            number=self._numbers,
+            client=client,
+            node_id=node_id,
+            query=query,
+            called_us=now_us,
+            known_revision=self.known_revision,
+        )
+        self.reads[read.number] = read
+        for watcher in self.watchers:
+            watcher.read_called(read)
+        return read.number
+
+    def reply_read(self, number: int, now_us: int, value: View, revision: int) -> None:  # noqa: ARG002 - as the others
+        """Tell what a read saw, and at which revision."""
+        read = self.reads.pop(number)
+        self.outcomes["read"] += 1
+        for watcher in self.watchers:
+            watcher.read_replied(read, value, revision)
+        self.known_revision = max(self.known_revision, revision)
+
+    def end_read(self, number: int, now_us: int, code: str = "gone") -> None:  # noqa: ARG002 - as the others
+        """Tell that a read has no answer: an error, or a client that left."""
+        read = self.reads.pop(number)
+        self.outcomes[code] += 1
+        for watcher in self.watchers:
+            watcher.read_ended(read)
+
+    # -- beliefs --------------------------------------------------------------------------------------------
+
+    def believes(  # noqa: PLR0917 - the fields of a Belief
+        self, client: str, name: str, mode: Mode, hold_id: str, token: int, from_us: int, until_us: int
+    ) -> None:
+        """Tell that from now (`from_us`) until `until_us` the client believes that it holds `name`.
+
+        `until_us` is its own reckoning, in true time: from before it asked, on its own clock, minus the rate
+        allowance. Told again when a renewal or a keepalive prolongs it.
+        """
+        belief = Belief(
+            client=client,
+            name=name,
+            mode=mode,
+            hold_id=hold_id,
+            token=token,
+            from_us=from_us,
+            until_us=until_us,
+        )
+        for watcher in self.watchers:
+            watcher.believes(belief)
+
+    def stopped_believing(self, hold_id: str, now_us: int) -> None:
+        """Tell that the client stops at once: it is about to release it, or was told that it is lost."""
+        for watcher in self.watchers:
+            watcher.stopped_believing(hold_id, now_us)
+
+
+def _label(result: Result) -> str:
+    return result.reason.value if isinstance(result, Refused) else type(result).__name__.lower()

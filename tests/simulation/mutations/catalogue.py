@@ -1,0 +1,14 @@
+"""All mutations, in the order in which they are listed, and those that nobody can find."""
+
+from typing import Final
+
+from tests.simulation.mutations.consensus import CONSENSUS
+from tests.simulation.mutations.disks import DISKS
+from tests.simulation.mutations.membership import MEMBERSHIP
+from tests.simulation.mutations.mutation import Mutation
+from tests.simulation.mutations.states import STATES
+from tests.simulation.mutations.survivors import SURVIVORS
+
+__all__ = ["MUTATIONS", "SURVIVORS"]
+
+MUTATIONS: Final[tuple[Mutation, ...]] = (*CONSENSUS, *DISKS, *MEMBERSHIP, *STATES)

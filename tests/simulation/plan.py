@@ -1,0 +1,140 @@
+"""What one seed makes of a world: settings, habits, and which faults there are at all.
+
+Swarm testing: a run with every fault at once never gets far, so each seed has a few of them, at rates of its
+own.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from tests.simulation.clients import Habits
+from tests.simulation.hostile import Chances
+
+FAULTS: Final[dict[str, str]] = {
+    "kill": "kill -9 of one node",
+    "kill-at-write": "kill -9 at one of the next operations of a disk",
+    "kill-at-step": "kill -9 between two callbacks of the event loop",
+    "kill-all": "kill -9 of all nodes at once",
+    "power": "one machine loses its power: what was not synced is lost in part",
+    "power-all": "all machines lose their power at once",
+    "pause": "SIGSTOP for a while: the clock goes on",
+    "suspend": "the machine is suspended for a while: its clock stands still",
+    "stop": "a node is stopped with SIGTERM and started again",
+    "transfer": "leadership is handed over",
+    "disk-full": "a disk is full for a while: writes end in the middle",
+    "disk-error": "a write or a sync fails with EIO; a failed sync loses what was to be synced",
+    "slow-disk": "syncs take long for a while",
+    "bit-flip": "a bit of a file is flipped while the node is down; the directory is restored later",
+    "isolate": "one node is cut off",
+    "split": "the nodes fall into two groups",
+    "ring": "each node reaches its neighbours only",
+    "bridge": "two groups, and one node that reaches both",
+    "one-way": "nothing gets through in one direction between two nodes",
+    "deaf": "one node hears nobody, and is heard",
+    "slow-link": "a direction between two nodes is slow and late",
+    "reset": "a connection breaks for both sides, with what was under way",
+    "half-open": "a connection breaks for one side, the other goes on believing in it",
+    "client-cut": "a client and a node do not reach each other",
+    "wall-clock": "the wall clock of a machine jumps",
+    "power-at-write": "one machine loses its power at one of the next operations of its disk",
+    "lost-disk": "a node comes back under its name with an empty disk; later the old one is found again",
+    "grow": "nodes are added, up to five",
+    "shrink": "nodes are removed, down to three",
+    "replace": "a node takes the place of another",
+}
+"""The kinds of faults, each with what it does."""
+RATES: Final = (0.3, 1.0, 1.0, 3.0)
+"""How many of a kind come in a simulated minute, if there are any; times the intensity of the seed."""
+INTENSITIES: Final = (1, 1, 2, 5)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a seed decides before anything happens."""
+
+    seed: int
+    node_ids: tuple[str, ...]
+    heartbeat_ms: int
+    election_ms_min: int
+    election_ms_max: int
+    compact_entries: int
+    chunk_bytes: int
+    segment_bytes: int
+    prepared_bytes: int
+    latency_us: int
+    jitter_us: int
+    split_chance: float
+    sync_us: int
+    drift_ppm_max: int
+    clients_count: int
+    habits: Habits
+    hostile: Chances | None
+    rates: dict[str, float]
+    """Faults per simulated minute, by kind."""
+    fault_s: tuple[float, float]
+    """How long a fault lasts, from and to."""
+    quiet_every_s: float
+    """How often all is healed for a while."""
+
+
+def make_plan(
+    seed: int, nodes_count: int, *, hostile: bool | None = None, faults: tuple[str, ...] | None = None
+) -> Plan:
+    """Return what `seed` decides; `hostile` and `faults` may be decided by the caller instead."""
+
+    def one_of(setting: str, values: Sequence[Any]) -> Any:
+        # Each setting has numbers of its own: a new one leaves the others of a seed as they were.
+        return Random(f"plan {seed} {nodes_count} {setting}").choice(values)
+
+    heartbeat_ms = one_of("heartbeat", (100, 200, 300, 300, 500, 500))
+    election_ms_min = heartbeat_ms * one_of("election", (4, 5, 6))
+    clients_count = one_of("clients", (2, 4, 8))
+    operations_per_s = one_of("load", (2, 3, 4, 5, 6))
+    intensity = one_of("intensity", INTENSITIES)
+    chances = Chances(
+        lost=one_of("lost", (0.0, 0.02, 0.1)),
+        repeated=one_of("repeated", (0.02, 0.1)),
+        late=one_of("late", (0.0, 0.05, 0.2)),
+        late_us_max=one_of("late-max", (50_000, 2_000_000, 20_000_000)),
+    )
+    plan = Plan(
+        seed=seed,
+        node_ids=tuple(f"n{number}" for number in range(1, nodes_count + 1)),
+        heartbeat_ms=heartbeat_ms,
+        election_ms_min=election_ms_min,
+        election_ms_max=election_ms_min * 2,
+        compact_entries=one_of("compact", (10, 10, 30, 100, 1_000)),
+        chunk_bytes=one_of("chunk", (512, 4_096, 256 * 1024)),
+        segment_bytes=one_of("segment", (4_096, 32_768, 1 << 20)),
+        prepared_bytes=one_of("prepared", (0, 4_096, 65_536)),
+        latency_us=one_of("latency", (100, 300, 1_000)),
+        jitter_us=one_of("jitter", (50, 500, 3_000)),
+        split_chance=one_of("split", (0.0, 0.01, 0.2)),
+        sync_us=one_of("sync", (100, 500, 3_000)),
+        drift_ppm_max=one_of("drift", (50, 500, 950)),
+        clients_count=clients_count,
+        habits=Habits(
+            names=tuple(f"n{number}" for number in range(one_of("names", (1, 3, 10, 100)))),
+            sessions_max=2 if clients_count <= 2 else 1,
+            think_s=clients_count / operations_per_s,
+            ttl_ms=one_of("ttl", ((50, 2_000), (500, 20_000), (1_000, 300_000))),
+            wait_ms=one_of("wait", ((50, 2_000), (1_000, 20_000))),
+            timeout_s=one_of("timeout", ((0.3, 2.0), (1.0, 6.0))),
+        ),
+        hostile=chances if one_of("hostile", (True, False, False, False, False)) else None,
+        rates={
+            kind: one_of(f"rate of {kind}", RATES) * intensity
+            for kind in FAULTS
+            if Random(f"plan {seed} {nodes_count} {kind}").random() < one_of("many", (0.15, 0.3, 0.5))
+        },
+        fault_s=one_of("lasting", ((0.05, 2.0), (0.5, 10.0), (2.0, 40.0))),
+        quiet_every_s=one_of("quiet", (40.0, 120.0)),
+    )
+    if hostile is not None:
+        plan = msgspec.structs.replace(plan, hostile=chances if hostile else None)
+    if faults is not None:
+        rates = {kind: one_of(f"rate of {kind}", RATES) * intensity for kind in faults}
+        plan = msgspec.structs.replace(plan, rates=rates)
+    return plan

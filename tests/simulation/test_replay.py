@@ -1,0 +1,160 @@
+"""The replay says what the machine says, on long random histories; and what it costs does not grow."""
+
+from random import Random
+
+import msgspec
+
+from lockstate.commands import (
+    Acquire,
+    Cancel,
+    CloseSession,
+    Command,
+    ForceRelease,
+    KeepAlive,
+    OpenSession,
+    Release,
+    Renew,
+)
+from lockstate.modes import Mode
+from lockstate.results import ForceReleased, HolderView, Queued
+from tests.simulation.checks.story import Story
+from tests.simulation.history import ReadLocks
+from tests.simulation.replay import plain
+
+ENTRIES = 3000
+
+
+class Crowd:
+    """Clients that do anything, and are answered as soon as there is an answer."""
+
+    def __init__(self, story: Story, random: Random) -> None:
+        self._story = story
+        self._random = random
+        self._made = 0
+        self._requests: list[Command] = []
+        self._waiting: dict[str, list[tuple[int, Command]]] = {}
+        self._cancels: list[Command] = []
+
+    def act(self) -> None:
+        """Put a few commands into one entry, and answer them."""
+        story, random = self._story, self._random
+        story.pass_ms(random.choice([0, 5, 50, 400, 400, 3000, 60_000 if random.random() < 0.05 else 1]))
+        commands = [self._command() for _ in range(random.randint(1, 3))]
+        numbers = [story.call(command, node_id="b") for command in commands]
+        cancels, self._cancels = self._cancels, []
+        read = story.history.call_read("reader", "c", ReadLocks(), story.now_us)
+        story.wait_ends.clear()
+        revision = story.commit(*commands, *cancels, node_id="b")
+        for number, command, result in zip(numbers, commands, story.results.values(), strict=False):
+            if isinstance(result, Queued):
+                self._waiting.setdefault(result.hold_id, []).append((number, command))
+            elif isinstance(command, Acquire) and random.random() < 0.1:
+                self._leave(number, command, getattr(result, "hold_id", ""))
+            else:
+                story.history.reply(number, story.now_us, result, revision)
+        story.results.clear()
+        for hold_id, (ended, told) in story.wait_ends.items():
+            for number, _ in self._waiting.pop(hold_id, ()):
+                story.history.reply(number, story.now_us, told, ended)
+        story.history.reply_read(read, story.now_us, ReadLocks().ask(story.machine), revision)
+        if self._waiting and random.random() < 0.2:
+            hold_id = random.choice(list(self._waiting))
+            waiting = self._waiting[hold_id]
+            self._leave(*waiting.pop(random.randrange(len(waiting))), hold_id)
+            if not waiting:
+                del self._waiting[hold_id]
+
+    def _leave(self, number: int, command: Command, hold_id: str) -> None:
+        """Let a client go away; its node takes back what it asked for."""
+        assert isinstance(command, Acquire), "nobody else is waited for"
+        self._story.history.gone(number, self._story.now_us)
+        if hold_id:
+            self._cancels.append(Cancel(hold_id, command.attempt_id))
+
+    def _command(self) -> Command:
+        random = self._random
+        if self._requests and random.random() < 0.15:
+            return self._again(random.choice(self._requests[-20:]))
+        command = self._new_command()
+        if getattr(command, "request_id", ""):
+            self._requests.append(command)
+        return command
+
+    def _again(self, command: Command) -> Command:
+        match command:
+            case Acquire():
+                return msgspec.structs.replace(
+                    command, hold_id=self._new_id("h"), attempt_id=self._new_id("a")
+                )
+            case OpenSession():
+                return msgspec.structs.replace(command, session_id=self._new_id("s"))
+        return command
+
+    def _new_command(self) -> Command:
+        random = self._random
+        request_id = self._new_id("r") if random.random() < 0.6 else ""
+        name, old = random.choice("xyz"), f"h{random.randint(max(0, self._made - 60), self._made)}"
+        session_id = f"s{random.randint(max(0, self._made - 60), self._made)}"
+        sessions = [session.session_id for session in self._story.checkers.expected.sessions]
+        holds = [hold.hold_id for hold in self._story.checkers.expected.holds]
+        match random.randint(0, 8):
+            case 0:
+                return OpenSession(self._new_id("s"), random.choice([50, 5000, 90_000]), {}, request_id)
+            case 1:
+                return KeepAlive(random.choice([session_id, *sessions]))
+            case 2:
+                return CloseSession(random.choice([session_id, *sessions]), request_id)
+            case 3:
+                return Release(random.choice([old, *holds]), request_id)
+            case 4:
+                return Renew(random.choice([old, *holds]), random.choice([0, 0, 2000, 20]), request_id)
+            case 5:
+                return ForceRelease(name, "why", random.choice([0, 300]), request_id)
+        in_session = sessions and random.random() < 0.5
+        return Acquire(
+            name,
+            random.choice(list(Mode)),
+            self._new_id("h"),
+            self._new_id("a"),
+            session_id=random.choice(sessions) if in_session else "",
+            ttl_ms=0 if in_session else random.choice([50, 1000, 9000, 9000]),
+            owner=random.choice(["", "me", "you"]),
+            wait_ms=random.choice([0, 100, 5000, 90_000]),
+            lock_delay_ms=random.choice([0, 0, 700]),
+            request_id=request_id,
+        )
+
+    def _new_id(self, kind: str) -> str:
+        self._made += 1
+        return f"{kind}{self._made}"
+
+
+def test_the_replay_agrees_with_the_machine() -> None:
+    """Every answer, every end of a wait, every view and every state is the same, entry by entry."""
+    story = Story(digest_every=1)
+    crowd = Crowd(story, Random(7))
+    for _ in range(ENTRIES):
+        crowd.act()
+    outcomes = story.history.outcomes
+    kinds = {"granted", "queued", "renewed", "released", "forcereleased", "sessionopened", "lock-held"}
+    assert kinds - set(outcomes) == {"queued"}, "everything happened, and nobody was told to be queued"
+    assert story.checkers.reads.checked_count == ENTRIES
+
+
+def test_memory_is_bounded() -> None:
+    """After thousands of settled commands the checkers remember a few: those whose outcome is open."""
+    story = Story(digest_every=100)
+    crowd = Crowd(story, Random(8))
+    for _ in range(ENTRIES):
+        crowd.act()
+    assert len(story.checkers._replies) < 100
+    assert len(story.checkers.expected.requests) < 1000
+    assert len(story.checkers._leases._leases) < 100
+
+
+def test_what_the_model_leaves_open_is_left_out() -> None:
+    """Default owners are compared without their hashes, given ones as they are."""
+    one, other = (ForceReleased((HolderView(f"hold-{n}", Mode.SHARED, 1, 0, ""),)) for n in (1, 2))
+    assert plain(one) == plain(other)
+    me, you = (ForceReleased((HolderView(name, Mode.SHARED, 1, 0, ""),)) for name in ("me", "you"))
+    assert plain(me) != plain(you)
