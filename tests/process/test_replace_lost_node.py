@@ -21,7 +21,9 @@ from tests.process.nodes import (
     http_to,
     let_join,
     make_node,
+    node_command,
     node_ids,
+    running,
     until,
     urls,
 )
@@ -32,6 +34,8 @@ NEW_ID = "n4"
 TTL_MS = 600_000
 COMPACT_ENTRIES = 100
 DEADLINE_S = 60
+DATA_DIR_REFUSED = 3
+IDENTITY_REFUSED = 4
 
 
 def lose(cluster: LocalCluster, node_id: str) -> None:
@@ -150,9 +154,11 @@ async def test_the_old_disk_stays_out(tmp_path: Path) -> None:
         old.rename(cluster.data_dir("n3"))
         said = LogSince(cluster, "n3")
         cluster.start("n3")
-        await until(lambda: said.lines("event=not-let-in", "was removed from this cluster"), "a refusal")
-        assert (cluster.view("n3") or {})["leader"] is None
-        cluster.kill("n3")
+        assert await asyncio.to_thread(exit_code, cluster, "n3") == DATA_DIR_REFUSED
+        assert said.lines("of a founder of its cluster", "without --join")
+        with running(node_command(cluster, "n3"), tmp_path / "again") as founder:
+            assert await asyncio.to_thread(founder.wait, DEADLINE_S) == IDENTITY_REFUSED
+        assert "n3 was removed from this cluster" in (tmp_path / "again").read_text()
         shutil.rmtree(cluster.data_dir("n3"))
         new.rename(cluster.data_dir("n3"))
         cluster.start("n3")
