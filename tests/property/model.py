@@ -347,7 +347,8 @@ class Model:
         self.next_token += 1
         self.holds.append(hold)
         self._tell(EventKind.GRANTED, hold.name, owner, hold.token)
-        return self._granted(hold, lease.expires_at_ms - self.now_ms)
+        # Whoever is served while the end of its own session is due in the same entry has nothing left.
+        return self._granted(hold, max(0, lease.expires_at_ms - self.now_ms))
 
     def _granted(self, hold: Hold, expires_in_ms: int) -> Granted:
         return Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms)

@@ -85,10 +85,6 @@ class Expected(Model):
         page = [self.lock(name) for name in names[:limit]]
         return page, page[-1].name if len(names) > limit else None
 
-    def _granted(self, hold: Hold, expires_in_ms: int) -> Granted:
-        # Whoever is served while the end of its own session is due in the same entry is told 0, not less.
-        return super()._granted(hold, max(0, expires_in_ms))
-
     # -- what the model does, noted -------------------------------------------------------------------------
 
     def _lease(self, ttl_ms: int) -> Lease:
