@@ -15,7 +15,6 @@ from lockstate.commands import Cancel, Command, Undecodable
 from lockstate.results import (
     EventKind,
     ForceReleased,
-    Granted,
     HolderView,
     LockView,
     Refused,
