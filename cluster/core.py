@@ -31,6 +31,7 @@ from cluster.member_changes import Change, MemberChanges, Verdict
 from cluster.members import Members
 from cluster.metrics import Metrics
 from cluster.outbox import Answer, Outbox, new_origin
+from cluster.peer_auth import Objection
 from cluster.peering import Peering
 from cluster.replica import RaftReplica
 from cluster.snapshots import SnapshotStore
@@ -343,11 +344,11 @@ class Core:
     def members_changed(self) -> None:
         """Keep links to exactly those who belong to the cluster; tell who was removed."""
         replica, peering = self.replica, self.peering
-        peering.set_members(replica.committed_members, is_first=self._is_new_cluster())
+        gone = peering.set_members(replica.committed_members, is_first=self._is_new_cluster())
         peers = self._peer_addresses()
         # A change that a removed node asked for: it hears of that first.
         self.changes.step()
-        for peer_id in filter(peering.is_gone, self.links.up() - set(peers)):
+        for peer_id in gone & self.links.up():
             self.links.send(peer_id, Kind.REFUSED, peering.removal(peer_id))
         self.links.set_peers(peers)
         self._wake_observers()
@@ -414,12 +415,17 @@ class Core:
         """Take the leader's answer to a change that this node asked for."""
         self.changes.decided(verdict)
 
-    def refused(self, peer_id: str, reason: str) -> None:
-        """Stop: a peer, proven to be one, does not let this node in. Who does not count yet may try again."""
-        if self._config.node_id not in self.replica.voters:
-            logger.warning("event=not-let-in peer=%s reason=%r", peer_id, reason)
-            return
-        self._fail(IdentityRefused(f"refused by node {peer_id}: {reason}"))
+    def refused(self, peer_id: str, objection: Objection) -> None:
+        """Stop, if it is sure that this node must not take part: a peer does not let it in.
+
+        A peer may know an older member list than this node, or have said it long ago. So only two kinds are
+        believed: that this disk was removed, which is for ever, and anything at all by a founder that knows
+        no list but its configuration's: it may have lost its disk.
+        """
+        if objection.is_final or self._is_new_cluster():
+            self._fail(IdentityRefused(f"refused by node {peer_id}: {objection.reason}"))
+        else:
+            logger.warning("event=not-let-in peer=%s reason=%r", peer_id, objection.reason)
 
     def broke(self, error: Exception) -> None:
         """Stop: the disk failed while somebody waited for its answer elsewhere than in a tick."""

@@ -15,7 +15,7 @@ import msgspec
 
 from cluster import peer_auth
 from cluster.errors import NodeFailed
-from cluster.peer_auth import Challenge, Exchange, Hello, Particulars, Proof, Refusal
+from cluster.peer_auth import Challenge, Exchange, Hello, Objection, Particulars, Proof, Refusal
 
 HANDSHAKE_FRAME_BYTES_MAX: Final = 2048
 """What a stranger may make us read."""
@@ -59,7 +59,7 @@ class Links(Protocol):
     def is_peer(self, node_id: str) -> bool:
         """Whether `node_id` is another node of this cluster."""
 
-    def objection(self, peer_id: str, theirs: Particulars) -> str | None:
+    def objection(self, peer_id: str, theirs: Particulars) -> Objection | None:
         """Return why a peer that knows the secret is not let in, None if it is."""
 
     def begun(self, link: "Link") -> None:
@@ -74,7 +74,7 @@ class Links(Protocol):
     def received(self, link: "Link", kind: int, body: msgspec.Raw) -> None:
         """Take a frame. Raises msgspec.DecodeError when it makes no sense."""
 
-    def refused(self, peer_id: str, reason: str) -> None:
+    def refused(self, peer_id: str, objection: Objection) -> None:
         """Take note that a peer, proven to be one, does not let this node in."""
 
 
@@ -215,7 +215,7 @@ class Link(asyncio.Protocol):
                 self._on_proof(message, self._exchange)
             case Refusal() if self._is_dialer and self._exchange is not None:
                 if self._exchange.is_refused(self._links.secret, message):
-                    self._links.refused(self.peer_id, message.reason)
+                    self._links.refused(self.peer_id, message.objection)
                 self._give_up("refused by the peer")
             case _:
                 self._give_up("handshake out of order")

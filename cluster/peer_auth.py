@@ -52,10 +52,21 @@ class Proof(msgspec.Struct, frozen=True, tag="proof"):
     mac: bytes
 
 
+class Objection(msgspec.Struct, frozen=True, array_like=True):
+    """Why a peer that knows the secret is not let in.
+
+    `is_final` if that stays true for ever: its disk was removed from the cluster. Everything else may be said
+    by a node that is behind, or arrive late.
+    """
+
+    reason: str
+    is_final: bool = False
+
+
 class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
     """Tells a proven peer why it is not let in."""
 
-    reason: str
+    objection: Objection
     mac: bytes
 
 
@@ -96,10 +107,11 @@ class Exchange(msgspec.Struct, frozen=True):
         """Whether the other side knows the secret."""
         return hmac.compare_digest(proof.mac, self._mac(secret, role, _encoder.encode(proof.particulars)))
 
-    def refuse(self, secret: bytes, reason: str) -> Refusal:
+    def refuse(self, secret: bytes, objection: Objection) -> Refusal:
         """Return a signed refusal of the acceptor's."""
-        return Refusal(reason, self._mac(secret, b"refusal", reason.encode()))
+        return Refusal(objection, self._mac(secret, b"refusal", _encoder.encode(objection)))
 
     def is_refused(self, secret: bytes, refusal: Refusal) -> bool:
         """Whether a refusal really comes from the acceptor."""
-        return hmac.compare_digest(refusal.mac, self._mac(secret, b"refusal", refusal.reason.encode()))
+        content = _encoder.encode(refusal.objection)
+        return hmac.compare_digest(refusal.mac, self._mac(secret, b"refusal", content))

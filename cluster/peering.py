@@ -19,13 +19,14 @@ from cluster.link import Kind
 from cluster.member_changes import Change, Verdict
 from cluster.members import Members
 from cluster.outbox import node_of
-from cluster.peer_auth import Particulars
+from cluster.peer_auth import Objection, Particulars
 
 logger = logging.getLogger(__name__)
 
 _raft_decoder = msgspec.msgpack.Decoder(dict[str, Any])
 _forward_decoder = msgspec.msgpack.Decoder(tuple[int, str, list[int], list[bytes]])
 _text_decoder = msgspec.msgpack.Decoder(str)
+_objection_decoder = msgspec.msgpack.Decoder(Objection)
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True):
@@ -70,7 +71,7 @@ class Host(Protocol):
     def change_decided(self, verdict: Verdict) -> None:
         """Take the leader's answer to a change that this node asked for."""
 
-    def refused(self, peer_id: str, reason: str) -> None:
+    def refused(self, peer_id: str, objection: Objection) -> None:
         """Stop: a peer, proven to be one, does not let this node in."""
 
     def broke(self, error: Exception) -> None:
@@ -92,14 +93,18 @@ class Peering:
         self.http: dict[str, str] = {}
         self.is_established = False
 
-    def set_members(self, committed: Members, *, is_first: bool) -> None:
+    def set_members(self, committed: Members, *, is_first: bool) -> frozenset[str]:
         """Take note of the committed list; `is_first` if the cluster began with the one that counts.
 
-        The disks of nodes that were removed are forgotten: the ids may come back with others.
+        The disks of nodes that were removed are forgotten: the ids may come back with others. Returns whose
+        present disk was removed.
         """
         self._committed = committed
         self._wanted = frozenset(committed.nodes) - {self._node_id} if is_first else frozenset()
         self._check_established()
+        gone = frozenset(
+            node_id for node_id, theirs in self._met.items() if theirs.disk_id in committed.removed
+        )
         for disk_id, node_id in committed.removed.items():
             met = self._met.get(node_id)
             if self.is_gone(node_id) or self._datadir.known.get(node_id) == disk_id:
@@ -108,6 +113,7 @@ class Peering:
                 self._met.pop(node_id, None)
         for node_id in self._met.keys() & committed.nodes.keys():
             self._remember(node_id)
+        return gone
 
     def missing(self) -> list[str]:
         """Return the peers that must have been met before this node takes part."""
@@ -131,7 +137,7 @@ class Peering:
         is_newer = theirs is not None and theirs.members_version > self._committed.version
         return not is_newer and peer_id not in self._committed.nodes
 
-    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> str | None:
+    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
         """Refuse a peer that was removed or has another disk than before; remember a new one, durably.
 
         A peer with a newer list than ours is let in: it may have joined since, perhaps in the place of the
@@ -160,19 +166,19 @@ class Peering:
             self._check_established()
             logger.info("event=peer-met peer=%s disk=%s", peer_id, disk_id[:8])
 
-    def _objection(self, peer_id: str, disk_id: str, *, is_known: bool) -> str | None:
+    def _objection(self, peer_id: str, disk_id: str, *, is_known: bool) -> Objection | None:
         """Return what is wrong with a peer that knows no newer list than this node."""
         removed = self._committed.removed
         if disk_id in removed or (not is_known and peer_id in removed.values()):
-            return self.removal(peer_id)
+            return self.removal(peer_id, is_final=disk_id in removed)
         if not is_known:
-            return (
+            return Objection(
                 f"node {peer_id} is no member of this cluster: add it with `holdfast cluster add`, and start"
                 " it with an empty data directory and --join"
             )
         known = self._committed.disk_id(peer_id) or self._datadir.known.get(peer_id, disk_id)
         if known != disk_id:
-            return (
+            return Objection(
                 f"node {peer_id} is known here with another data directory (disk {known[:8]}, now"
                 f" {disk_id[:8]}). A node that lost its disk may have voted and acknowledged what it"
                 f" no longer knows, so it cannot come back as {peer_id}: restore its old data directory, or"
@@ -181,11 +187,13 @@ class Peering:
             )
         return None
 
-    def removal(self, peer_id: str) -> str:
+    @staticmethod
+    def removal(peer_id: str, *, is_final: bool = True) -> Objection:
         """Return what a removed node is told."""
-        return (
+        return Objection(
             f"node {peer_id} was removed from this cluster. To have it back, add it again and start it with"
-            " an empty data directory and --join (see 'Changing the members' in docs/operating.md)"
+            " an empty data directory and --join (see 'Changing the members' in docs/operating.md)",
+            is_final,
         )
 
     def peer_up(self, peer_id: str) -> None:
@@ -197,9 +205,9 @@ class Peering:
         self.pings.pop(peer_id, None)
         self._host.peer_down(peer_id)
 
-    def refused(self, peer_id: str, reason: str) -> None:
+    def refused(self, peer_id: str, objection: Objection) -> None:
         """Pass on that a peer does not let this node in."""
-        self._host.refused(peer_id, reason)
+        self._host.refused(peer_id, objection)
 
     def ping(self) -> Ping:
         """Return what the peers shall know."""
@@ -234,6 +242,6 @@ class Peering:
             case Kind.CHANGED:
                 self._host.change_decided(_verdict_decoder.decode(body))
             case Kind.REFUSED:
-                self._host.refused(peer_id, _text_decoder.decode(body))
+                self._host.refused(peer_id, _objection_decoder.decode(body))
             case _:
                 logger.warning("event=frame-dropped peer=%s kind=%d", peer_id, kind)

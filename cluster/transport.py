@@ -17,7 +17,7 @@ import msgspec
 from cluster.config import Address
 from cluster.errors import StartupError
 from cluster.link import Kind, Link
-from cluster.peer_auth import Particulars
+from cluster.peer_auth import Objection, Particulars
 
 PING_S: Final = 1.0
 """How often peers hear from us at least."""
@@ -43,7 +43,7 @@ class Host(Protocol):
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
 
-    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> str | None:
+    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
         """Return why a peer that knows the secret is not let in, None if it is (and is remembered).
 
         `is_known` tells whether this node has it among its peers.
@@ -58,7 +58,7 @@ class Host(Protocol):
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Take a frame from a peer. Raises msgspec.DecodeError when it makes no sense."""
 
-    def refused(self, peer_id: str, reason: str) -> None:
+    def refused(self, peer_id: str, objection: Objection) -> None:
         """Take note that a peer does not let this node in."""
 
     def ping(self) -> Any:
@@ -176,13 +176,13 @@ class PeerLinks:
         """
         return node_id != self.node_id
 
-    def objection(self, peer_id: str, theirs: Particulars) -> str | None:
+    def objection(self, peer_id: str, theirs: Particulars) -> Objection | None:
         """Return why a peer that knows the secret is not let in."""
         return self._host.objection(peer_id, theirs, is_known=peer_id in self._peers)
 
-    def refused(self, peer_id: str, reason: str) -> None:
+    def refused(self, peer_id: str, objection: Objection) -> None:
         """Pass a refusal on."""
-        self._host.refused(peer_id, reason)
+        self._host.refused(peer_id, objection)
 
     def begun(self, link: Link) -> None:
         """Remember a connection until its end."""

@@ -107,18 +107,23 @@ def _run_all(arguments: argparse.Namespace) -> int:
     from tests.simulation.runs import run  # noqa: PLC0415 - as above
 
     minutes = arguments.hours * 60 if arguments.hours is not None else arguments.minutes or 5.0
-    reports = []
-    for seed in arguments.seed:
-        plan = make_plan(seed, arguments.nodes, hostile=arguments.hostile, faults=arguments.faults)
-        with contextlib.ExitStack() as stack:
-            file = stack.enter_context(arguments.trace.open("w")) if arguments.trace else None
-            report = run(plan, minutes * 60, file)
-        reports.append(report)
-        print(_progress(report), flush=True)
-        if report.violation:
-            print(_failure(report, arguments, minutes), flush=True)
-            if not arguments.keep_going:
-                break
+    reports: list[Report] = []
+    try:
+        for seed in arguments.seed:
+            plan = make_plan(seed, arguments.nodes, hostile=arguments.hostile, faults=arguments.faults)
+            with contextlib.ExitStack() as stack:
+                file = stack.enter_context(arguments.trace.open("w")) if arguments.trace else None
+                report = run(plan, minutes * 60, file)
+            reports.append(report)
+            print(_progress(report), flush=True)
+            if report.violation:
+                print(_failure(report, arguments, minutes), flush=True)
+                if not arguments.keep_going:
+                    break
+    except KeyboardInterrupt:
+        # Worlds that came to their end count, also when somebody stops a long run.
+        print(_summary(reports))
+        raise
     print(_summary(reports))
     return FAILED if any(report.violation for report in reports) else 0
 

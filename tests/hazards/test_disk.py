@@ -268,7 +268,7 @@ async def test_a_node_that_lost_its_disk_is_not_let_in(
     """H18: in the same moves both others refuse ours, by the disk that they remember from the beginning."""
     cluster = core_cluster(tmp_path, monkeypatch)
 
-    def objections_to_b(others: str) -> list[str | None]:
+    def objections_to_b(others: str) -> list[object]:
         theirs = cluster["b"].core.peering.particulars()
         return [cluster[node_id].core.peering.objection("b", theirs, is_known=True) for node_id in others]
 

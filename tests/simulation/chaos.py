@@ -74,7 +74,7 @@ class Chaos:
             wall_us=world.wall_us,
             random=self._random,
         )
-        self._more = MoreFaults(world, self._faults.start, self._random)
+        self._more = MoreFaults(world, self._faults, self._random)
         self._members = MemberFaults(world, self._random)
         self._faults.by_name.update(self._more.by_name | self._members.by_name)
         self._active: dict[int, Undo] = {}

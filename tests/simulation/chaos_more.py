@@ -3,7 +3,6 @@
 The faults are undone as all others are; see chaos.py.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Final, Protocol
@@ -11,7 +10,7 @@ from typing import Final, Protocol
 from cluster.errors import IdentityRefused
 from tests.simulation.checkers import Checkers
 from tests.simulation.disk import Disk
-from tests.simulation.faults import OPERATIONS_MAX, US, Fault, Undo
+from tests.simulation.faults import OPERATIONS_MAX, US, Fault, Faults, Undo
 from tests.simulation.machine import Machine
 
 ROOT: Final = Path("/sim")
@@ -25,11 +24,12 @@ class World(Protocol):
 
 
 class MoreFaults:
-    """Faults of one world, by their names in `plan.FAULTS`; `start` starts a node that is down."""
+    """Faults of one world, by their names in `plan.FAULTS`."""
 
-    def __init__(self, world: World, start: Callable[[Machine], None], random: Random) -> None:
+    def __init__(self, world: World, faults: Faults, random: Random) -> None:
         self._world = world
-        self._start = start
+        self._backups = faults.backups
+        self._start = faults.start
         self._random = random
         self._lost: dict[str, Disk] = {}
         self.by_name: dict[str, Fault] = {
@@ -73,6 +73,9 @@ class MoreFaults:
         def undo() -> None:
             machine.kill()
             self._replace(machine, self._lost.pop(machine.node_id))
+            # The empty disk may have been damaged meanwhile.
+            self._backups.pop(machine.node_id, None)
+            machine.is_damaged = machine.is_lost = False
             self._start(machine)
 
         return undo

@@ -56,6 +56,7 @@ class Held:
     ttl_ms: int
     until_us: int
     """On the client's own clock."""
+    is_renewing: bool = False
 
 
 @dataclass
@@ -239,6 +240,10 @@ class Client:
                 self._session_over(session)
 
     async def _renew(self, held: Held) -> None:
+        if held.is_renewing:
+            # Two renewals with different leases may come into effect in any order.
+            return
+        held.is_renewing = True
         ttl_ms = self._pick_ttl() if self._random.random() < 0.2 and not held.session_id else 0
         if ttl_ms:
             self._shorten(held, ttl_ms)
@@ -248,8 +253,10 @@ class Client:
         if isinstance(result, results.Renewed):
             if held.hold_id in self._held:
                 self._believe(held, asked_us, result.expires_in_ms)
-        elif isinstance(result, Refused) and result.reason == Reason.LEASE_EXPIRED:
+        elif ttl_ms or (isinstance(result, Refused) and result.reason == Reason.LEASE_EXPIRED):
+            # Another lease of which nobody knows whether and when it begins is none to rely on.
             self._give_up(held.hold_id)
+        held.is_renewing = False
 
     async def _release(self, held: Held) -> None:
         self._give_up(held.hold_id)

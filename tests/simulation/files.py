@@ -70,11 +70,26 @@ class SimFiles(Files):
         self._maybe_fail_write()
         self.disk.change(target.parent, source, target, self._inode(source))
 
+    def link(self, path: Path, name: Path) -> None:
+        """Give a file another name."""
+        self._begin()
+        if name in self.disk.names:
+            raise FileExistsError(errno.EEXIST, "file exists", str(name))
+        self._maybe_fail_write()
+        self.disk.change(name.parent, None, name, self._inode(path))
+
     def unlink(self, path: Path) -> None:
         """Remove a name."""
+        if self.recording is not None:
+            self.recording.append(("unlink_by_child", (path,)))
+            return
         self._begin()
         self._inode(path)
         self.disk.change(path.parent, path, None, None)
+
+    def unlink_by_child(self, _fd: int, path: Path) -> None:
+        """Remove a name, as an operation that a forked child has noted: those begin with a descriptor."""
+        self.unlink(path)
 
     def fsync_dir(self, directory: Path) -> None:
         """Make changes of names durable."""

@@ -17,6 +17,8 @@ class Durability:
         self._told: dict[str, tuple[int, int]] = {}
         """By node: the newest term in which it promised anything, and up to where. For ever."""
         self._terms: dict[str, int] = {}
+        self._replaced: set[str] = set()
+        """Whose disk is not the one that knows of the promises."""
         self._synced: dict[str, int] = {}
 
     def members(self, node_ids: Iterable[str]) -> None:
@@ -90,7 +92,9 @@ class Durability:
     def recovered(self, node_id: str, term: int, log: Log) -> None:
         """Check that a disk kept what was promised in its last term; a later one may have cut it."""
         promised = self._promises.get(node_id, {}).get(term, 0)
-        if last_index(log) < promised:
+        if last_index(log) >= promised:
+            self._replaced.discard(node_id)
+        elif node_id not in self._replaced:
             self._report.fail(
                 "promise-kept",
                 f"{node_id} promised its log up to {promised} in term {term}, and came back with "
@@ -100,7 +104,7 @@ class Durability:
         self.in_term(node_id, term)
 
     def replaced(self, node_id: str) -> None:
-        """Forget a disk that was replaced by an empty one."""
-        self._promises.pop(node_id, None)
+        """Take note of a disk that was replaced by an empty one. Its promises were counted rightly."""
+        self._replaced.add(node_id)
         self._synced.pop(node_id, None)
         self._terms.pop(node_id, None)

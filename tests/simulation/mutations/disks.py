@@ -156,7 +156,7 @@ DISKS: Final = (
     Mutation(
         name="lost-disk-let-in",
         sentence="A node that lost its disk is let in again under its name (H18).",
-        found_by=("term-on-disk", "leader-completeness", "committed-by-majority", "committed-entry"),
+        found_by=("promise-kept", "term-on-disk", "leader-completeness", "committed-by-majority"),
         apply=replaced(Peering, "_objection", _object_to_nothing),
         surroundings=Surroundings(
             rates={"lost-disk": 8.0, "isolate": 8.0, "transfer": 4.0, "kill": 3.0}, fault_s=(1.0, 8.0)

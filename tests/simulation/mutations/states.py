@@ -211,6 +211,7 @@ STATES: Final = (
         found_by=("model-state", "asked-once", "reply"),
         apply=replaced(LockMachine, "_apply_batch", _apply_all),
         surroundings=_FAILOVERS,
+        seeds_max=20,
     ),
     Mutation(
         name="request-ids-ignored",

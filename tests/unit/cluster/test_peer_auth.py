@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from cluster import peer_auth
-from cluster.peer_auth import Challenge, Exchange, Hello, Particulars, Proof, Refusal
+from cluster.peer_auth import Challenge, Exchange, Hello, Objection, Particulars, Proof, Refusal
 
 SECRET = b"0123456789abcdef"
 PARTICULARS = Particulars("disk", "http://a")
@@ -46,8 +46,8 @@ def test_a_proof_cannot_be_sent_back() -> None:
     """The dialer's proof is not the acceptor's, and neither is a refusal."""
     proof = EXCHANGE.prove(SECRET, b"dialer", PARTICULARS)
     assert not EXCHANGE.is_proven(SECRET, b"acceptor", proof)
-    assert not EXCHANGE.is_refused(SECRET, Refusal("", proof.mac))
-    refusal = EXCHANGE.refuse(SECRET, "reason")
+    assert not EXCHANGE.is_refused(SECRET, Refusal(Objection(""), proof.mac))
+    refusal = EXCHANGE.refuse(SECRET, Objection("reason"))
     assert not EXCHANGE.is_proven(SECRET, b"acceptor", Proof(PARTICULARS, refusal.mac))
 
 
@@ -60,11 +60,12 @@ def test_the_proof_vouches_for_the_particulars(changed: Particulars) -> None:
 
 def test_a_refusal_cannot_be_forged() -> None:
     """Only who knows the secret can make a node stop, and only for the reason that it gave."""
-    refusal = EXCHANGE.refuse(SECRET, "another disk")
+    refusal = EXCHANGE.refuse(SECRET, Objection("another disk"))
     assert EXCHANGE.is_refused(SECRET, refusal)
-    assert not EXCHANGE.is_refused(SECRET, Refusal("another reason", refusal.mac))
-    assert not EXCHANGE.is_refused(SECRET, EXCHANGE.refuse(b"wrong", "another disk"))
-    assert not EXCHANGE.is_refused(SECRET, Refusal("another disk", b""))
+    assert not EXCHANGE.is_refused(SECRET, Refusal(Objection("another reason"), refusal.mac))
+    assert not EXCHANGE.is_refused(SECRET, Refusal(Objection("another disk", is_final=True), refusal.mac))
+    assert not EXCHANGE.is_refused(SECRET, EXCHANGE.refuse(b"wrong", Objection("another disk")))
+    assert not EXCHANGE.is_refused(SECRET, Refusal(Objection("another disk"), b""))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_a_refusal_cannot_be_forged() -> None:
         Hello(1, "a", "b", b"n" * 32),
         Challenge(b"n" * 32),
         Proof(PARTICULARS, b"mac"),
-        Refusal("reason", b"mac"),
+        Refusal(Objection("reason"), b"mac"),
     ],
 )
 def test_messages_travel_as_bytes(message: peer_auth.Handshake) -> None:

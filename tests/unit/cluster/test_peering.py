@@ -16,7 +16,7 @@ from cluster.guards import Message
 from cluster.link import Kind
 from cluster.member_changes import Change, Verdict
 from cluster.members import Member, Members
-from cluster.peer_auth import Particulars
+from cluster.peer_auth import Objection, Particulars
 from cluster.peering import Peering
 
 THREE = Members({node_id: Member(f"h:{node_id}", is_voter=True) for node_id in ("n1", "n2", "n3")})
@@ -80,9 +80,9 @@ class Host:
         """Note."""
         self.log.append(("verdict", verdict))
 
-    def refused(self, peer_id: str, reason: str) -> None:
+    def refused(self, peer_id: str, objection: Objection) -> None:
         """Note."""
-        self.log.append(("refused", peer_id, reason))
+        self.log.append(("refused", peer_id, objection))
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_new_node_takes_part_when_it_has_met_all(
     assert again.is_established
     objection = again.objection("n3", disk("other"), is_known=True)
     assert objection is not None
-    assert "restore its old data directory, or replace it by a node with a new id" in objection
+    assert "restore its old data directory, or replace it by a node with a new id" in objection.reason
 
 
 def test_a_stranger_is_told_to_be_added(datadir: DataDir) -> None:
@@ -139,7 +139,7 @@ def test_a_stranger_is_told_to_be_added(datadir: DataDir) -> None:
     peering = make(datadir)
     objection = peering.objection("n4", disk("n4"), is_known=False)
     assert objection is not None
-    assert "n4 is no member of this cluster: add it" in objection
+    assert "n4 is no member of this cluster: add it" in objection.reason
     assert datadir.known == {}
 
 
@@ -164,7 +164,7 @@ def test_a_removed_node_is_told(datadir: DataDir) -> None:
     for theirs in (disk("n3"), disk("another")):
         objection = peering.objection("n3", theirs, is_known=False)
         assert objection is not None
-        assert "n3 was removed from this cluster" in objection
+        assert "n3 was removed from this cluster" in objection.reason
 
 
 def test_a_node_comes_back_with_another_disk(datadir: DataDir) -> None:
@@ -226,14 +226,14 @@ def test_operations_reach_the_node(datadir: DataDir) -> None:
         (Kind.CHANGE, change),
         (Kind.CHANGED, verdict),
         (Kind.TRANSFER, "n2"),
-        (Kind.REFUSED, "why"),
+        (Kind.REFUSED, Objection("why")),
     ):
         peering.frame("n2", kind, msgspec.Raw(msgspec.msgpack.encode(body)))
     assert host.log == [
         ("change", "n2", change),
         ("verdict", verdict),
         ("transfer", "n2"),
-        ("refused", "n2", "why"),
+        ("refused", "n2", Objection("why")),
     ]
     with pytest.raises(msgspec.DecodeError):
         peering.frame("n2", Kind.CHANGE, msgspec.Raw(msgspec.msgpack.encode({"id": "n4"})))
@@ -252,3 +252,28 @@ def test_a_disk_that_cannot_remember_ends_the_node(tmp_path: Path) -> None:
     assert [kind for kind, *_ in host.log] == ["broke"]
     assert datadir.known == {}
     datadir.close()
+
+
+def test_only_a_removed_disk_is_refused_for_ever(datadir: DataDir) -> None:
+    """What a node that is behind may say, or says too late, is no reason to stop; a removed disk is one."""
+    peering = make(datadir)
+    peering.objection("n3", disk("n3"), is_known=True)
+    unknown = peering.objection("n4", disk("n4"), is_known=False)
+    other = peering.objection("n3", disk("other"), is_known=True)
+    peering.set_members(without(THREE, "n3"), is_first=False)
+    removed = peering.objection("n3", disk("n3"), is_known=False)
+    not_added_yet = peering.objection("n3", disk("new"), is_known=False)
+    assert [found and found.is_final for found in (unknown, other, removed, not_added_yet)] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_node_that_joined_later_is_not_gone(datadir: DataDir) -> None:
+    """A linked peer that an older list does not have yet is no removed one."""
+    peering = make(datadir)
+    peering.objection("n3", disk("n3"), is_known=True)
+    peering.objection("n4", disk("n4", version=5), is_known=False)
+    assert peering.set_members(without(THREE, "n3"), is_first=False) == {"n3"}

@@ -17,7 +17,7 @@ from cluster import transport as transport_module
 from cluster.config import Address
 from cluster.errors import StartupError
 from cluster.link import Kind
-from cluster.peer_auth import Challenge, Exchange, Hello, Particulars, Proof
+from cluster.peer_auth import Challenge, Exchange, Hello, Objection, Particulars, Proof
 from cluster.transport import PeerLinks
 
 SECRET = b"the secret of this cluster"
@@ -32,16 +32,16 @@ class Host:
     def __init__(self, node_id: str) -> None:
         self.node_id = node_id
         self.log: list[tuple[Any, ...]] = []
-        self.objections: dict[str, str] = {}
+        self.objections: dict[str, Objection] = {}
 
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
         return Particulars(f"disk-{self.node_id}", f"http://{self.node_id}")
 
-    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> str | None:
+    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
         """Object if told so, or to strangers."""
         assert theirs.disk_id == f"disk-{peer_id}"
-        return self.objections.get(peer_id, None if is_known else "a stranger")
+        return self.objections.get(peer_id, None if is_known else Objection("a stranger"))
 
     def peer_up(self, peer_id: str) -> None:
         """Note."""
@@ -56,9 +56,9 @@ class Host:
         if kind != Kind.PING:
             self.log.append((Kind(kind).name, peer_id, msgspec.msgpack.decode(body)))
 
-    def refused(self, peer_id: str, reason: str) -> None:
+    def refused(self, peer_id: str, objection: Objection) -> None:
         """Note."""
-        self.log.append(("refused", peer_id, reason))
+        self.log.append(("refused", peer_id, objection.reason))
 
     def ping(self) -> Any:
         """Return nothing of interest."""
@@ -203,7 +203,7 @@ async def test_a_refused_dialer_is_told_why() -> None:
     """The acceptor's objection reaches the dialer, signed; no link opens."""
     addresses = {"a": free_address(), "b": free_address()}
     async with node("b", addresses) as (b_links, b_host):
-        b_host.objections["a"] = "another disk"
+        b_host.objections["a"] = Objection("another disk")
         async with node("a", addresses) as (a_links, a_host):
             await until(lambda: a_host.log)
             assert a_host.log[0] == ("refused", "b", "another disk")
@@ -216,10 +216,10 @@ async def test_a_refused_acceptor_is_told_why() -> None:
     """The dialer's objection is the only frame of a link that never opens on its side."""
     addresses = {"a": free_address(), "b": free_address()}
     async with node("b", addresses) as (_, b_host), node("a", addresses) as (a_links, a_host):
-        a_host.objections["b"] = "another disk"
+        a_host.objections["b"] = Objection("another disk")
         for link in list(a_links._all):
             link.close("again")
-        await until(lambda: ("REFUSED", "a", "another disk") in b_host.log)
+        await until(lambda: ("REFUSED", "a", ["another disk", False]) in b_host.log)
         await until(lambda: b_host.log[-1] == ("down", "a"))
         assert not a_links.is_up("b")
 
