@@ -139,11 +139,6 @@ class Client:
 
     async def renew(self, hold: Hold, *, ttl_ms: int | None = None, timeout_s: float | None = None) -> None:
         """Start the lease of `hold` anew. Raises LeaseExpired when it is over: stop the protected work."""
-        if ttl_ms is not None:
-            # A shorter lease may begin now, and its answer get lost.
-            shorter = Lease(now_s(), ttl_ms)
-            if shorter.valid_until_s < hold.lease.valid_until_s:
-                hold.lease = shorter
         reply = await self._call(_protocol.renew(hold.hold_id, ttl_ms), timeout_s)
         hold.lease = Lease(reply.attempted_at_s, _decode(reply.body, _values.Renewed).expires_in_ms)
 

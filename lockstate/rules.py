@@ -300,7 +300,11 @@ class Rules:
     # -- renew, release, cancel, force ----------------------------------------------------------------------
 
     def renew(self, command: Renew) -> Result:
-        """Start the lease of a hold anew."""
+        """Start the lease of a hold anew.
+
+        A shorter ttl counts from the next renewal on. If it cut the lease, one that comes late would end what
+        a later and longer one has promised.
+        """
         hold = self.state.holds.get(command.hold_id)
         if hold is None:
             return _LEASE_EXPIRED
@@ -313,7 +317,7 @@ class Rules:
                 return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold lives as long as its session")
             session.ttl_ms = command.ttl_ms
         self.state.extend(session)
-        return Renewed(hold.token, session.ttl_ms)
+        return Renewed(hold.token, views.remaining_ms(self.state, hold))
 
     def release(self, command: Release) -> Result:
         """End a hold and serve who waits for it."""

@@ -85,8 +85,8 @@ class State:
         self.deadlines.discard(session)
 
     def extend(self, session: Session) -> None:
-        """Start a session's ttl anew."""
-        session.expires_at_ms = self.now_ms + session.ttl_ms
+        """Start a session's ttl anew. It never ends earlier than it did before: that was promised."""
+        session.expires_at_ms = max(session.expires_at_ms, self.now_ms + session.ttl_ms)
         self.deadlines.set(session)
 
     def add_hold(self, hold: Hold) -> None:

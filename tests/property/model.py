@@ -143,8 +143,8 @@ class Model:
         return Lease(ttl_ms, self.now_ms + ttl_ms, self.created)
 
     def _restart(self, lease: Lease) -> int:
-        lease.expires_at_ms = self.now_ms + lease.ttl_ms
-        return lease.ttl_ms
+        lease.expires_at_ms = max(lease.expires_at_ms, self.now_ms + lease.ttl_ms)
+        return lease.expires_at_ms - self.now_ms
 
     # Commands
 

@@ -392,9 +392,55 @@ def test_a_received_snapshot_is_not_replaced_by_an_older_write(tmp_path: Path) -
     assert files_in(two) == ["snapshot"]
 
 
+def test_the_node_frees_no_replaced_snapshot(store: SnapshotStore, tmp_path: Path) -> None:
+    """A replaced snapshot keeps a name, and with it its blocks, until the next child removes it."""
+    snapshot, old = tmp_path / "snapshot", tmp_path / "snapshot.old"
+    write(store, b"1")
+    assert files_in(tmp_path) == ["snapshot"]
+    for state in (b"2", b"3"):
+        replaced = snapshot.stat().st_ino
+        write(store, state)
+        assert old.stat().st_ino == replaced
+        assert store.load() == Snapshot(PREVIOUS, LAST, state)
+    store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
+    wait_until(lambda: not old.exists())
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"3")
+
+
+def test_a_received_snapshot_frees_no_replaced_one(tmp_path: Path) -> None:
+    """What comes from a peer is put in place as what the child wrote."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    source, target = SnapshotStore(one), SnapshotStore(two)
+    write(source, b"newer")
+    write(target, b"older")
+    replaced = (two / "snapshot").stat().st_ino
+    send(source, target, 100)
+    assert (two / "snapshot.old").stat().st_ino == replaced
+    send(source, target, 100)
+    assert (two / "snapshot.old").stat().st_ino == replaced, "one old snapshot is enough"
+    assert target.load() == source.load()
+
+
+def test_a_file_system_without_links_is_served(
+    store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot is put in place although the replaced one cannot be kept."""
+    write(store, b"old")
+
+    def fail(_files: Files, _path: Path, _name: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Files, "link", fail)
+    write(store, b"new")
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"new")
+    assert files_in(tmp_path) == ["snapshot"]
+
+
 def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     """A new store begins with the snapshot alone."""
-    for name in ("snapshot.17.tmp", "incoming.tmp", "snapshot"):
+    for name in ("snapshot.17.tmp", "incoming.tmp", "snapshot.old", "snapshot"):
         (tmp_path / name).touch()
     SnapshotStore(tmp_path)
     assert files_in(tmp_path) == ["snapshot"]

@@ -169,19 +169,6 @@ async def test_a_refusal_is_raised_at_once(code: str, error: type[holdfast.Refus
         assert len(node.seen) == 1
 
 
-async def test_a_shorter_lease_counts_from_the_question() -> None:
-    """Who asks for a shorter lease and hears no answer cannot rely on the longer one any more."""
-    async with (
-        ScriptedNode(granted(expires_in_ms=60_000), silence) as node,
-        holdfast.Client([node.url], timeout_s=0.2) as client,
-    ):
-        hold = await client.acquire("a", ttl_ms=60_000)
-        assert hold.remaining_ms > 50_000
-        with pytest.raises(holdfast.OutcomeUnknown):
-            await client.renew(hold, ttl_ms=5_000)
-        assert hold.remaining_ms < 5_000
-
-
 async def test_a_late_grant_is_renewed_before_it_is_handed_out() -> None:
     """After a wait as long as a third of the lease the validity counts from a renewal, not from the grant."""
 

@@ -101,8 +101,19 @@ def test_renewing_starts_the_lease_anew() -> None:
     world = World()
     world.granted("a", ttl_ms=1000)
     assert world.run(Renew("h1"), at_ms=900) == Renewed(1, 1000)
-    assert world.run(Renew("h1", 50), at_ms=1000) == Renewed(1, 50)
-    assert world.pass_to(1051) == [EventKind.EXPIRED]
+    assert world.run(Renew("h1", 5000), at_ms=1000) == Renewed(1, 5000)
+    assert world.pass_to(6000) == []
+    assert world.pass_to(6001) == [EventKind.EXPIRED]
+
+
+def test_no_renewal_ends_a_lease_earlier() -> None:
+    """A shorter ttl counts from the next renewal on; what an earlier one promised is kept."""
+    world = World()
+    world.granted("a", ttl_ms=1000)
+    assert world.run(Renew("h1", 50), at_ms=100) == Renewed(1, 900)
+    assert world.run(Renew("h1"), at_ms=980) == Renewed(1, 50)
+    assert world.pass_to(1030) == []
+    assert world.pass_to(1031) == [EventKind.EXPIRED]
 
 
 def test_what_ended_can_not_be_renewed_or_released() -> None:

@@ -93,9 +93,9 @@ def test_other_commands_are_repeated() -> None:
     for _ in range(2):
         assert world.run(CloseSession("s1", "r")) == SessionClosed(())
     world.granted("a")
-    first = expect(Renewed, world.run(Renew("h1", 700, "r1")))
-    assert world.run(Renew("h1", 700, "r1"), at_ms=300) == Renewed(first.token, 400)
-    assert world.machine.next_deadline_ms() == 700
+    first = expect(Renewed, world.run(Renew("h1", 1700, "r1")))
+    assert world.run(Renew("h1", 1700, "r1"), at_ms=300) == Renewed(first.token, 1400)
+    assert world.machine.next_deadline_ms() == 1700
     for _ in range(2):
         assert world.run(Release("h1", "r2")) == Released()
     assert world.run(ForceRelease("a", "", 0, "r")) == ForceReleased(())
