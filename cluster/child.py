@@ -37,6 +37,8 @@ class Child:
     def __init__(self) -> None:
         """Begin idle."""
         self.pid = 0
+        self.forks_count = 0
+        """How many were started: after each, writes have split the memory that it shared."""
         self._is_failed = False
         self._is_killed = False
 
@@ -59,6 +61,7 @@ class Child:
             if pid == 0:
                 _run(work, parent_pid)
             self.pid = pid
+            self.forks_count += 1
         except OSError as error:
             logger.warning("event=fork-failed error=%r", str(error))
             self._is_failed = True

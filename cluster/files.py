@@ -34,6 +34,10 @@ class Files:
         """Give `source` the name `target`, atomically; durable after `fsync_dir`."""
         source.rename(target)
 
+    def link(self, path: Path, name: Path) -> None:
+        """Give the file `path` another name, too; durable after `fsync_dir`. Not every file system can."""
+        name.hardlink_to(path)
+
     def unlink(self, path: Path) -> None:
         """Remove the name `path`; durable after `fsync_dir`."""
         path.unlink()

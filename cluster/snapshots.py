@@ -1,7 +1,9 @@
 """The one snapshot of a node: written by a forked child, read in pieces for a peer, received from one.
 
 The file `snapshot` is always whole: it is replaced by renaming a finished, synced file over it, and only by
-the node's own process. Only `load` takes long (it reads the whole state); writing is the child's
+the node's own process. The file that was there before gets the name `snapshot.old` until the next child
+removes it: to free the blocks of a large file takes longer than the loop may stop, and the last name or
+descriptor to go pays for it. Only `load` takes long (it reads the whole state); writing is the child's
 work, and a received snapshot is checked step by step (`check_received`).
 """
 
@@ -29,6 +31,7 @@ from cluster.snapshot_receive import Incoming
 __all__ = ["DecodeState", "Snapshot", "SnapshotDamaged", "SnapshotId", "SnapshotReader", "SnapshotStore"]
 
 SNAPSHOT_NAME: Final = "snapshot"
+OLD_NAME: Final = "snapshot.old"
 INCOMING_NAME: Final = "incoming.tmp"
 RECEIVED_BYTES_MAX: Final = 64 * 1024**3
 """More than fits the memory that a state needs; a peer that sends more is broken, and would fill the disk."""
@@ -69,15 +72,16 @@ class SnapshotStore:
     """The snapshot in a locked data directory. One thread."""
 
     def __init__(self, directory: Path, files: Files | None = None, child: Child | None = None) -> None:
-        """Use `directory` and remove what a killed process left unfinished there."""
+        """Use `directory` and remove what the last process left there beside the snapshot."""
         self._directory = directory
         self._path = directory / SNAPSHOT_NAME
+        self._old_path = directory / OLD_NAME
         self._files = files or Files()
         self._child = child or Child()
         self._written_path: Path | None = None
         self._incoming: Incoming | None = None
         for name in self._files.names(directory):
-            if name == INCOMING_NAME or _UNFINISHED_NAME.fullmatch(name):
+            if name in (OLD_NAME, INCOMING_NAME) or _UNFINISHED_NAME.fullmatch(name):
                 self._files.unlink(directory / name)
 
     def load(self) -> Snapshot | None:
@@ -102,9 +106,10 @@ class SnapshotStore:
         self, last: LogEntry, previous: LogEntry, members: bytes, encode_state: Callable[[], bytes]
     ) -> None:
         """Fork a child that encodes and writes the state as it is now; `poll` tells how it goes."""
-        directory, files = self._directory, self._files
+        directory, files, old_path = self._directory, self._files, self._old_path
 
         def write() -> None:
+            _remove(old_path, files)  # first: so there is never room needed for three
             path = _written_path(directory, os.getpid())
             write_snapshot(path, Snapshot(previous, last, encode_state(), members), files)
 
@@ -214,8 +219,21 @@ class SnapshotStore:
             self._child.kill()
 
     def _put_in_place(self, path: Path) -> None:
+        self._keep_old()
         self._files.rename(path, self._path)
         self._files.fsync_dir(self._directory)
+
+    def _keep_old(self) -> None:
+        """Give the present snapshot a second name, so that the rename over the first one frees nothing.
+
+        Without it all is right, too, but slow: where there are no links, or another old one is still there.
+        """
+        if not self._files.exists(self._path) or self._files.exists(self._old_path):
+            return
+        try:
+            self._files.link(self._path, self._old_path)
+        except OSError as error:
+            logger.info("event=snapshot-not-kept error=%r", str(error))
 
 
 def _written_path(directory: Path, pid: int) -> Path:

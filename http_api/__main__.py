@@ -16,8 +16,10 @@ from collections.abc import Sequence
 import uvloop
 from aiohttp import web
 
+from cluster.child import Child
 from cluster.config import Address, NodeConfig, load
 from cluster.errors import IdentityRefused, NodeFailed, StartupError
+from cluster.memory import HugePages
 from cluster.node import Node
 from http_api import logs
 from http_api.app import CONNECTIONS_COUNT_MAX, build_server
@@ -51,7 +53,8 @@ async def _run(config: NodeConfig) -> int:
     # Bound first: an address in use is found before the data directory is touched.
     with contextlib.closing(_bind(config.http)) as listener:
         config = _with_port(config, listener)
-        node = Node(config)
+        child = Child()
+        node = Node(config, child=child)
         await node.start()
         server = build_server(node, config.request_timeout_ms, _connections_count_max())
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
@@ -59,6 +62,8 @@ async def _run(config: NodeConfig) -> int:
         site = web.SockSite(runner, listener, backlog=1024)
         await site.start()
         _calm_collector()
+        pages = HugePages(child)
+        pages.begin()
         _log_ready(config, listener)
         failure = await _until_stopped(node, stop_asked)
         await site.stop()
@@ -69,6 +74,7 @@ async def _run(config: NodeConfig) -> int:
             logger.critical("event=node-failed detail=%r", str(failure), exc_info=failure)
         node.begin_shutdown()
         await runner.cleanup()  # open calls get their answers from a node that still runs
+        pages.stop()
         if failure is not None:
             return await _close_failed(node, failure)
         await node.stop()

@@ -22,7 +22,9 @@ from typing import Any, Final
 
 import uvloop
 
+from cluster.child import Child
 from cluster.config import Address, NodeConfig
+from cluster.memory import HugePages
 from cluster.node import Node
 from cluster.snapshots import SNAPSHOT_NAME, SnapshotStore
 from lockstate import snapshot
@@ -39,6 +41,8 @@ DESCRIPTION: Final = (
 COMPACT_ENTRIES: Final = 1_000_000
 """So many that no snapshot is written but the one that is watched."""
 TTL_MS: Final = 86_400_000
+GATHER_S: Final = 15.0
+"""Under load before the snapshot: so long a large node takes to gather its memory after the last one."""
 FILL_WORKERS: Final = 1000
 LOAD_WORKERS: Final = 64
 FORKS: Final = 5
@@ -170,7 +174,10 @@ async def _under_load(node: Node, holds: int, work: Callable[[Watcher], Awaitabl
 
 async def _node_figures(config: NodeConfig, holds: int) -> dict[str, float]:
     """Fill a node, watch it write a snapshot, and return what was seen."""
-    node = Node(config)
+    child = Child()
+    node = Node(config, child=child)
+    pages = HugePages(child)
+    pages.begin()
     await node.start()
     figures: dict[str, float] = {}
     try:
@@ -181,13 +188,12 @@ async def _node_figures(config: NodeConfig, holds: int) -> dict[str, float]:
         before_bytes = processes.resident_bytes(os.getpid())
         await _fill(node, holds)
         figures["bytes_per_hold"] = (processes.resident_bytes(os.getpid()) - before_bytes) / holds
-        child = node.core._store._child  # noqa: SLF001 - whether it runs is nobody else's business
 
         async def watch(watcher: Watcher) -> None:
             # The fill alone makes the log large enough for a snapshot.
             await _until(lambda: not child.is_running)
             watcher.take_worst_ms()
-            await asyncio.sleep(3)
+            await asyncio.sleep(GATHER_S)
             figures["load_worst_ms"] = watcher.take_worst_ms()
             await _until(lambda: not child.is_running)
             file = config.data_dir / SNAPSHOT_NAME
@@ -212,6 +218,7 @@ async def _node_figures(config: NodeConfig, holds: int) -> dict[str, float]:
         written = SnapshotStore(config.data_dir).load()
         figures["restart_entries"] = node.core.replica.last_index - (written.last[1] if written else 1)
     finally:
+        pages.stop()
         await node.stop()
     return figures
 
