@@ -257,9 +257,10 @@ class Journal:
         return max(1, min(self._commit_on_disk, self.last_index))
 
     def onOneSecondTimer(self) -> None:  # noqa: N802 - the Raft library's name
-        """Seal what was synced: see `_seal`."""
+        """Seal what was synced (see `_seal`), and remove what is not needed any more."""
         self._check_usable()
         self._on_disk(self._seal)
+        self._on_disk(self._unlink_obsolete)
 
     def sync(self) -> bool:
         """Write all changes since the last sync as one block and wait until they are on disk.
@@ -275,8 +276,8 @@ class Journal:
         if self._commit_index != self._commit_on_disk:
             self._records.append(index_record(RecordType.COMMIT, self._commit_index))
         self._on_disk(self._write_synced)
-        if self._note_synced():
-            self._on_disk(self._unlink_obsolete)
+        self._note_synced()
+        self._on_disk(self._unlink_obsolete)
         return True
 
     def close(self) -> None:
@@ -367,9 +368,8 @@ class Journal:
             index_record(RecordType.COMMIT, self._commit_index),
         )
 
-    def _note_synced(self) -> bool:
-        """Take over what is durable now; tell whether older segments may have become obsolete."""
-        has_removed = self._restarts or self.first_index > self._disk_first
+    def _note_synced(self) -> None:
+        """Take over what is durable now."""
         if self._restarts:
             for segment in self._segments:
                 segment.last_index = 0
@@ -382,13 +382,12 @@ class Journal:
         self._records.clear()
         self._buffered_bytes = self._buffered_index_max = 0
         self._restarts = self._is_hard_state_dirty = False
-        return has_removed
 
     def _unlink_obsolete(self) -> None:
-        """Remove the oldest segments while nothing in them is needed."""
-        has_unlinked = False
-        while len(self._segments) > 1 and self._segments[0].last_index < self._disk_first:
+        """Remove the oldest segment if nothing in it is needed: one at a time, because each takes 20 ms.
+
+        The next sync or second looks again. What a crash leaves is removed by recovery.
+        """
+        if len(self._segments) > 1 and self._segments[0].last_index < self._disk_first:
             self._files.unlink(self._segments.pop(0).path)
-            has_unlinked = True
-        if has_unlinked:
             self._files.fsync_dir(self._directory)

@@ -23,7 +23,7 @@ READABLE_VERSIONS: Final = (1, 2)
 """Format 1 had no member list; what it lacks reads as empty."""
 MAGIC: Final = b"HOLDFSNP"
 DIGEST_BYTES: Final = 32
-WRITE_BYTES: Final = 4 * 1024 * 1024
+WRITE_BYTES: Final = 1024 * 1024
 """Synced piece by piece: one large sync would make the journal's next sync wait behind it."""
 
 _PREFIX: Final = struct.Struct("<8sII")

@@ -193,6 +193,8 @@ def test_old_segments_that_came_back_are_removed() -> None:
     journal = opened(disk)
     journal.deleteEntriesTo(len(journal) - 1)
     journal.sync()
+    for _ in old:
+        journal.onOneSecondTimer()
     kept = journal[:]
     journal.close()
     removed = [path for path in old if path not in segments(disk)]
