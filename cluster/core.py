@@ -419,10 +419,11 @@ class Core:
         """Stop, if it is sure that this node must not take part: a peer does not let it in.
 
         A peer may know an older member list than this node, or have said it long ago. So only two kinds are
-        believed: that this disk was removed, which is for ever, and anything at all by a founder that knows
-        no list but its configuration's: it may have lost its disk.
+        believed: that this disk was removed, which is for ever, and what one founder says to another that
+        knows no list but its configuration's: it may have lost its disk.
         """
-        if objection.is_final or self._is_new_cluster():
+        is_among_founders = self._is_new_cluster() and peer_id in self._config.peers
+        if objection.is_final or is_among_founders:
             self._fail(IdentityRefused(f"refused by node {peer_id}: {objection.reason}"))
         else:
             logger.warning("event=not-let-in peer=%s reason=%r", peer_id, objection.reason)

@@ -28,6 +28,7 @@ class Membership:
         self._lists = MembersLog(first)
         self.committed = first
         """The newest list that is known to be committed."""
+        self._committed_index = 0
 
     @property
     def latest(self) -> Members:
@@ -46,6 +47,7 @@ class Membership:
 
     def restart(self, encoded: bytes) -> None:
         """Begin anew behind a snapshot with this list. Raises NodeFailed if it is a newer version's."""
+        self._committed_index = 0
         self.committed = self._decode(encoded)
         self._lists.restart(self.committed)
 
@@ -66,8 +68,9 @@ class Membership:
 
     def commit(self, index: int) -> None:
         """Take note that everything up to `index` is committed."""
-        self._lists.committed(index)
-        self.committed = self._lists.at(index)
+        self._committed_index = max(index, self._committed_index)
+        self._lists.committed(self._committed_index)
+        self.committed = self._lists.at(self._committed_index)
 
     def encoded_at(self, index: int) -> bytes:
         """Return the list that counts at `index`, for a snapshot up to there."""

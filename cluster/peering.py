@@ -121,7 +121,8 @@ class Peering:
 
     def disk_ids(self) -> dict[str, str]:
         """Return the disk ids of this node and of those it has met."""
-        return self._datadir.known | {self._node_id: self._datadir.disk_id}
+        met = {peer_id: theirs.disk_id for peer_id, theirs in self._met.items()}
+        return self._datadir.known | met | {self._node_id: self._datadir.disk_id}
 
     def _check_established(self) -> None:
         """Once established, always: a later list has its disk ids in it."""
@@ -133,9 +134,12 @@ class Peering:
 
     def is_gone(self, peer_id: str) -> bool:
         """Whether a connected peer was removed. One that knows a newer list than this node was not."""
+        return not self._is_ahead(peer_id) and peer_id not in self._committed.nodes
+
+    def _is_ahead(self, peer_id: str) -> bool:
+        """Whether a connected peer knows a newer list than this node."""
         theirs = self._met.get(peer_id)
-        is_newer = theirs is not None and theirs.members_version > self._committed.version
-        return not is_newer and peer_id not in self._committed.nodes
+        return theirs is not None and theirs.members_version > self._committed.version
 
     def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
         """Refuse a peer that was removed or has another disk than before; remember a new one, durably.
@@ -220,6 +224,8 @@ class Peering:
                 message = _raft_decoder.decode(body)
                 if not guards.is_well_formed(message):
                     raise msgspec.ValidationError(f"no Raft message: {message.get('type')!r}")
+                # Whoever has a newer list and lets this node in knows its disk: the list has all of them.
+                self.is_established = self.is_established or self._is_ahead(peer_id)
                 if self.is_established:
                     self._host.raft_message(peer_id, message)
             case Kind.FORWARD:

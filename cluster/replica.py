@@ -239,9 +239,10 @@ class RaftReplica:
         }
         return frozenset(answering | {self._node_id})
 
-    def caught_up(self, peer_id: str) -> bool:
-        """Whether a peer has all that is committed, as far as this leader knows."""
-        return self._raft.match_index(peer_id) >= self._raft.commit_index
+    def caught_up(self, peer_id: str, goal: int | None = None) -> bool:
+        """Whether a peer has all that is committed, or all up to `goal`, as far as this leader knows."""
+        needed = self._raft.commit_index if goal is None else min(goal, self._raft.commit_index)
+        return self._raft.match_index(peer_id) >= needed
 
     def members_committed(self) -> None:
         """Take note that the next entry, a member list, is committed."""

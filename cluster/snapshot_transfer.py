@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from cluster import guards
+from cluster.errors import NodeFailed
 from cluster.records import LogEntry
 from cluster.snapshot_send import POSITION, Chunk, Position, Sending
 from cluster.snapshots import DecodeState, Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
@@ -261,7 +262,11 @@ class SnapshotTransfer:
 
     def _accept(self, snapshot: Snapshot) -> bool:
         """Put a checked snapshot in place; the library then has it installed."""
-        self._store.put_received_in_place()
+        try:
+            self._store.put_received_in_place()
+        except OSError as error:
+            # Which of the two files is in place is not known: like a failed sync, this is final.
+            raise NodeFailed(f"a received snapshot could not be put in place: {error}") from error
         self._checked = None
         self._received = snapshot
         return True

@@ -229,7 +229,7 @@ class PeerLinks:
                 await self._open[peer_id].ended.wait()
             try:
                 link = await self._connect(peer_id, address)
-            except OSError as error:
+            except (OSError, UnicodeError) as error:
                 if failures % 60 == 0:
                     logger.info(
                         "event=peer-unreachable peer=%s address=%s error=%r", peer_id, address, str(error)

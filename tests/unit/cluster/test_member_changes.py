@@ -134,6 +134,52 @@ async def test_late_and_repeated_verdicts_are_dropped() -> None:
 # -- real nodes in one process ------------------------------------------------------------------------------
 
 
+class BusyLeader:
+    """A leader whose log grows with every look, and a learner that is always one entry behind."""
+
+    term = 1
+    is_leader = True
+    may_change_members = True
+    committed_members = members = Members({**LIST.nodes, "n4": Member("h:4", is_voter=False)}, version=1)
+
+    def __init__(self) -> None:
+        self.committed = 100
+        self.proposed: list[Members] = []
+
+    def reachable(self) -> frozenset[str]:
+        """Reach everybody."""
+        return frozenset(self.members.nodes)
+
+    def caught_up(self, peer_id: str, goal: int | None) -> bool:
+        """Compare as the replica does; the learner's place is looked at before it can answer."""
+        assert peer_id == "n4"
+        self.committed += 1
+        return self.committed - 2 >= (self.committed if goal is None else goal)
+
+    def change_members(self, new: Members) -> None:
+        """Note."""
+        self.proposed.append(new)
+
+
+async def test_a_learner_counts_though_the_log_never_stops_growing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has what was committed a round ago is caught up, also if it never has what is committed now."""
+    monkeypatch.setattr(member_changes, "ROUND_S", 0.02)
+    leader, host = BusyLeader(), Leaders("")
+    monkeypatch.setattr(host, "disk_ids", lambda: {"n4": "disk"})
+    loop = asyncio.get_running_loop()
+    changes = MemberChanges("n1", cast("RaftReplica", leader), host, loop)
+    changes.step()
+    assert leader.proposed == []
+
+    def is_promoted() -> bool:
+        if not leader.proposed:
+            changes.step()
+        return bool(leader.proposed)
+
+    await until(is_promoted)
+    assert leader.proposed[0].voters == {"n1", "n4"}
+
+
 def free_port() -> int:
     """Return a port that is free now."""
     with socket.socket() as probe:

@@ -277,3 +277,25 @@ def test_a_node_that_joined_later_is_not_gone(datadir: DataDir) -> None:
     peering.objection("n3", disk("n3"), is_known=True)
     peering.objection("n4", disk("n4", version=5), is_known=False)
     assert peering.set_members(without(THREE, "n3"), is_first=False) == {"n3"}
+
+
+def test_a_founder_that_met_not_everybody_is_vouched_for_by_a_newer_list(datadir: DataDir) -> None:
+    """Founders may be gone before all have met: a peer that lets it in with a newer list is enough."""
+    host = Host()
+    peering = Peering(datadir, "n1", "http://n1", host)
+    peering.set_members(THREE, is_first=True)
+    heartbeat = msgspec.Raw(msgspec.msgpack.encode({"type": "append_entries", "term": 1, "commit_index": 1}))
+    peering.objection("n2", disk("n2"), is_known=True)
+    peering.frame("n2", Kind.RAFT, heartbeat)
+    assert (host.log, peering.is_established) == ([], False)
+    peering.objection("n4", disk("n4", version=3), is_known=False)
+    peering.frame("n4", Kind.RAFT, heartbeat)
+    assert (host.log, peering.is_established) == ([("raft", "n4", "append_entries")], True)
+
+
+def test_the_disk_of_who_is_connected_goes_into_the_list(datadir: DataDir) -> None:
+    """What a peer says of its disk now counts more than what an addition that was undone has left here."""
+    peering = make(datadir)
+    datadir.remember("n4", "disk-old")
+    peering.objection("n4", disk("n4", version=3), is_known=True)
+    assert peering.disk_ids()["n4"] == "disk-n4"
