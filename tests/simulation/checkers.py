@@ -83,6 +83,7 @@ class Checkers:
         self._order = Order(report)
         self._beliefs = Beliefs(report)
         self._leases = Leases(report, rate_allowance, latency_us)
+        self._led_term = 0
         history.watchers.append(self)
 
     @property
@@ -109,6 +110,9 @@ class Checkers:
     def leads(self, node_id: str, term: int, log: Log) -> None:
         """Tell that a node leads: when it begins to, and later as often as you like."""
         self._durability.in_term(node_id, term)
+        if term > self._led_term:
+            self._led_term = term
+            self._leases.leader_changed(self._now_us())
         is_newest = self._terms.leads(node_id, term)
         self._logs.leads(node_id, term, log, is_newest=is_newest)
 

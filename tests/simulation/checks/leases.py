@@ -83,6 +83,7 @@ class Leases:
         self._leases: dict[int, _Lease] = {}
         self._late: list[tuple[_Lease, int]] = []
         self._asked_us = 0
+        self._led_us = 0
 
     def applied(self, step: Step, sent_us: int, now_us: int) -> None:
         """Take note of an entry when the first node applies it: commands in it were sent until `sent_us`.
@@ -113,14 +114,19 @@ class Leases:
         if now_us > lease.latest_us:
             self._late.append((lease, now_us))
 
+    def leader_changed(self, now_us: int) -> None:
+        """Take note that another node leads: the time since the last entry counts against no lease."""
+        self._led_us = now_us
+
     def healthy(self, from_us: int, until_us: int) -> None:
         """Check that no lease that should have ended in this stretch is late. Stretches come in order.
 
-        One that began before it has its whole time left at most: cluster time runs in a healthy cluster.
+        One that began before it, or under another leader, has its whole time left at most: cluster time
+        runs in a healthy cluster.
         """
         alive = [(lease, until_us) for lease in self._leases.values() if lease.latest_us < until_us]
         for lease, ended_us in [*self._late, *alive]:
-            latest_us = lease.latest_us + max(0, from_us - lease.seen_us)
+            latest_us = lease.latest_us + max(0, max(from_us, self._led_us) - lease.seen_us)
             if latest_us < min(ended_us, until_us):
                 lasted_ms = (ended_us - max(lease.seen_us, from_us)) / 1000
                 self._report.fail(
