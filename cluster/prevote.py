@@ -44,19 +44,23 @@ class PreVote:
         self._granted: set[str] = set()
         self._term = 0
         self._leader_heard_s = float("-inf")
+        self._led_s = float("-inf")
         self._is_leader_cut_off = False
         # Who has just started cannot know whether a leader is alive: it waits as if it had heard one.
         self._started_s = raft.now_s()
 
     @property
     def leader_silence_s(self) -> float:
-        """Return how long nothing was heard from a leader; 0 on the leader, infinite if never."""
-        return 0.0 if self._raft.is_leader else self._raft.now_s() - self._leader_heard_s
+        """Return how long there was no leader for this node, itself included; infinite if never."""
+        if self._raft.is_leader:
+            return 0.0
+        return self._raft.now_s() - max(self._leader_heard_s, self._led_s)
 
     @property
     def leader_is_alive(self) -> bool:
         """Whether there is a leader that this node would not see deposed."""
-        is_heard = not self._is_leader_cut_off and self.leader_silence_s < self._leader_lost_after_s
+        silence_s = self._raft.now_s() - self._leader_heard_s
+        is_heard = not self._is_leader_cut_off and silence_s < self._leader_lost_after_s
         has_just_started = self._raft.now_s() - self._started_s < self._leader_lost_after_s
         return self._raft.is_leader or is_heard or has_just_started
 
@@ -89,6 +93,8 @@ class PreVote:
     def hold_back(self) -> None:
         """Ask for pre-votes when this node's patience has ended and nobody has agreed to an election yet."""
         raft = self._raft
+        if raft.is_leader:
+            self._led_s = raft.now_s()
         if raft.is_leader or raft.election_deadline_s >= raft.now_s() or self.may_stand:
             return
         raft.election_deadline_s = self._soon_s()

@@ -117,3 +117,13 @@ async def test_every_change_of_leadership_is_logged_and_counted(
         assert cluster[node_id].core.metrics.leadership_changes > before[node_id]
     assert f"event=leadership leader={leader_id} term={term} is_leader=True" in caplog.text
     assert f"event=leadership leader={leader_id} term={term} is_leader=False" in caplog.text
+
+
+def test_a_leader_that_stepped_down_knows_since_when(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a node has that led and never followed is as old as the end of its leadership."""
+    cluster, _ = our_cluster(tmp_path, monkeypatch)
+    cluster.elect("a")
+    cluster.isolate("a")
+    cluster.run_until(lambda: not cluster["a"].is_leader)
+    cluster.run_ms(500)
+    assert 0.4 < cluster["a"].replica.leader_silence_s < 2
