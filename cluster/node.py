@@ -222,8 +222,7 @@ class Node:
         """Return the cluster as this node sees it."""
         core = self.core
         leader_id = core.leader_id()
-        silence_s = core.replica.leader_silence_s
-        lag_ms = int(min(silence_s, 10**6) * 1000)
+        lag_ms = int(min(core.replica.lag_s, 10**6) * 1000)
         members = set(core.replica.members.nodes) | {self.config.node_id}
         return ClusterStatus(
             node_id=self.config.node_id,

@@ -51,10 +51,13 @@ class PreVote:
 
     @property
     def leader_silence_s(self) -> float:
+        """Return how long nothing was heard from a leader; 0 on the leader, infinite if never."""
+        return 0.0 if self._raft.is_leader else self._raft.now_s() - self._leader_heard_s
+
+    @property
+    def lag_s(self) -> float:
         """Return how long there was no leader for this node, itself included; infinite if never."""
-        if self._raft.is_leader:
-            return 0.0
-        return self._raft.now_s() - max(self._leader_heard_s, self._led_s)
+        return min(self.leader_silence_s, self._raft.now_s() - self._led_s)
 
     @property
     def leader_is_alive(self) -> bool:

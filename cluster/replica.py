@@ -189,6 +189,11 @@ class RaftReplica:
         return self._prevote.leader_silence_s
 
     @property
+    def lag_s(self) -> float:
+        """Return how long there was no leader for this node, itself included; infinite if never."""
+        return self._prevote.lag_s
+
+    @property
     def connected(self) -> frozenset[str]:
         """Return the peers that can be reached."""
         return frozenset(self._connected)

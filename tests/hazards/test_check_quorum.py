@@ -126,4 +126,4 @@ def test_a_leader_that_stepped_down_knows_since_when(tmp_path: Path, monkeypatch
     cluster.isolate("a")
     cluster.run_until(lambda: not cluster["a"].is_leader)
     cluster.run_ms(500)
-    assert 0.4 < cluster["a"].replica.leader_silence_s < 2
+    assert 0.4 < cluster["a"].replica.lag_s < 2

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FRESH_COUNT = int(os.environ.get("HOLDFAST_SIM_SEEDS", "200"))
+FRESH_COUNT = int(os.environ.get("HOLDFAST_SIM_SEEDS", "20"))
 FRESH_FIRST = int(os.environ.get("HOLDFAST_SIM_FIRST") or random.SystemRandom().randrange(10**6, 10**9))
 SECONDS_MAX = 20
 """For one seed, on a slow and busy machine; many times what it needs."""
