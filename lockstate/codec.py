@@ -1,7 +1,7 @@
 """Log entries as bytes: MessagePack, versioned by the first element, canonical, no pickle.
 
-An entry is `[format, now_ms, [[origin, [seq, ...], [command, ...]], ...]]`. Commands stay raw until they are
-decoded one by one, so that one that cannot be decoded spoils only itself.
+An entry is `[format, now_ms, [[origin, [seq, ...], [command, ...]], ...]]`. It is decoded as a whole; if that
+fails, its commands one by one, so that one that cannot be decoded spoils only itself.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ import msgspec
 
 from lockstate.commands import Batch, Command, Entry, Undecodable
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Changes only together with a rule for how a cluster moves to the new format."""
 
 _ARRAY_OF_3: Final = 0x93
@@ -28,7 +28,8 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the decoder may raise, whatever the bytes."""
 
 _encoder = msgspec.msgpack.Encoder()
-_entry_decoder = msgspec.msgpack.Decoder(tuple[int, int, list[RawBatch]])
+_entry_decoder = msgspec.msgpack.Decoder(tuple[int, int, list[tuple[str, list[int], list[Command]]]])
+_raw_entry_decoder = msgspec.msgpack.Decoder(tuple[int, int, list[RawBatch]])
 _command_decoder = msgspec.msgpack.Decoder(Command)
 _head_decoder = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
 
@@ -53,22 +54,34 @@ def decode_entry(data: bytes) -> Entry:
     without commands at time 0, which changes nothing but the revision.
     """
     try:
-        entry_format, now_ms, raw_batches = _entry_decoder.decode(data)
+        entry_format, now_ms, batches = _entry_decoder.decode(data)
+        return _entry(
+            entry_format, now_ms, [Batch(origin, tuple(seqs), tuple(them)) for origin, seqs, them in batches]
+        )
+    except _UNREADABLE:
+        return _decode_piecewise(data)
+
+
+def _decode_piecewise(data: bytes) -> Entry:
+    try:
+        entry_format, now_ms, raw_batches = _raw_entry_decoder.decode(data)
     except _UNREADABLE:
         return Entry(0)
+    batches = [
+        Batch(origin, tuple(seqs), tuple([_decode_command(command) for command in raw]))
+        for origin, seqs, raw in raw_batches
+    ]
+    return _entry(entry_format, now_ms, batches)
+
+
+def _entry(entry_format: int, now_ms: int, batches: list[Batch]) -> Entry:
     if (
         entry_format != FORMAT
         or not 0 <= now_ms <= NOW_MS_MAX
-        or any(len(seqs) != len(commands) for _, seqs, commands in raw_batches)
+        or any(len(batch.seqs) != len(batch.commands) for batch in batches)
     ):
         return Entry(0)
-    return Entry(
-        now_ms,
-        tuple(
-            Batch(origin, tuple(seqs), tuple([_decode_command(command) for command in commands]))
-            for origin, seqs, commands in raw_batches
-        ),
-    )
+    return Entry(now_ms, tuple(batches))
 
 
 def entry_time(data: bytes) -> int:

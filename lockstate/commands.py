@@ -4,13 +4,40 @@ A command is encoded as a MessagePack array whose first element is its tag. Tags
 goes to the end, with a default. Ids and secrets come in commands: the state machine invents nothing.
 """
 
+import enum
+from typing import ClassVar
+
 import msgspec
 
-from lockstate.modes import Mode
+from lockstate.modes import Mode, Scope
 
 
-class _Command(msgspec.Struct, frozen=True, array_like=True):
+class _Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of all commands; fixes how they are encoded."""
+
+
+class _Unremembered(_Command, frozen=True):
+    """Base of those that may come twice without harm: they carry no `request_id`."""
+
+    request_id: ClassVar[str] = ""
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One of several locks: asked for together, held together."""
+
+    name: str
+    mode: Mode = Mode.EXCLUSIVE
+    scope: Scope = Scope.NODE
+
+
+class Algorithm(enum.StrEnum):
+    """How a rate limit counts. The value is the word used in JSON."""
+
+    FIXED_WINDOW = "fixed-window"
+    SLIDING_WINDOW = "sliding-window"
+    GCRA = "gcra"
+
+    __hash__ = str.__hash__  # the one of Enum is a Python function
 
 
 class OpenSession(_Command, frozen=True, tag=1):
@@ -22,7 +49,7 @@ class OpenSession(_Command, frozen=True, tag=1):
     request_id: str = ""
 
 
-class KeepAlive(_Command, frozen=True, tag=2):
+class KeepAlive(_Unremembered, frozen=True, tag=2):
     """Start the session's ttl anew."""
 
     session_id: str
@@ -38,8 +65,9 @@ class CloseSession(_Command, frozen=True, tag=3):
 class Acquire(_Command, frozen=True, tag=4):
     """Ask for a lock, for a session (`session_id`) or with a lease of its own (`ttl_ms`): one of both.
 
-    `hold_id` is the secret that the hold gets if this command is granted. `attempt_id` names this attempt: a
-    repeated request carries the same `request_id` and a new attempt; `Cancel` ends only the attempt it names.
+    Several locks at once stand in `locks`; `name` is empty then, `mode` and `scope` mean nothing. `hold_id`
+    is the secret that the hold gets if this command is granted. `attempt_id` names this attempt: a repeated
+    request carries the same `request_id` and a new attempt; `Cancel` ends only the attempt it names.
     """
 
     name: str
@@ -53,10 +81,15 @@ class Acquire(_Command, frozen=True, tag=4):
     lock_delay_ms: int = 0
     note: str = ""
     request_id: str = ""
+    scope: Scope = Scope.NODE
+    locks: tuple[Wanted, ...] = ()
 
 
-class Cancel(_Command, frozen=True, tag=5):
+class Cancel(_Unremembered, frozen=True, tag=5):
     """Undo an acquire whose client went away: end its wait, or release what it got.
+
+    `hold_id` is what the waiting attempt answers to: the `ticket_id` of a conversion, else the hold's id. A
+    conversion that came through is not undone: its hold is as good as before.
 
     Has no effect when a later attempt of the same request took over.
     """
@@ -74,10 +107,11 @@ class Renew(_Command, frozen=True, tag=6):
 
 
 class Release(_Command, frozen=True, tag=7):
-    """Give a hold back."""
+    """Give a hold back; of a hold of several locks, only those in `names` if there are any."""
 
     hold_id: str
     request_id: str = ""
+    names: tuple[str, ...] = ()
 
 
 class ForceRelease(_Command, frozen=True, tag=8):
@@ -89,12 +123,101 @@ class ForceRelease(_Command, frozen=True, tag=8):
     request_id: str = ""
 
 
-class Tick(_Command, frozen=True, tag=9):
+class Tick(_Unremembered, frozen=True, tag=9):
     """Let cluster time pass: what is due expires. The entry's `now_ms` does the work."""
 
 
-class Barrier(_Command, frozen=True, tag=10):
+class Barrier(_Unremembered, frozen=True, tag=10):
     """Mark a place in the log at which a node may answer linearizable reads."""
+
+
+class Convert(_Command, frozen=True, tag=11):
+    """Change the mode of a hold: down at once, up as soon as no other holder stands in the way.
+
+    `ticket_id` is what the conversion answers to while it waits, `attempt_id` as for an acquire.
+    """
+
+    hold_id: str
+    mode: Mode
+    ticket_id: str
+    attempt_id: str
+    wait_ms: int = 0
+    request_id: str = ""
+
+
+class AcquirePermits(_Command, frozen=True, tag=12):
+    """Ask for permits of a semaphore, which has `limit` of them. The rest is as for a lock."""
+
+    name: str
+    limit: int
+    permits: int
+    hold_id: str
+    attempt_id: str
+    session_id: str = ""
+    ttl_ms: int = 0
+    owner: str = ""
+    wait_ms: int = 0
+    lock_delay_ms: int = 0
+    note: str = ""
+    request_id: str = ""
+
+
+class ResizeSemaphore(_Command, frozen=True, tag=13):
+    """Give a semaphore another limit. Nobody loses permits: a smaller limit is reached as they come back."""
+
+    name: str
+    limit: int
+    request_id: str = ""
+
+
+class Campaign(_Command, frozen=True, tag=14):
+    """Ask to lead an election, for a session, with a value that everybody sees."""
+
+    name: str
+    session_id: str
+    value: str
+    hold_id: str
+    attempt_id: str
+    owner: str = ""
+    wait_ms: int = 0
+    request_id: str = ""
+
+
+class Proclaim(_Command, frozen=True, tag=15):
+    """Give the election that a hold leads another value."""
+
+    hold_id: str
+    value: str
+    request_id: str = ""
+
+
+class TakeRate(_Command, frozen=True, tag=16):
+    """Take `cost` from a rate limit of `limit` per `window_ms`, or a place in the next `wait_ms`."""
+
+    name: str
+    limit: int
+    window_ms: int
+    algorithm: Algorithm = Algorithm.FIXED_WINDOW
+    cost: int = 1
+    wait_ms: int = 0
+    request_id: str = ""
+
+
+class AdvanceFence(_Command, frozen=True, tag=17):
+    """Raise the highest token that a resource has seen; refused if `token` is below it."""
+
+    resource: str
+    token: int
+    request_id: str = ""
+
+
+class AbandonWaits(_Unremembered, frozen=True, tag=18):
+    """Undo what waits for clients of a node process that is gone; of many, only so many at a time.
+
+    `origin` names the process, as in `Batch`. An attempt that was repeated on another node waits there now.
+    """
+
+    origin: str
 
 
 Command = (
@@ -108,11 +231,21 @@ Command = (
     | ForceRelease
     | Tick
     | Barrier
+    | Convert
+    | AcquirePermits
+    | ResizeSemaphore
+    | Campaign
+    | Proclaim
+    | TakeRate
+    | AdvanceFence
+    | AbandonWaits
 )
 
 
 class Undecodable(msgspec.Struct, frozen=True):
     """Stands in an entry for bytes that are no command of this version. Never encoded."""
+
+    request_id: ClassVar[str] = ""
 
 
 class Batch(msgspec.Struct, frozen=True):

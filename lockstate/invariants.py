@@ -3,12 +3,16 @@
 For tests and checkers; a node at work never calls it.
 """
 
+from collections import Counter
 from itertools import combinations, pairwise
 
-from lockstate import limits
+from lockstate.claims import claims_of, parent
 from lockstate.machine import LockMachine
-from lockstate.modes import COMPATIBLE, Mode, passable
-from lockstate.state import State
+from lockstate.modes import CLAIMS, CONFLICTING, Mode, count
+from lockstate.queues import can_go
+from lockstate.records import CONVERSION, Hold, Ticket
+from lockstate.results import Kind
+from lockstate.state import State, claims_of_hold
 
 
 def check(machine: LockMachine) -> None:
@@ -19,75 +23,144 @@ def check(machine: LockMachine) -> None:
 
 
 def holders_are_compatible(state: State) -> None:
-    """The holders of a lock are compatible with each other."""
-    for lock in state.locks.values():
-        for one, other in combinations(lock.holders.values(), 2):
-            assert other.mode in COMPATIBLE[one.mode], f"{lock.name}: {one.token} and {other.token} conflict"
+    """No two holds have claims on one record that conflict, and no semaphore gives more than it can."""
+    claims: dict[str, list[tuple[int, Hold]]] = {}
+    for hold in state.holds.values():
+        for name, claim in claims_of_hold(hold):
+            claims.setdefault(name, []).append((claim, hold))
+    for name, standing in claims.items():
+        for (claim, one), (other_claim, other) in combinations(standing, 2):
+            if one is not other:
+                assert other_claim not in CONFLICTING[claim], (
+                    f"{name}: {one.token} and {other.token} conflict"
+                )
+
+
+def permits_are_counted(state: State) -> None:
+    """A semaphore counts the permits of its holds and delays."""
+    used = Counter[str]()
+    for hold in state.holds.values():
+        used[hold.name] += hold.permits if hold.kind is Kind.SEMAPHORE else 0
+    for delay in state.permit_delays.values():
+        used[delay.name] += delay.permits
+    for semaphore in state.semaphores.values():
+        assert semaphore.used == used[semaphore.name], f"{semaphore.name}: counted {semaphore.used} permits"
 
 
 def tokens_are_unique_and_given_out(state: State) -> None:
     """Every hold has a token of its own, below the next one; holds stand in order of their tokens."""
-    tokens = [hold.token for hold in state.holds.values()]
-    assert all(a < b for a, b in pairwise(tokens)), "tokens do not rise"
-    assert not tokens or tokens[-1] < state.next_token, "a token was not drawn from the counter"
+    tables = [state.holds, *[lock.holders for lock in state.locks.values() if lock.holders]]
+    for table in tables:
+        tokens = [hold.token for hold in table.values()]
+        assert all(a < b for a, b in pairwise(tokens)), "tokens do not rise"
+        assert not tokens or tokens[-1] < state.next_token, "a token was not drawn from the counter"
 
 
 def nobody_waits_in_vain(state: State) -> None:
-    """A waiter that no holder, no earlier waiter and no delay conflicts with has been granted."""
-    for lock in state.locks.values():
-        if lock.delay is None and lock.queue and len(lock.holders) < limits.HOLDERS_COUNT_MAX:
-            first = next(iter(lock.queue.values()))
-            assert first.mode not in passable(lock.held_modes), (
-                f"{lock.name}: the first waiter could be granted"
+    """A waiter that no hold, no earlier waiter and no delay is in the way of has been let through."""
+    for ticket in state.tickets.values():
+        if ticket.kind is Kind.SEMAPHORE:
+            semaphore = state.semaphores[ticket.name]
+            is_first = next(iter(semaphore.queue.values())) is ticket
+            fits = semaphore.used + ticket.permits <= semaphore.limit
+            assert not (is_first and fits), f"{ticket.name}: the first waiter could have its permits"
+        else:
+            claims = claims_of_hold(ticket)
+            assert not can_go(state, ticket, claims), (
+                f"{claims[0][0]}: waiter {ticket.order} could be granted"
             )
 
 
 def tables_agree(state: State) -> None:
-    """Holds, tickets, locks and sessions tell the same story from every side."""
-    held = {hold_id for lock in state.locks.values() for hold_id in lock.holders}
-    queued = {hold_id for lock in state.locks.values() for hold_id in lock.queue}
-    assert held == set(state.holds), "holds and locks disagree"
-    assert queued == set(state.tickets), "tickets and locks disagree"
+    """Holds, tickets, locks, semaphores and sessions tell the same story from every side."""
+    held = {hold.hold_id for lock in state.locks.values() for hold in lock.all_holders()}
+    held |= {hold_id for semaphore in state.semaphores.values() for hold_id in semaphore.holders}
+    assert held == set(state.holds), "holds and what they are of disagree"
     of_sessions = {hold_id for session in state.sessions.values() for hold_id in session.holds}
-    assert of_sessions == set(state.holds), "holds and sessions disagree"
+    own = {session.session_id for session in state.sessions.values() if session.is_own}
+    assert of_sessions | own == set(state.holds), "holds and sessions disagree"
     waiting = {hold_id for session in state.sessions.values() for hold_id in session.tickets}
-    assert waiting == {t.hold_id for t in state.tickets.values() if t.session_id}, (
+    clients = {session.session_id for session in state.sessions.values() if not session.is_own}
+    assert waiting == {t.hold_id for t in state.tickets.values() if t.session_id in clients}, (
         "tickets and sessions disagree"
+    )
+    converting = {hold.hold_id: hold.converting for hold in state.holds.values() if hold.converting}
+    assert converting == {t.converts: t.hold_id for t in state.tickets.values() if t.converts}, (
+        "conversions and their holds disagree"
     )
     assert list(state.names.after("", inclusive=True)) == sorted(state.locks), "the index of names is wrong"
 
 
-def idle_names_are_forgotten(state: State) -> None:
-    """A name that nobody holds, wants or delays takes no memory; a session of a single hold has its hold."""
+def claims_are_counted(state: State) -> None:
+    """The records count what holds, delays and tickets claim, and nobody else has a record."""
+    held = Counter(claim for hold in state.holds.values() for claim in claims_of_hold(hold))
+    for delay in state.delays.values():
+        held.update(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope))
+    waiting = Counter(claim for ticket in state.tickets.values() for claim in claims_of_hold(ticket))
     for lock in state.locks.values():
-        assert not lock.is_idle, f"{lock.name}: idle and remembered"
+        for claim in CLAIMS:
+            at = lock.name, claim
+            assert count(lock.held, claim) == held[at], f"{at}: counted {count(lock.held, claim)} held"
+            assert count(lock.waiting, claim) == waiting[at], (
+                f"{at}: counted {count(lock.waiting, claim)} waiting"
+            )
+        assert lock.held or lock.waiting, f"{lock.name}: idle and remembered"
+    assert {name for name, _ in held | waiting} == set(state.locks), "a claim has no record"
     for session in state.sessions.values():
-        assert not session.is_own or len(session.holds) == 1, "a lease without its hold"
+        owned: list[Hold | Ticket] = [*session.holds.values(), *session.tickets.values()]
+        counted = sum([len(claims_of_hold(it)) or 1 for it in owned])
+        assert session.claims_count == counted, f"counted {session.claims_count} claims, there are {counted}"
 
 
-def mode_counts_are_right(state: State) -> None:
-    """The counted modes of a lock are those of its holders and waiters."""
+def queues_are_right(state: State) -> None:
+    """Every ticket stands once in the queue of each of its claims, in order, and can be found from above."""
+    queued = Counter[tuple[str, int, str]]()
     for lock in state.locks.values():
-        held = tuple([sum(hold.mode is mode for hold in lock.holders.values()) for mode in Mode])
-        waiting = tuple([sum(ticket.mode is mode for ticket in lock.queue.values()) for mode in Mode])
-        assert lock.held_modes == held, f"{lock.name}: counted {lock.held_modes}, held {held}"
-        assert lock.waiting_modes == waiting, f"{lock.name}: counted {lock.waiting_modes}, waiting {waiting}"
+        for slot, queue in (lock.queues or {}).items():
+            orders = [ticket.order for ticket in queue.values()]
+            assert orders, f"{lock.name}: an empty queue is remembered"
+            assert all(a < b for a, b in pairwise(orders)), f"{lock.name}: out of order"
+            queued.update((lock.name, slot, hold_id) for hold_id in queue)
+        for name in lock.below or ():
+            assert state.locks[name].waiting, f"{lock.name}: nobody waits at {name}"
+        above = state.locks.get(parent(lock.name))
+        if lock.waiting and above is not None:
+            assert lock.name in (above.below or ()), f"{lock.name}: not to be found from above"
+    wanted = Counter(
+        (name, claim + CONVERSION if ticket.converts else claim, ticket.hold_id)
+        for ticket in state.tickets.values()
+        for name, claim in claims_of_hold(ticket)
+    )
+    assert queued == wanted, "queues and tickets disagree"
 
 
-def nothing_overdue_lives(state: State) -> None:
-    """What cluster time has passed is gone, and everything else that ends by itself is scheduled."""
+def idle_things_are_forgotten(state: State) -> None:
+    """What nobody holds, wants or delays takes no memory; a session of a single hold has its hold."""
+    for semaphore in state.semaphores.values():
+        assert not semaphore.is_idle, f"{semaphore.name}: idle and remembered"
+    for session in state.sessions.values():
+        assert not session.is_own or session.session_id in state.holds, "a lease without its hold"
+    assert all(state.party_tickets.values()), "parties without a ticket are remembered"
+
+
+def everything_timed_is_scheduled(state: State) -> None:
+    """Everything that ends by itself is among the deadlines, and nothing else is."""
     timed = [*state.sessions.values(), *state.tickets.values()]
-    delays = [lock.delay for lock in state.locks.values() if lock.delay is not None]
-    assert all(record.expires_at_ms >= state.now_ms for record in [*timed, *delays]), "something is overdue"
-    assert len(state.deadlines) == len(timed) + len(delays), "deadlines and tables disagree"
+    timed += [*state.delays.values(), *state.permit_delays.values()]
+    assert len(state.deadlines) == len(timed) + len(state.rates), "deadlines and tables disagree"
+    first = min((record.expires_at_ms for record in timed), default=None)
+    next_ms = state.deadlines.next_ms()
+    assert first is None or (next_ms is not None and next_ms <= first), "an end was not scheduled"
 
 
 SENTENCES = (
     holders_are_compatible,
+    permits_are_counted,
     tokens_are_unique_and_given_out,
     nobody_waits_in_vain,
     tables_agree,
-    idle_names_are_forgotten,
-    mode_counts_are_right,
-    nothing_overdue_lives,
+    claims_are_counted,
+    queues_are_right,
+    idle_things_are_forgotten,
+    everything_timed_is_scheduled,
 )

@@ -1,34 +1,54 @@
 """The replicated state machine: applies committed entries, each command once, and answers reads.
 
-Deterministic and total. Time comes in the entry; ids and secrets come in the commands. What commands do to
-locks and sessions is in `rules`; here are entries, time, and requests that come twice.
+Deterministic and total. Time comes in the entry; ids and secrets come in the commands. What commands do is in
+`sessions`, `locks`, `conversions`, `semaphores`, `elections` and `rates`; here are entries, time, and
+requests that come twice.
 """
 
-from typing import assert_never
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
 from lockstate import limits, views
 from lockstate.commands import (
+    AbandonWaits,
     Acquire,
+    AcquirePermits,
+    AdvanceFence,
     Barrier,
     Batch,
+    Campaign,
     Cancel,
     CloseSession,
     Command,
+    Convert,
     Entry,
     ForceRelease,
     KeepAlive,
     OpenSession,
+    Proclaim,
     Release,
     Renew,
+    ResizeSemaphore,
+    TakeRate,
     Tick,
     Undecodable,
 )
+from lockstate.conversions import Conversions
+from lockstate.effects import Effects
+from lockstate.elections import Elections
+from lockstate.fences import advance
+from lockstate.holds import Holds
+from lockstate.locks import Locks
+from lockstate.records import RequestKey, Ticket
 from lockstate.requests import Remembered, content_digest, request_key
 from lockstate.results import (
     BatchOutcome,
     Done,
+    ElectionView,
+    Event,
+    FenceView,
     Granted,
     LockView,
     Outcome,
@@ -37,14 +57,15 @@ from lockstate.results import (
     Refused,
     Renewed,
     Result,
+    SemaphoreView,
     SessionOpened,
     SessionView,
 )
-from lockstate.rules import Rules
+from lockstate.semaphores import Semaphores
+from lockstate.sessions import Sessions
 from lockstate.state import State
-from lockstate.tables import Hold, RequestKey
 
-_NO_OUTCOME = frozenset(
+_NO_OUTCOME: Final = frozenset(
     {
         Reason.INVALID_REQUEST,
         Reason.NAME_TOO_LONG,
@@ -55,15 +76,42 @@ _NO_OUTCOME = frozenset(
 )
 """Refusals that are not remembered: the command must be corrected, or tried again later."""
 
-_DONE = Done()
+_Attempt = Acquire | AcquirePermits | Campaign | Convert
+_MAY_WAIT: Final = (Acquire, AcquirePermits, Campaign, Convert)
+_DONE: Final = Done()
+_UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
 
 
 class LockMachine:
     """The replicated state machine."""
 
     def __init__(self, state: State | None = None) -> None:
-        self.state = state or State()
-        self._rules = Rules(self.state)
+        self.state = state = state or State()
+        self._effects = Effects(state)
+        self._holds = holds = Holds(state, self._effects)
+        self._sessions = sessions = Sessions(holds)
+        locks, semaphores, elections = Locks(holds), Semaphores(holds), Elections(holds)
+        self._acts: dict[type, Callable[..., Result]] = {
+            Acquire: locks.acquire,
+            AcquirePermits: semaphores.acquire,
+            Campaign: elections.campaign,
+            Convert: Conversions(holds).convert,
+            OpenSession: sessions.open,
+            KeepAlive: sessions.keep_alive,
+            CloseSession: sessions.close,
+            Cancel: locks.cancel,
+            AbandonWaits: locks.abandon_waits,
+            Renew: sessions.renew,
+            Release: locks.release,
+            ForceRelease: locks.force_release,
+            ResizeSemaphore: semaphores.resize,
+            Proclaim: elections.proclaim,
+            TakeRate: lambda command: state.rates.take(command, state.now_ms),
+            AdvanceFence: lambda command: advance(state, command),
+            Tick: lambda _: _DONE,
+            Barrier: lambda _: _DONE,
+            Undecodable: lambda _: _UNDECODABLE,
+        }
 
     # -- what the host asks ---------------------------------------------------------------------------------
 
@@ -92,12 +140,32 @@ class LockMachine:
         return known.last_seq if known is not None else 0
 
     def attempt(self, hold_id: str) -> Granted | Queued | None:
-        """Return what became of an acquire: held, still waiting, or neither."""
-        hold = self.state.holds.get(hold_id)
-        if hold is not None:
-            return self._rules.granted(hold)
+        """Return what became of what can wait: held, still waiting, or neither."""
         ticket = self.state.tickets.get(hold_id)
-        return Queued(hold_id, views.position(self.state, ticket)) if ticket is not None else None
+        if ticket is not None:
+            return Queued(hold_id, views.position(self.state, ticket))
+        hold = self.state.holds.get(hold_id)
+        return self._holds.granted(hold) if hold is not None else None
+
+    def waiting_origins(self) -> list[str]:
+        """Return the node processes that keep the connections of who waits."""
+        return list(self.state.origin_tickets)
+
+    def counts(self) -> dict[str, int]:
+        """Return the sizes of the tables. Locks are counted with the ancestors of their names."""
+        state = self.state
+        return {
+            "locks": len(state.locks),
+            "holds": len(state.holds),
+            "tickets": len(state.tickets),
+            "sessions": len(state.sessions) - state.own_sessions_count,
+            "requests": len(state.requests),
+            "semaphores": len(state.semaphores),
+            "rate_limits": len(state.rates),
+            "fences": len(state.fences),
+        }
+
+    # -- reads ----------------------------------------------------------------------------------------------
 
     def lock(self, name: str) -> LockView:
         """Return one lock as anybody may see it."""
@@ -111,16 +179,21 @@ class LockMachine:
         """Return one session for who knows its id."""
         return views.session_view(self.state, session_id)
 
-    def counts(self) -> dict[str, int]:
-        """Return the sizes of the tables."""
-        state = self.state
-        return {
-            "locks": len(state.locks),
-            "holds": len(state.holds),
-            "tickets": len(state.tickets),
-            "sessions": len(state.sessions) - state.own_sessions_count,
-            "requests": len(state.requests),
-        }
+    def semaphore(self, name: str) -> SemaphoreView:
+        """Return one semaphore as anybody may see it."""
+        return views.semaphore_view(self.state, name)
+
+    def election(self, name: str) -> ElectionView:
+        """Return one election as anybody may see it."""
+        return views.election_view(self.state, name)
+
+    def check_fence(self, name: str, token: int) -> FenceView:
+        """Return whether `token` is that of a present holder of the lock `name`."""
+        return views.fence_view(self.state, name, token)
+
+    def audit(self, name: str = "", session_id: str = "", limit: int = limits.AUDIT_LIMIT_MAX) -> list[Event]:
+        """Return what happened last, the newest first: to a name, by a session or hold, or at all."""
+        return views.audit(self.state, name, session_id, limit)
 
     # -- apply ----------------------------------------------------------------------------------------------
 
@@ -132,38 +205,49 @@ class LockMachine:
         """
         state = self.state
         state.revision += 1
-        self._rules.events = []
         self._advance_time(entry.now_ms)
         batches = tuple([self._apply_batch(batch) for batch in entry.batches])
-        return Outcome(state.revision, state.now_ms, batches, tuple(self._rules.events))
+        state.names.settle()
+        return Outcome(state.revision, state.now_ms, batches, *self._effects.take())
 
     def _advance_time(self, now_ms: int) -> None:
         """Let cluster time pass; it never goes back."""
         state = self.state
         state.now_ms = max(state.now_ms, now_ms)
-        self._rules.expire_due()
+        self._sessions.expire_due()
         state.requests.prune(state.now_ms)
 
     def _apply_batch(self, batch: Batch) -> BatchOutcome:
         """Apply the commands of one origin; those already applied are left out (they came twice)."""
         origin = self.state.origin(batch.origin)
         origin.seen_ms = self.state.now_ms
-        seqs: list[int] = []
+        self.state.asking = batch.origin
+        last_seq = origin.last_seq
+        acts = self._acts
         results: list[Result] = []
+        fresh: list[int] | None = None
         for seq, command in zip(batch.seqs, batch.commands, strict=True):
-            if seq > origin.last_seq:
-                origin.last_seq = seq
-                seqs.append(seq)
-                results.append(self._apply_once(command))
-        return BatchOutcome(batch.origin, tuple(seqs), tuple(results))
+            if seq > last_seq:
+                last_seq = seq
+                if fresh is not None:
+                    fresh.append(seq)
+                act = acts[command.__class__]
+                results.append(self._apply_once(command) if command.request_id else act(command))
+            elif fresh is None:
+                fresh = list(batch.seqs[: len(results)])
+        origin.last_seq = last_seq
+        return BatchOutcome(batch.origin, batch.seqs if fresh is None else tuple(fresh), tuple(results))
 
-    def _apply_once(self, command: Command | Undecodable) -> Result:
-        """Apply a command, or repeat the outcome of the request that it repeats."""
-        if isinstance(command, Undecodable):
-            return Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
+    def _apply(self, command: Command, key: RequestKey | None) -> Result:
+        """Apply a command that carries a `request_id`. What may wait is told what it is remembered under."""
+        act = self._acts[command.__class__]
+        return act(command, key) if isinstance(command, _MAY_WAIT) else act(command)
+
+    def _apply_once(self, command: Any) -> Result:
+        """Apply a command that carries a `request_id`, or tell the outcome of the request that it repeats."""
         key = request_key(command)
         if key is None or len(key[0]) > limits.NAME_BYTES_MAX:
-            return self._apply_command(command, None)
+            return self._apply(command, None)
         refused = limits.check_id("request_id", key[1])
         if refused is not None:
             return refused
@@ -176,7 +260,7 @@ class LockMachine:
             return Refused(
                 Reason.OVERLOADED, "too many requests with a request_id within five minutes", (), 0, 1000
             )
-        result = self._apply_command(command, key)
+        result = self._apply(command, key)
         if not (isinstance(result, Refused) and result.reason in _NO_OUTCOME):
             requests.remember(key, digest, self.state.now_ms, result)
         return result
@@ -187,47 +271,33 @@ class LockMachine:
             return Refused(Reason.INVALID_REQUEST, "request_id: was used for a request with other content")
         first = remembered.result
         match command:
-            case Acquire() if isinstance(first, Granted | Queued):
-                return self._repeat_acquire(command, first)
+            case Acquire() | AcquirePermits() | Campaign() | Convert() if isinstance(first, Queued):
+                return self._still_queued(command, self.state.tickets[first.hold_id])
+            case Acquire() | AcquirePermits() | Campaign() | Convert() if isinstance(first, Granted):
+                return self._still_granted(command, first)
             case Renew() if isinstance(first, Renewed):
                 hold = self.state.holds.get(command.hold_id)
                 return Renewed(first.token, views.remaining_ms(self.state, hold) if hold else 0)
             case OpenSession() if isinstance(first, SessionOpened):
-                session = self._rules.client_session(first.session_id)
+                session = self._holds.client_session(first.session_id)
                 left_ms = session.expires_at_ms - self.state.now_ms if session else 0
-                return msgspec.structs.replace(first, expires_in_ms=left_ms)
+                return msgspec.structs.replace(first, expires_in_ms=max(left_ms, 0))
         return first
 
-    def _repeat_acquire(self, command: Acquire, first: Granted | Queued) -> Result:
-        """Say what became of the first attempt. What it got or waits for now belongs to this one."""
-        attempt = self.state.holds.get(first.hold_id) or self.state.tickets.get(first.hold_id)
-        if attempt is None:
-            assert isinstance(first, Granted), "a request that waits has its ticket"
-            return msgspec.structs.replace(first, expires_in_ms=0)
-        attempt.attempt_id, attempt.request = command.attempt_id, request_key(command)
-        if isinstance(attempt, Hold):
-            return self._rules.granted(attempt)
-        return Queued(attempt.hold_id, views.position(self.state, attempt))
+    def _still_queued(self, command: _Attempt, ticket: Ticket) -> Queued:
+        """Let a wait go on for another attempt, which may have come through another node."""
+        ticket.attempt_id = command.attempt_id
+        self.state.move_ticket(ticket, self.state.asking)
+        return Queued(ticket.hold_id, views.position(self.state, ticket))
 
-    def _apply_command(self, command: Command, key: RequestKey | None) -> Result:
-        match command:
-            case Acquire():
-                return self._rules.acquire(command, key)
-            case Release():
-                return self._rules.release(command)
-            case Renew():
-                return self._rules.renew(command)
-            case KeepAlive():
-                return self._rules.keep_alive(command)
-            case OpenSession():
-                return self._rules.open_session(command)
-            case CloseSession():
-                return self._rules.close_session(command)
-            case Cancel():
-                return self._rules.cancel(command)
-            case ForceRelease():
-                return self._rules.force_release(command)
-            case Tick() | Barrier():
-                return _DONE
-            case _:
-                assert_never(command)
+    def _still_granted(self, command: _Attempt, first: Granted) -> Granted:
+        """Return a grant as it was, with what is left of its lease; nothing, if it has ended.
+
+        The hold belongs to this attempt now, unless another request has got it since.
+        """
+        hold = self.state.holds.get(first.hold_id)
+        if hold is None:
+            return msgspec.structs.replace(first, expires_in_ms=0)
+        if hold.request == request_key(command):
+            hold.attempt_id = command.attempt_id
+        return msgspec.structs.replace(first, expires_in_ms=views.remaining_ms(self.state, hold))

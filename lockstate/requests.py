@@ -6,9 +6,24 @@ from collections import OrderedDict
 import msgspec
 
 from lockstate import limits
-from lockstate.commands import Acquire, CloseSession, Command, ForceRelease, OpenSession, Release, Renew
+from lockstate.commands import (
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Campaign,
+    CloseSession,
+    Command,
+    Convert,
+    ForceRelease,
+    OpenSession,
+    Proclaim,
+    Release,
+    Renew,
+    ResizeSemaphore,
+    TakeRate,
+)
+from lockstate.records import RequestKey
 from lockstate.results import Granted, Queued, Refused, Result
-from lockstate.tables import RequestKey
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _DIGEST_BYTES = 12
@@ -28,27 +43,31 @@ def request_key(command: Command) -> RequestKey | None:
     The scope keeps clients apart that count their requests from 1: the session or hold that a request is
     about (both secrets), else the owner or the name it gives.
     """
+    if not command.request_id:
+        return None
     match command:
-        case Acquire():
+        case Acquire() | AcquirePermits() | Campaign():
             scope = command.session_id or command.owner
         case CloseSession():
             scope = command.session_id
-        case Renew() | Release():
+        case Renew() | Release() | Convert() | Proclaim():
             scope = command.hold_id
-        case ForceRelease():
+        case ForceRelease() | ResizeSemaphore() | TakeRate():
             scope = command.name
-        case OpenSession():
-            scope = ""
+        case AdvanceFence():
+            scope = command.resource
         case _:
-            return None
-    return (scope, command.request_id) if command.request_id else None
+            scope = ""
+    return scope, command.request_id
 
 
 def content_digest(command: Command) -> bytes:
     """Return a digest of what `command` asks, without the ids that differ from attempt to attempt."""
     match command:
-        case Acquire():
+        case Acquire() | AcquirePermits() | Campaign():
             command = msgspec.structs.replace(command, hold_id="", attempt_id="")
+        case Convert():
+            command = msgspec.structs.replace(command, ticket_id="", attempt_id="")
         case OpenSession():
             command = msgspec.structs.replace(command, session_id="")
     return hashlib.blake2b(_encoder.encode(command), digest_size=_DIGEST_BYTES).digest()
@@ -60,12 +79,12 @@ def _hold_id(result: Result) -> str:
 
 
 def _brief(result: Result) -> Result:
-    """Return what is worth remembering: who held a lock then is no news by the time it is asked again.
+    """Return what is worth remembering: who was in the way then is no news by the time it is asked again.
 
     Their owners and notes could take 30 kB, a million times.
     """
-    if isinstance(result, Refused) and result.holders:
-        return msgspec.structs.replace(result, holders=())
+    if isinstance(result, Refused) and (result.holders or result.cycle):
+        return msgspec.structs.replace(result, holders=(), cycle=())
     return result
 
 
@@ -108,8 +127,8 @@ class RequestMemory:
             del self._requests[key]
 
     def prune(self, now_ms: int) -> None:
-        """Drop what is older than it must be. Requests that still wait stay."""
-        while self._requests:
+        """Drop what is older than it must be, some of it at a time. Requests that still wait stay."""
+        for _ in range(min(len(self._requests), limits.REQUESTS_PER_ENTRY_MAX)):
             key, oldest = next(iter(self._requests.items()))
             if oldest.at_ms + limits.REQUEST_AGE_MS >= now_ms:
                 return

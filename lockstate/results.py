@@ -7,7 +7,8 @@ import enum
 
 import msgspec
 
-from lockstate.modes import Mode
+from lockstate.commands import Wanted
+from lockstate.modes import Mode, Scope
 
 
 class Reason(enum.StrEnum):
@@ -21,14 +22,32 @@ class Reason(enum.StrEnum):
     LEASE_EXPIRED = "lease-expired"
     QUEUE_FULL = "queue-full"
     OVERLOADED = "overloaded"
+    DEADLOCK = "deadlock"
+    CONVERSION_DEADLOCK = "conversion-deadlock"
+    NOT_HOLDER = "not-holder"
+    NO_PERMITS = "no-permits"
+    LIMIT_MISMATCH = "limit-mismatch"
+    STALE_TOKEN = "stale-token"  # noqa: S105 - no secret
+
+    __hash__ = str.__hash__  # the one of Enum is a Python function
 
 
-class _Value(msgspec.Struct, frozen=True, array_like=True):
+class Kind(enum.StrEnum):
+    """What a hold is of. The value is the word used in JSON."""
+
+    LOCK = "lock"
+    SEMAPHORE = "semaphore"
+    ELECTION = "election"
+
+    __hash__ = str.__hash__
+
+
+class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of results and views."""
 
 
 class HolderView(_Value, frozen=True):
-    """A holder as others may see it: no secret in it."""
+    """A holder as others may see it: no secret in it. `permits` counts for semaphores, 0 elsewhere."""
 
     owner: str
     mode: Mode
@@ -36,16 +55,31 @@ class HolderView(_Value, frozen=True):
     expires_in_ms: int
     note: str
     name: str = ""
+    scope: Scope = Scope.NODE
+    kind: Kind = Kind.LOCK
+    permits: int = 0
 
 
 class WaiterView(_Value, frozen=True):
-    """A waiter as others may see it. `position` counts from 1."""
+    """A waiter as others may see it. `position` counts from 1; conversions stand before all others."""
 
     owner: str
     mode: Mode
     position: int
     waited_ms: int
     name: str = ""
+    scope: Scope = Scope.NODE
+    kind: Kind = Kind.LOCK
+    permits: int = 0
+    is_conversion: bool = False
+
+
+class CycleView(_Value, frozen=True):
+    """One step of a deadlock: `owner` waits for `name`, which the owner of the next step has or waits for."""
+
+    owner: str
+    name: str
+    kind: Kind = Kind.LOCK
 
 
 class LockView(_Value, frozen=True):
@@ -55,6 +89,32 @@ class LockView(_Value, frozen=True):
     state: str
     holders: tuple[HolderView, ...] = ()
     queue: tuple[WaiterView, ...] = ()
+
+
+class SemaphoreView(_Value, frozen=True):
+    """A semaphore at one revision. One that nobody holds or wants has limit 0: the next acquire gives it."""
+
+    name: str
+    limit: int
+    available: int
+    holders: tuple[HolderView, ...] = ()
+    queue: tuple[WaiterView, ...] = ()
+
+
+class ElectionView(_Value, frozen=True):
+    """An election at one revision; `leader` is None when nobody leads, `value` is what the leader says."""
+
+    name: str
+    leader: HolderView | None = None
+    value: str = ""
+    queue: tuple[WaiterView, ...] = ()
+
+
+class FenceView(_Value, frozen=True):
+    """Whether a token is a current holder's; `current_token` is the highest of them, 0 when nobody holds."""
+
+    valid: bool
+    current_token: int
 
 
 class SessionView(_Value, frozen=True):
@@ -90,17 +150,25 @@ class SessionClosed(_Value, frozen=True, tag=3):
 
 
 class Granted(_Value, frozen=True, tag=4):
-    """The lock is held. `expires_in_ms` is 0 when a repeated request finds its hold already ended."""
+    """The lock is held. `expires_in_ms` is 0 when a repeated request finds its hold already ended.
+
+    Of several locks `name` is empty and `locks` lists them; `permits` and `available` count for semaphores.
+    """
 
     hold_id: str
     token: int
     name: str
     mode: Mode
     expires_in_ms: int
+    owner: str = ""
+    scope: Scope = Scope.NODE
+    locks: tuple[Wanted, ...] = ()
+    permits: int = 0
+    available: int = 0
 
 
 class Queued(_Value, frozen=True, tag=5):
-    """The request waits. An event says how it ended: `granted` or `wait-ended`, with this `hold_id`."""
+    """The request waits. What is settled under this `hold_id` in a later outcome is how it ended."""
 
     hold_id: str
     position: int
@@ -114,7 +182,9 @@ class Renewed(_Value, frozen=True, tag=6):
 
 
 class Released(_Value, frozen=True, tag=7):
-    """The hold is over."""
+    """The hold is over, but for `locks` if only a part of it was given back."""
+
+    locks: tuple[Wanted, ...] = ()
 
 
 class ForceReleased(_Value, frozen=True, tag=8):
@@ -134,13 +204,60 @@ class Done(_Value, frozen=True, tag=10):
 
 
 class Refused(_Value, frozen=True, tag=11):
-    """The command had no effect. `retry_after_ms` is a hint, 0 when there is none."""
+    """The command had no effect. `retry_after_ms` is a hint, 0 when there is none.
+
+    `cycle` names a deadlock, `facts` are the numbers that belong to a reason: `available` and `limit`, or
+    `highest_token`.
+    """
 
     reason: Reason
     detail: str
     holders: tuple[HolderView, ...] = ()
     queue_length: int = 0
     retry_after_ms: int = 0
+    cycle: tuple[CycleView, ...] = ()
+    facts: dict[str, int] = {}
+
+
+class Resized(_Value, frozen=True, tag=12):
+    """The semaphore has this limit; `available` is negative while more is held than that."""
+
+    limit: int
+    available: int
+
+
+class Proclaimed(_Value, frozen=True, tag=13):
+    """The election has the value."""
+
+    token: int
+
+
+class RateTaken(_Value, frozen=True, tag=14):
+    """What a rate limit says. If allowed, the asker may go on once cluster time is `at_ms`.
+
+    `retry_after_ms` is 0 when allowed, and when no waiting helps (the cost is above the limit).
+    `reset_in_ms` is when the limit is whole again.
+    """
+
+    allowed: bool
+    limit: int
+    remaining: int
+    retry_after_ms: int
+    reset_in_ms: int
+    at_ms: int
+
+
+class FenceAdvanced(_Value, frozen=True, tag=15):
+    """The resource accepts this token and higher ones."""
+
+    highest_token: int
+
+
+class WaitsAbandoned(_Value, frozen=True, tag=16):
+    """How many waits were undone, and how many of the same process are left."""
+
+    ended: int
+    left: int
 
 
 Result = (
@@ -155,6 +272,11 @@ Result = (
     | Cancelled
     | Done
     | Refused
+    | Resized
+    | Proclaimed
+    | RateTaken
+    | FenceAdvanced
+    | WaitsAbandoned
 )
 
 
@@ -166,27 +288,44 @@ class EventKind(enum.StrEnum):
     RELEASED = "released"
     EXPIRED = "expired"
     FORCED = "forced"
+    CONVERTED = "converted"
+    ELECTED = "elected"
+    RESIGNED = "resigned"
     SESSION_EXPIRED = "session-expired"
     WAIT_ENDED = "wait-ended"
 
+    __hash__ = str.__hash__  # the one of Enum is a Python function
 
-class Event(msgspec.Struct, frozen=True):
-    """Something that others may want to know, at a revision.
 
-    `hold_id` is a secret: it lets the node that holds the connection find its waiter, and never leaves it.
-    A `granted` event carries the Granted result, a `wait-ended` event the refusal, for that waiter.
+class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Something that others may want to know, at a revision: one for each lock of a hold of several.
+
+    `session_id` is the session's, or the hold's that has a lease of its own: a secret, which never leaves the
+    node but to who names it. `lasted_ms` is how long what ended had lasted: the hold, or the wait; a grant
+    says how long it was waited for. `value` is what an elected leader says.
     """
 
     revision: int
     now_ms: int
     kind: EventKind
-    name: str = ""
-    mode: Mode | None = None
-    owner: str = ""
-    token: int = 0
-    hold_id: str = ""
+    name: str
+    mode: Mode
+    owner: str
+    token: int
+    session_id: str
+    lasted_ms: int
     reason: str = ""
-    result: Granted | Refused | None = None
+    of: Kind = Kind.LOCK
+    scope: Scope = Scope.NODE
+    permits: int = 0
+    value: str = ""
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """How a wait ended, for the node that holds the connection: `hold_id` is what the wait answers to."""
+
+    hold_id: str
+    result: Granted | Refused
 
 
 class BatchOutcome(msgspec.Struct, frozen=True):
@@ -204,3 +343,4 @@ class Outcome(msgspec.Struct, frozen=True):
     now_ms: int
     batches: tuple[BatchOutcome, ...]
     events: tuple[Event, ...]
+    settled: tuple[Settled, ...] = ()

@@ -1,28 +1,31 @@
 """The whole state as bytes and back: versioned, canonical, no pickle. One definition of equal: the digest.
 
-Only what cannot be derived is stored; tables of active names, queues and the deadline heap are rebuilt.
-Tables are stored in groups of rows, so that a large state is decoded in steps of a few milliseconds.
+Only what cannot be derived is stored; active names, queues, claims and deadlines are rebuilt. Tables are
+stored in groups of rows, so that a large state is decoded in steps of a few milliseconds.
 """
 
 import gc
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from lockstate import loading
 from lockstate.machine import LockMachine
+from lockstate.rates import RateRow
+from lockstate.records import Delay, Hold, RequestKey, Session, Ticket
 from lockstate.requests import Remembered
+from lockstate.results import Event
 from lockstate.state import Origin, State
-from lockstate.tables import Delay, Hold, RequestKey, Session, Ticket
 
-FORMAT: Final = 2
-"""Format 1 had each table as one array of rows instead of groups; it is still read."""
+FORMAT: Final = 3
+"""Changes together with a rule for how a cluster moves to the new format."""
 GROUP_ROWS: Final = 1000
 
-_Row = TypeVar("_Row")
 _Request = tuple[RequestKey, Remembered]
 _NamedOrigin = tuple[str, Origin]
+_Limit = tuple[str, int]
 
 
 class SnapshotError(Exception):
@@ -55,45 +58,109 @@ class _Image(_Head, array_like=True):
     tables: list[list[memoryview]]
 
 
-class _Image1(_Head, array_like=True):
-    sessions: list[Session]
-    holds: list[Hold]
-    tickets: list[Ticket]
-    delays: list[Delay]
-    requests: list[_Request]
-    origins: list[_NamedOrigin]
+class _Table(NamedTuple):
+    """How one table is stored and entered again."""
+
+    rows: Callable[[State], Sequence[Any]]
+    stored: Callable[[Any], Any] | None
+    decoder: msgspec.msgpack.Decoder[Any]
+    load: Callable[[State, Any], None]
+
+
+def _session_row(session: Session) -> _SessionRow:
+    return _SessionRow(
+        session.order,
+        session.expires_at_ms,
+        session.session_id,
+        session.ttl_ms,
+        session.owner,
+        session.labels,
+        session.is_own,
+    )
+
+
+def _delays(state: State) -> list[Delay]:
+    return sorted([*state.delays.values(), *state.permit_delays.values()], key=lambda delay: delay.order)
+
+
+def _semaphores(state: State) -> list[_Limit]:
+    return sorted([(semaphore.name, semaphore.limit) for semaphore in state.semaphores.values()])
 
 
 _encoder = msgspec.msgpack.Encoder()
 _head_decoder = msgspec.msgpack.Decoder(_Head)
 _decoder = msgspec.msgpack.Decoder(_Image)
-_decoder_1 = msgspec.msgpack.Decoder(_Image1)
-_group_decoders: Final[tuple[msgspec.msgpack.Decoder[Any], ...]] = (
-    msgspec.msgpack.Decoder(list[Session]),
-    msgspec.msgpack.Decoder(list[Hold]),
-    msgspec.msgpack.Decoder(list[Ticket]),
-    msgspec.msgpack.Decoder(list[Delay]),
-    msgspec.msgpack.Decoder(list[_Request]),
-    msgspec.msgpack.Decoder(list[_NamedOrigin]),
+
+_TABLES: Final = (
+    _Table(
+        lambda state: list(state.sessions.values()),
+        _session_row,
+        msgspec.msgpack.Decoder(list[Session]),
+        loading.load_sessions,
+    ),
+    _Table(_semaphores, None, msgspec.msgpack.Decoder(list[_Limit]), loading.load_semaphores),
+    _Table(
+        lambda state: list(state.holds.values()),
+        None,
+        msgspec.msgpack.Decoder(list[Hold]),
+        loading.load_holds,
+    ),
+    _Table(_delays, None, msgspec.msgpack.Decoder(list[Delay]), loading.load_delays),
+    _Table(
+        lambda state: list(state.tickets.values()),
+        None,
+        msgspec.msgpack.Decoder(list[Ticket]),
+        loading.load_tickets,
+    ),
+    _Table(
+        lambda state: state.rates.dump(),
+        None,
+        msgspec.msgpack.Decoder(list[RateRow]),
+        lambda state, rows: state.rates.load(rows),
+    ),
+    _Table(
+        lambda state: sorted(state.fences.items()),
+        None,
+        msgspec.msgpack.Decoder(list[_Limit]),
+        lambda state, rows: state.fences.update(rows),
+    ),
+    _Table(
+        lambda state: state.requests.dump(),
+        None,
+        msgspec.msgpack.Decoder(list[_Request]),
+        lambda state, rows: state.requests.load(rows),
+    ),
+    _Table(
+        lambda state: list(state.audit),
+        None,
+        msgspec.msgpack.Decoder(list[Event]),
+        lambda state, rows: state.audit.extend(rows),
+    ),
+    _Table(
+        lambda state: sorted(state.origins.items()),
+        None,
+        msgspec.msgpack.Decoder(list[_NamedOrigin]),
+        lambda state, rows: state.origins.update(rows),
+    ),
 )
-"""Of the tables, in the order in which they are stored and can be rebuilt."""
+"""All tables, in the order in which they can be rebuilt."""
 
 
 def encode(machine: LockMachine) -> bytes:
     """Return the state as bytes; equal states give equal bytes."""
     state = machine.state
-    delays = sorted(
-        (lock.delay for lock in state.locks.values() if lock.delay is not None), key=lambda it: it.order
-    )
-    tables = [
-        _groups(list(state.sessions.values()), lambda rows: [_session_row(row) for row in rows]),
-        _groups(list(state.holds.values())),
-        _groups(list(state.tickets.values())),
-        _groups(delays),
-        _groups(state.requests.dump()),
-        _groups(sorted(state.origins.items())),
-    ]
+    tables = [_groups(table, table.rows(state)) for table in _TABLES]
     return _encoder.encode((FORMAT, state.revision, state.now_ms, state.next_token, state.next_order, tables))
+
+
+def _groups(table: _Table, rows: Sequence[Any]) -> list[bytes]:
+    groups: list[bytes] = []
+    for first in range(0, len(rows), GROUP_ROWS):
+        group = rows[first : first + GROUP_ROWS]
+        groups.append(
+            _encoder.encode(group if table.stored is None else [table.stored(row) for row in group])
+        )
+    return groups
 
 
 def decode(data: bytes) -> LockMachine:
@@ -124,17 +191,15 @@ def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, LockMachin
     """
     try:
         head = _head_decoder.decode(data)
-        if head.format not in (1, FORMAT):
-            raise SnapshotError(f"format {head.format}; this version reads formats up to {FORMAT}")
+        if head.format != FORMAT:
+            raise SnapshotError(f"format {head.format}; this version reads format {FORMAT}")
         state = State()
         state.revision, state.now_ms = head.revision, head.now_ms
         state.next_token, state.next_order = head.next_token, head.next_order
-        for load, rows in _tables(data, head.format):
-            load(state, rows)
+        for table, rows in _stored_tables(data):
+            table.load(state, rows)
+            state.names.settle()
             yield
-        state.deadlines.settle()
-        yield
-        yield from state.index_names()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(f"not a snapshot of this version: {error}") from error
     except KeyError as error:
@@ -147,46 +212,11 @@ def digest(machine: LockMachine) -> str:
     return hashlib.blake2b(encode(machine), digest_size=16).hexdigest()
 
 
-def _groups(
-    rows: Sequence[_Row], stored: Callable[[Sequence[_Row]], Sequence[Any]] = lambda rows: rows
-) -> list[bytes]:
-    return [
-        _encoder.encode(stored(rows[first : first + GROUP_ROWS])) for first in range(0, len(rows), GROUP_ROWS)
-    ]
-
-
-def _session_row(session: Session) -> _SessionRow:
-    return _SessionRow(
-        session.order,
-        session.expires_at_ms,
-        session.session_id,
-        session.ttl_ms,
-        session.owner,
-        session.labels,
-        session.is_own,
-    )
-
-
-_LOADERS: Final[tuple[Callable[[State, Any], None], ...]] = (
-    State.load_sessions,
-    State.load_holds,
-    State.load_tickets,
-    State.load_delays,
-    lambda state, rows: state.requests.load(rows),
-    lambda state, rows: state.origins.update(rows),
-)
-
-
-def _tables(data: bytes | bytearray, image_format: int) -> Iterable[tuple[Callable[[State, Any], None], Any]]:
-    """Yield the groups of rows of all tables in order, each with what loads it."""
-    if image_format == 1:
-        image = _decoder_1.decode(data)
-        old = (image.sessions, image.holds, image.tickets, image.delays, image.requests, image.origins)
-        yield from zip(_LOADERS, old, strict=True)
-        return
+def _stored_tables(data: bytes | bytearray) -> Iterable[tuple[_Table, Any]]:
+    """Yield the groups of rows of all tables in order, each with its table."""
     tables = _decoder.decode(data).tables
-    if len(tables) != len(_LOADERS):
-        raise SnapshotError(f"{len(tables)} tables; this version knows {len(_LOADERS)}")
-    for load, decoder, groups in zip(_LOADERS, _group_decoders, tables, strict=True):
+    if len(tables) != len(_TABLES):
+        raise SnapshotError(f"{len(tables)} tables; this version knows {len(_TABLES)}")
+    for table, groups in zip(_TABLES, tables, strict=True):
         for group in groups:
-            yield load, decoder.decode(group)
+            yield table, table.decoder.decode(group)

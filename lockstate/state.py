@@ -1,25 +1,30 @@
-"""The tables together, and the moves that keep them consistent with each other. Rules are in rules.py."""
+"""The tables together, and the moves that keep them consistent with each other. Rules are elsewhere."""
 
-import hashlib
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict, deque
+from typing import Final
 
 import msgspec
 
 from lockstate import limits
+from lockstate.claims import Claims, claims_of, parent, permits_of
+from lockstate.deadlines import Deadlines
+from lockstate.modes import CONFLICTS, INTENT, UNIT, Claim, Mode, Scope, claim_of, is_intent
+from lockstate.names import NameIndex
+from lockstate.owners import party_of
+from lockstate.rates import RateLimits
+from lockstate.records import CONVERSION, NOTHING, Delay, Hold, Lock, Semaphore, Session, Ticket
 from lockstate.requests import RequestMemory
-from lockstate.tables import (
-    ALONE,
-    EMPTY,
-    Deadlines,
-    Delay,
-    Hold,
-    Lock,
-    NameIndex,
-    Session,
-    Ticket,
-    joined,
-    without,
-)
+from lockstate.results import Event, Kind
+
+Freed = list[tuple[str, Claim]]
+"""Claims that ended and that somebody waits for: whom it lets through is to be found out."""
+
+_LOCK: Final = Kind.LOCK
+_SEMAPHORE: Final = Kind.SEMAPHORE
+_NODE: Final = Scope.NODE
+
+WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
+"""The claim that is in the way of all others."""
 
 
 class Origin(msgspec.Struct, array_like=True):
@@ -27,11 +32,6 @@ class Origin(msgspec.Struct, array_like=True):
 
     last_seq: int
     seen_ms: int
-
-
-def public_name(kind: str, secret: str) -> str:
-    """Return a name for others to see that identifies a secret id without giving it away."""
-    return f"{kind}-{hashlib.blake2b(secret.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
 
 
 class State:
@@ -47,10 +47,20 @@ class State:
         self.holds: dict[str, Hold] = {}
         self.tickets: dict[str, Ticket] = {}
         self.locks: dict[str, Lock] = {}
-        self.names = NameIndex()
+        self.names = NameIndex(self.locks)
+        self.semaphores: dict[str, Semaphore] = {}
+        self.delays: dict[tuple[str, Scope], Delay] = {}
+        self.permit_delays: dict[int, Delay] = {}
+        self.party_tickets: dict[tuple[str, str], dict[str, Ticket]] = {}
+        self.origin_tickets: dict[str, dict[str, Ticket]] = {}
+        self.asking = ""
+        """The origin of the batch that is being applied."""
+        self.fences: dict[str, int] = {}
         self.deadlines = Deadlines()
+        self.rates = RateLimits(self.deadlines, self.take_order)
         self.requests = RequestMemory()
         self.origins: dict[str, Origin] = {}
+        self.audit: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)
 
     def take_order(self) -> int:
         """Return the next creation number."""
@@ -58,146 +68,281 @@ class State:
         self.next_order += 1
         return order
 
-    def lock_for(self, name: str) -> Lock:
-        """Return the record of `name`, made if it is not active."""
-        lock = self.locks.get(name)
-        if lock is None:
-            lock = self.locks[name] = Lock(name=name)
-            self.names.add(name)
-        return lock
+    # -- claims ---------------------------------------------------------------------------------------------
 
-    def drop_if_idle(self, lock: Lock) -> None:
-        """Forget a name that nothing is known of any more."""
-        if lock.is_idle and self.locks.pop(lock.name, None) is not None:
-            self.names.remove(lock.name)
+    def _add_claims(self, claims: Claims, hold: Hold | None) -> None:
+        """Count the claims of `hold`, or of a delay."""
+        locks, young = self.locks, self.names.young
+        for name, claim in claims:
+            holder = hold if claim < INTENT else None
+            lock = locks.get(name)
+            if lock is None:
+                locks[name] = lock = Lock(name, UNIT[claim], 0, holder)
+                young.append(lock)
+            else:
+                lock.held += UNIT[claim]
+                if holder is not None:
+                    lock.add_holder(holder)
+
+    def _remove_claims(self, claims: Claims, hold: Hold | None) -> Freed:
+        """Take the claims back; return those that somebody waits for."""
+        locks = self.locks
+        freed: Freed = []
+        for name, claim in claims:
+            lock = locks[name]
+            lock.held -= UNIT[claim]
+            if not lock.held and not lock.waiting:
+                del locks[name]
+                if lock.is_sorted:
+                    self.names.remove(name)
+                continue
+            if hold is not None and claim < INTENT:
+                if lock.waiting and lock.holders_count == limits.HOLDERS_COUNT_MAX:
+                    # There was no room; now also who would have been compatible may come.
+                    freed.append((name, WHOLE))
+                lock.remove_holder(hold)
+            if lock.waiting & CONFLICTS[claim]:
+                freed.append((name, claim))
+        return freed
+
+    # -- sessions -------------------------------------------------------------------------------------------
 
     def add_session(self, session: Session) -> None:
         """Enter a session and its deadline."""
-        session.labels = session.labels or EMPTY
         self.sessions[session.session_id] = session
         self.own_sessions_count += session.is_own
-        self.deadlines.set(session)
+        self.deadlines.add(session)
 
     def remove_session(self, session: Session) -> None:
         """Take a session out; its holds and tickets are the caller's."""
         del self.sessions[session.session_id]
         self.own_sessions_count -= session.is_own
-        self.deadlines.discard(session)
+        self.deadlines.remove(session)
 
     def extend(self, session: Session) -> None:
         """Start a session's ttl anew. It never ends earlier than it did before: that was promised."""
-        session.expires_at_ms = max(session.expires_at_ms, self.now_ms + session.ttl_ms)
-        self.deadlines.set(session)
+        self.deadlines.move(session, max(session.expires_at_ms, self.now_ms + session.ttl_ms))
 
-    def add_hold(self, hold: Hold) -> None:
-        """Enter a hold with its lock and session."""
+    # -- holds ----------------------------------------------------------------------------------------------
+
+    def add_hold(self, hold: Hold, claims: Claims) -> Session:
+        """Enter a hold with its claims and its session. A semaphore's has no claims, and permits."""
         self.holds[hold.hold_id] = hold
-        sole = {hold.hold_id: hold}
-        self.lock_for(hold.name).add_holder(hold, sole)
+        if claims:
+            self._add_claims(claims, hold)
+        else:
+            semaphore = self.semaphores[hold.name]
+            semaphore.used += hold.permits
+            semaphore.holders[hold.hold_id] = hold
         session = self.sessions[hold.session_id]
-        session.holds = joined(session.holds, sole)
+        if session.is_own:
+            return session
+        session.claims_count += len(claims) or 1
+        if session.holds is NOTHING or session.by_owner is not None:
+            session.add_hold(hold)
+        else:
+            session.holds[hold.hold_id] = hold
+        return session
 
-    def remove_hold(self, hold: Hold) -> Lock:
-        """Take a hold out, and with it the session that existed for it alone; return its lock."""
+    def remove_hold(self, hold: Hold) -> Freed:
+        """Take a hold out, and with it the session that existed for it alone; return what became free.
+
+        The semaphore of one stays, for its queue to be served.
+        """
         del self.holds[hold.hold_id]
+        claims = claims_of_hold(hold)
         session = self.sessions.get(hold.session_id)
-        if session is not None:
-            session.holds = without(session.holds, hold.hold_id)
-            if session.is_own:
-                self.remove_session(session)
-        lock = self.locks[hold.name]
-        lock.remove_holder(hold)
-        return lock
-
-    def add_ticket(self, ticket: Ticket) -> None:
-        """Enter a waiter with its lock, session and deadline."""
-        self._enter_ticket(ticket, self.lock_for(ticket.name))
-        self.deadlines.set(ticket)
-
-    def _enter_ticket(self, ticket: Ticket, lock: Lock) -> None:
-        sole = {ticket.hold_id: ticket}
-        self.tickets[ticket.hold_id] = ticket
-        lock.add_waiter(ticket, sole)
-        if ticket.session_id:
-            session = self.sessions[ticket.session_id]
-            session.tickets = joined(session.tickets, sole)
-
-    def remove_ticket(self, ticket: Ticket) -> Lock:
-        """Take a waiter out; return its lock."""
-        del self.tickets[ticket.hold_id]
-        session = self.sessions.get(ticket.session_id)
-        if session is not None:
-            session.tickets = without(session.tickets, ticket.hold_id)
-        self.deadlines.discard(ticket)
-        lock = self.locks[ticket.name]
-        lock.remove_waiter(ticket)
-        return lock
-
-    def set_delay(self, lock: Lock, delay_ms: int) -> None:
-        """Keep `lock` from everybody for `delay_ms`; a longer delay that already runs stays."""
-        until_ms = self.now_ms + delay_ms
-        if lock.delay is None:
-            lock.delay = Delay(order=self.take_order(), expires_at_ms=until_ms, name=lock.name)
-            self.deadlines.set(lock.delay)
-        elif until_ms > lock.delay.expires_at_ms:
-            lock.delay.expires_at_ms = until_ms
-            self.deadlines.set(lock.delay)
-
-    # -- from a snapshot: the same moves for many records, faster -------------------------------------------
-    # In this order; `deadlines.settle` and `index_names` must follow before anything else is done.
-
-    def load_sessions(self, sessions: Iterable[Session]) -> None:
-        """Enter sessions that have neither holds nor tickets yet."""
-        known = self.sessions
-        for session in sessions:
-            if not session.labels:
-                session.labels = EMPTY
-            known[session.session_id] = session
-            self.own_sessions_count += session.is_own
-        self.deadlines.load(sessions)
-
-    def load_holds(self, holds: Iterable[Hold]) -> None:
-        """Enter holds with their locks and sessions. Equal strings become one."""
-        sessions, known, locks = self.sessions, self.holds, self.locks
-        for hold in holds:
-            session = sessions[hold.session_id]
-            session_id = hold.session_id = session.session_id
-            if session.is_own:
-                hold.hold_id = session_id
-            if hold.owner == session.owner:
-                hold.owner = session.owner
-            hold_id, name = hold.hold_id, hold.name
-            sole = {hold_id: hold}
-            known[hold_id] = hold
-            session.holds = joined(session.holds, sole) if session.holds else sole
-            lock = locks.get(name)
-            if lock is None:
-                locks[name] = Lock(name=name, holders=sole, queue=EMPTY, held_modes=ALONE[hold.mode])
+        if session is not None and not session.is_own:
+            if session.by_owner is not None:
+                session.remove_hold(hold)
             else:
-                hold.name = lock.name
-                lock.add_holder(hold, sole)
+                del session.holds[hold.hold_id]
+            session.claims_count -= len(claims) or 1
+        elif session is not None:
+            self.remove_session(session)
+        if claims:
+            return self._remove_claims(claims, hold)
+        semaphore = self.semaphores[hold.name]
+        semaphore.used -= hold.permits
+        del semaphore.holders[hold.hold_id]
+        return [permits_of(hold.name)]
 
-    def load_tickets(self, tickets: Iterable[Ticket]) -> None:
-        """Enter waiters with their locks and sessions."""
-        for ticket in tickets:
-            self._enter_ticket(ticket, self._unindexed_lock(ticket.name))
-        self.deadlines.load(tickets)
+    def reclaim(self, hold: Hold, claims: Claims, token: int) -> Freed:
+        """Give a hold other claims, as its fields are about to say, and its token, which may be a new one.
 
-    def load_delays(self, delays: Iterable[Delay]) -> None:
-        """Enter lock-delays with their locks."""
-        for delay in delays:
-            self._unindexed_lock(delay.name).delay = delay
-        self.deadlines.load(delays)
+        With a new token it moves behind the others.
+        """
+        old = claims_of_hold(hold)
+        names = [name for name, claim in claims if not is_intent(claim)]
+        gone = tuple([it for it in old if not is_intent(it[1]) and it[0] not in names])
+        # The new ones first, so that no record goes away in between.
+        self._add_claims(claims, None)
+        freed = self._remove_claims(gone, hold)
+        freed += self._remove_claims(tuple([it for it in old if it not in gone]), None)
+        session = self.sessions[hold.session_id]
+        if not session.is_own:
+            session.claims_count += len(claims) - len(old)
+        if token != hold.token:
+            hold.token = token
+            self.holds[hold.hold_id] = self.holds.pop(hold.hold_id)
+            if not session.is_own:
+                session.remove_hold(hold)
+                session.add_hold(hold)
+            for name in names:
+                self.locks[name].remove_holder(hold)
+                self.locks[name].add_holder(hold)
+        return freed
 
-    def _unindexed_lock(self, name: str) -> Lock:
+    # -- tickets --------------------------------------------------------------------------------------------
+
+    def add_ticket(self, ticket: Ticket, claims: Claims) -> None:
+        """Enter a waiter with its queues, session, node and deadline."""
+        self.deadlines.add(ticket)
+        self.tickets[ticket.hold_id] = ticket
+        self.origin_tickets.setdefault(ticket.origin, {})[ticket.hold_id] = ticket
+        self.party_tickets.setdefault(party_of(ticket), {})[ticket.hold_id] = ticket
+        session = self.sessions.get(ticket.session_id)
+        if session is not None and not session.is_own:
+            session.claims_count += len(claims) or 1
+            if session.tickets is NOTHING:
+                session.tickets = {}
+            session.tickets[ticket.hold_id] = ticket
+        if ticket.converts:
+            self.holds[ticket.converts].converting = ticket.hold_id
+        if ticket.kind is _SEMAPHORE:
+            self.semaphores[ticket.name].queue[ticket.hold_id] = ticket
+        for name, claim in claims:
+            self._queue_up(name, claim, ticket)
+
+    def _queue_up(self, name: str, claim: Claim, ticket: Ticket) -> None:
+        lock = self._lock_for(name)
+        lock.waiting += UNIT[claim]
+        if lock.queues is None:
+            lock.queues = {}
+            if above := parent(name):
+                upper = self._lock_for(above)
+                upper.below = upper.below or {}
+                upper.below[name] = None
+        slot = claim + CONVERSION if ticket.converts else claim
+        queue = lock.queues.get(slot)
+        if queue is None:
+            queue = lock.queues[slot] = OrderedDict()
+        queue[ticket.hold_id] = ticket
+
+    def _lock_for(self, name: str) -> Lock:
         lock = self.locks.get(name)
         if lock is None:
-            lock = self.locks[name] = Lock(name=name)
+            lock = self.locks[name] = Lock(name)
+            self.names.young.append(lock)
         return lock
 
-    def index_names(self) -> Iterator[None]:
-        """Enter the names of all locks in the index, in steps."""
-        return self.names.load(self.locks)
+    def remove_ticket(self, ticket: Ticket, claims: Claims) -> Freed:
+        """Take a waiter out of its queues; return what became free."""
+        del self.tickets[ticket.hold_id]
+        self.deadlines.remove(ticket)
+        self._leave_origin(ticket)
+        party = party_of(ticket)
+        del self.party_tickets[party][ticket.hold_id]
+        if not self.party_tickets[party]:
+            del self.party_tickets[party]
+        session = self.sessions.get(ticket.session_id)
+        if session is not None and not session.is_own:
+            session.claims_count -= len(claims) or 1
+            del session.tickets[ticket.hold_id]
+        hold = self.holds.get(ticket.converts)
+        if hold is not None:
+            hold.converting = ""
+        if ticket.kind is _SEMAPHORE:
+            del self.semaphores[ticket.name].queue[ticket.hold_id]
+            return [permits_of(ticket.name)]
+        return [freed for name, claim in claims if (freed := self._leave_queue(name, claim, ticket))]
+
+    def move_ticket(self, ticket: Ticket, origin: str) -> None:
+        """Take note that the connection of who waits is kept by another node process."""
+        self._leave_origin(ticket)
+        ticket.origin = origin
+        self.origin_tickets.setdefault(origin, {})[ticket.hold_id] = ticket
+
+    def _leave_origin(self, ticket: Ticket) -> None:
+        tickets = self.origin_tickets[ticket.origin]
+        del tickets[ticket.hold_id]
+        if not tickets:
+            del self.origin_tickets[ticket.origin]
+
+    def _leave_queue(self, name: str, claim: Claim, ticket: Ticket) -> tuple[str, Claim] | None:
+        """Take a ticket out of one queue; return the claim if somebody else may have waited for that."""
+        lock = self.locks[name]
+        assert lock.queues is not None, "a ticket stands in its queues"
+        lock.waiting -= UNIT[claim]
+        slot = claim + CONVERSION if ticket.converts else claim
+        del lock.queues[slot][ticket.hold_id]
+        if not lock.queues[slot]:
+            del lock.queues[slot]
+        if lock.waiting:
+            return (name, claim) if lock.waiting & CONFLICTS[claim] else None
+        lock.queues = lock.below = None
+        upper = self.locks.get(parent(name))
+        if upper is not None and upper.below is not None:
+            del upper.below[name]
+        if not lock.held:
+            del self.locks[name]
+            if lock.is_sorted:
+                self.names.remove(name)
+        return None
+
+    # -- semaphores and delays ------------------------------------------------------------------------------
+
+    def drop_if_idle(self, semaphore: Semaphore) -> None:
+        """Forget a semaphore that nobody holds or wants."""
+        if semaphore.is_idle:
+            self.semaphores.pop(semaphore.name, None)
+
+    def set_delay(self, name: str, scope: Scope, delay_ms: int) -> None:
+        """Keep what a lock covers from everybody for `delay_ms`; a longer delay that already runs stays."""
+        until_ms = self.now_ms + delay_ms
+        delay = self.delays.get((name, scope))
+        if delay is None:
+            self.enter_delay(Delay(order=self.take_order(), expires_at_ms=until_ms, name=name, scope=scope))
+        elif until_ms > delay.expires_at_ms:
+            self.deadlines.move(delay, until_ms)
+
+    def withhold_permits(self, name: str, permits: int, delay_ms: int) -> None:
+        """Keep permits of a semaphore from everybody for `delay_ms`."""
+        self.enter_delay(
+            Delay(
+                order=self.take_order(),
+                expires_at_ms=self.now_ms + delay_ms,
+                name=name,
+                kind=Kind.SEMAPHORE,
+                permits=permits,
+            )
+        )
+
+    def enter_delay(self, delay: Delay) -> None:
+        """Enter a delay with what it keeps and its deadline."""
+        self.deadlines.add(delay)
+        if delay.kind is _SEMAPHORE:
+            self.permit_delays[delay.order] = delay
+            semaphore = self.semaphores[delay.name]
+            semaphore.delays[delay.order] = delay
+            semaphore.used += delay.permits
+        else:
+            self.delays[delay.name, delay.scope] = delay
+            self._add_claims(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope), None)
+
+    def end_delay(self, delay: Delay) -> Freed:
+        """Take a delay out; return what became free."""
+        self.deadlines.remove(delay)
+        if delay.kind is _SEMAPHORE:
+            del self.permit_delays[delay.order]
+            semaphore = self.semaphores[delay.name]
+            del semaphore.delays[delay.order]
+            semaphore.used -= delay.permits
+            return [permits_of(delay.name)]
+        del self.delays[delay.name, delay.scope]
+        return self._remove_claims(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope), None)
+
+    # -- origins --------------------------------------------------------------------------------------------
 
     def origin(self, name: str) -> Origin:
         """Return the record of an origin; the one unseen for longest makes room for a new one."""
@@ -208,3 +353,13 @@ class State:
                 del self.origins[oldest]
             origin = self.origins[name] = Origin(0, self.now_ms)
         return origin
+
+
+def claims_of_hold(record: Hold | Ticket) -> Claims:
+    """Return the claims that a hold has or a ticket wants; none of a semaphore, which has permits."""
+    name, kind = record.name, record.kind
+    if name and kind is _LOCK and record.scope is _NODE and "/" not in name:
+        return ((name, record.mode.place),)
+    if kind is _SEMAPHORE:
+        return ()
+    return claims_of(name, record.mode, record.scope, record.locks, kind)

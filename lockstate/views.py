@@ -1,12 +1,26 @@
 """Reads of the state, for people and programs: computed on request, no secret in any of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from lockstate import limits
-from lockstate.results import HolderView, LockView, SessionView, WaiterView
-from lockstate.state import State
-from lockstate.tables import Hold, Lock, Ticket
+from lockstate.blockers import covering_holds, names_below
+from lockstate.claims import FIRST_OF_LOCKS, Claims, ancestors, permits_of, record_name
+from lockstate.modes import NAMED, Scope, is_intent, is_tree
+from lockstate.owners import shown_owner
+from lockstate.records import Delay, Hold, Semaphore, Session, Ticket, each_lock, place_among
+from lockstate.results import (
+    ElectionView,
+    Event,
+    FenceView,
+    HolderView,
+    Kind,
+    LockView,
+    SemaphoreView,
+    SessionView,
+    WaiterView,
+)
+from lockstate.state import State, claims_of_hold
 
 
 def remaining_ms(state: State, hold: Hold) -> int:
@@ -14,27 +28,38 @@ def remaining_ms(state: State, hold: Hold) -> int:
     return max(0, state.sessions[hold.session_id].expires_at_ms - state.now_ms)
 
 
-def holder_view(state: State, hold: Hold) -> HolderView:
-    """Return `hold` as others may see it."""
-    return HolderView(hold.owner, hold.mode, hold.token, remaining_ms(state, hold), hold.note, hold.name)
+def available(semaphore: Semaphore) -> int:
+    """Return how many permits nobody has; negative after a resize below what is held."""
+    return semaphore.limit - semaphore.used
 
 
-def holder_views(state: State, lock: Lock, count_max: int | None = None) -> tuple[HolderView, ...]:
-    """Return the holders of `lock` in order of their tokens, the first `count_max` of them."""
-    return tuple([holder_view(state, hold) for hold in islice(lock.holders.values(), count_max)])
+def holder_view(state: State, hold: Hold, name: str) -> HolderView:
+    """Return `hold` as others may see it where it has `name`."""
+    mode, scope = hold.mode, hold.scope
+    for it in hold.locks:
+        if it.name == name:
+            mode, scope = it.mode, it.scope
+    owner = shown_owner(hold.owner, hold.hold_id)
+    left_ms = remaining_ms(state, hold)
+    return HolderView(owner, mode, hold.token, left_ms, hold.note, name, scope, hold.kind, hold.permits)
+
+
+def holder_views(state: State, holds: Iterable[tuple[str, Hold]]) -> tuple[HolderView, ...]:
+    """Return holds, each with the name at which it stands, as others may see them."""
+    return tuple([holder_view(state, hold, name) for name, hold in holds])
 
 
 def lock_view(state: State, name: str) -> LockView:
-    """Return the lock `name`; one that nobody holds, wants or delays is free."""
+    """Return the lock `name`, with the subtrees that cover it. One that nobody holds or delays is free."""
+    holds = sorted(covering_holds(state, name), key=lambda it: it[1].token)
     lock = state.locks.get(name)
-    if lock is None:
-        return LockView(name, "free")
-    held_or_not = "delayed" if lock.delay is not None else "free"
+    tickets = lock.queue() if lock is not None else []
+    held_or_not = "delayed" if _delays(state, name) else "free"
     return LockView(
         name,
-        "held" if lock.holders else held_or_not,
-        holder_views(state, lock),
-        tuple([_waiter_view(state, ticket, at) for at, ticket in enumerate(lock.queue.values(), 1)]),
+        "held" if holds else held_or_not,
+        holder_views(state, holds),
+        tuple([_waiter_view(state, ticket, name, at) for at, ticket in enumerate(tickets, 1)]),
     )
 
 
@@ -51,39 +76,164 @@ def lock_views(state: State, prefix: str, after: str, limit: int) -> tuple[list[
     return views, None
 
 
+def _names(state: State, prefix: str, after: str) -> Iterator[str]:
+    """Yield the names that are held, wanted or delayed themselves: of others there are only intents."""
+    start, inclusive = (after, False) if after >= prefix else (prefix, True)
+    if start < FIRST_OF_LOCKS:
+        start, inclusive = FIRST_OF_LOCKS, True
+    for name in state.names.after(start, inclusive=inclusive):
+        if not name.startswith(prefix):
+            return
+        lock = state.locks[name]
+        if (lock.held | lock.waiting) & NAMED:
+            yield name
+
+
+def semaphore_view(state: State, name: str) -> SemaphoreView:
+    """Return a semaphore; one that nobody has or wants has no limit yet."""
+    semaphore = state.semaphores.get(name)
+    if semaphore is None:
+        return SemaphoreView(name, 0, 0)
+    return SemaphoreView(
+        name,
+        semaphore.limit,
+        available(semaphore),
+        holder_views(state, [(name, hold) for hold in semaphore.holders.values()]),
+        tuple([_waiter_view(state, it, name, at) for at, it in enumerate(semaphore.queue.values(), 1)]),
+    )
+
+
+def election_view(state: State, name: str) -> ElectionView:
+    """Return an election, with its leader if it has one."""
+    lock = state.locks.get(record_name(Kind.ELECTION, name))
+    hold = lock.holder if lock is not None else None
+    if lock is None or hold is None:
+        return ElectionView(name)
+    queue = tuple([_waiter_view(state, ticket, name, at) for at, ticket in enumerate(lock.queue(), 1)])
+    return ElectionView(name, holder_view(state, hold, name), hold.value, queue)
+
+
+def fence_view(state: State, name: str, token: int) -> FenceView:
+    """Return whether `token` is that of a holder of `name`, or of a subtree that covers it."""
+    tokens = [hold.token for _, hold in covering_holds(state, name)]
+    return FenceView(token in tokens, max(tokens, default=0))
+
+
 def session_view(state: State, session_id: str) -> SessionView | None:
     """Return the session, or None if it expired or never was. Leases of single holds are no sessions here."""
     session = state.sessions.get(session_id)
     if session is None or session.is_own:
         return None
-    # Each queue is looked at once, however many of the session's tickets stand in it.
-    names = dict.fromkeys(ticket.name for ticket in session.tickets.values())
-    places = {hold_id: at for name in names for at, hold_id in enumerate(state.locks[name].queue, 1)}
     return SessionView(
         session.ttl_ms,
         max(0, session.expires_at_ms - state.now_ms),
         session.owner,
         session.labels,
-        tuple([holder_view(state, hold) for hold in session.holds.values()]),
-        tuple([_waiter_view(state, ticket, places[ticket.hold_id]) for ticket in session.tickets.values()]),
+        tuple(
+            [holder_view(state, hold, it.name) for hold in session.holds.values() for it in each_lock(hold)]
+        ),
+        tuple(_tickets(state, session)),
     )
 
 
+def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
+    """Yield the waits of a session. Each queue is looked at once, however many of its tickets stand in it."""
+    places: dict[tuple[str, str], int] = {}
+    queues: dict[str, Iterable[Ticket]] = {}
+    for ticket in session.tickets.values():
+        if ticket.kind is Kind.SEMAPHORE:
+            queues[permits_of(ticket.name)[0]] = state.semaphores[ticket.name].queue.values()
+        for it in each_lock(ticket) if ticket.kind is not Kind.SEMAPHORE else ():
+            name = record_name(ticket.kind, it.name)
+            queues[name] = state.locks[name].queue() if name not in queues else queues[name]
+    for name, queue in queues.items():
+        for at, ticket in enumerate(queue, 1):
+            places[name, ticket.hold_id] = at
+    for ticket in session.tickets.values():
+        for it in each_lock(ticket):
+            is_permits = ticket.kind is Kind.SEMAPHORE
+            name = permits_of(it.name)[0] if is_permits else record_name(ticket.kind, it.name)
+            yield _waiter_view(state, ticket, it.name, places[name, ticket.hold_id])
+
+
+def audit(state: State, name: str, session_id: str, limit: int) -> list[Event]:
+    """Return what happened last, the newest first: to a name, by a session, or at all."""
+    limit = min(max(limit, 1), limits.AUDIT_LIMIT_MAX)
+    wanted = (
+        event
+        for event in reversed(state.audit)
+        if (not name or event.name == name) and (not session_id or event.session_id == session_id)
+    )
+    return list(islice(wanted, limit))
+
+
+# -- places in queues, and what is in the way ----------------------------------------------------------------
+
+
 def position(state: State, ticket: Ticket) -> int:
-    """Return the place of `ticket` in its queue, from 1."""
-    for at, hold_id in enumerate(state.locks[ticket.name].queue, 1):
-        if hold_id == ticket.hold_id:
-            return at
-    raise AssertionError(f"ticket for {ticket.name!r} is in no queue")
+    """Return the place of a ticket in its queue, from 1; of several, the one furthest behind."""
+    if ticket.kind is Kind.SEMAPHORE:
+        return place_among(state.semaphores[ticket.name].queue, ticket) + 1
+    names = [name for name, claim in claims_of_hold(ticket) if not is_intent(claim)]
+    return max(state.locks[name].place_of(ticket) for name in names)
 
 
-def _waiter_view(state: State, ticket: Ticket, at: int) -> WaiterView:
-    return WaiterView(ticket.owner, ticket.mode, at, state.now_ms - ticket.queued_at_ms, ticket.name)
+def newcomer_position(state: State, ticket: Ticket, claims: Claims) -> int:
+    """Return the place that a ticket is about to get. Conversions come in front of all others."""
+    if ticket.kind is Kind.SEMAPHORE:
+        return len(state.semaphores[ticket.name].queue) + 1
+    if not ticket.converts:
+        return queue_length(state, claims) + 1
+    names = [name for name, claim in claims if not is_intent(claim)]
+    return max(state.locks[name].conversions_count for name in names) + 1
 
 
-def _names(state: State, prefix: str, after: str) -> Iterable[str]:
-    start, inclusive = (after, False) if after >= prefix else (prefix, True)
-    for name in state.names.after(start, inclusive=inclusive):
-        if not name.startswith(prefix):
-            return
-        yield name
+def queue_length(state: State, claims: Claims) -> int:
+    """Return how many wait for one of the very names in `claims`, the one with most."""
+    records = [state.locks.get(name) for name, claim in claims if not is_intent(claim)]
+    return max(lock.queue_length if lock is not None else 0 for lock in records)
+
+
+def delays_ms(state: State, claims: Claims) -> list[int]:
+    """Return what is left of the delays that are in the way of `claims`."""
+    delays: list[Delay] = []
+    for name, claim in claims:
+        if not is_intent(claim):
+            delays += _delays(state, name)
+            if is_tree(claim):
+                delays += _delays_below(state, name)
+    return [delay.expires_at_ms - state.now_ms for delay in delays]
+
+
+def _delays(state: State, name: str) -> list[Delay]:
+    """Return the delays that cover `name`."""
+    if not state.delays:
+        return []
+    keys = [(name, Scope.NODE), *[(above, Scope.SUBTREE) for above in (name, *ancestors(name))]]
+    return [state.delays[key] for key in keys if key in state.delays]
+
+
+def _delays_below(state: State, name: str) -> Iterator[Delay]:
+    """Yield the delays of names below `name`, of the first so many names."""
+    for below in islice(names_below(state, name), limits.LIST_ROWS_MAX) if state.delays else ():
+        for scope in Scope:
+            if delay := state.delays.get((below, scope)):
+                yield delay
+
+
+def _waiter_view(state: State, ticket: Ticket, name: str, at: int) -> WaiterView:
+    mode, scope = ticket.mode, ticket.scope
+    for it in ticket.locks:
+        if it.name == name:
+            mode, scope = it.mode, it.scope
+    return WaiterView(
+        shown_owner(ticket.owner, ticket.converts or ticket.hold_id),
+        mode,
+        at,
+        state.now_ms - ticket.queued_at_ms,
+        name,
+        scope,
+        ticket.kind,
+        ticket.permits,
+        bool(ticket.converts),
+    )

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from lockstate.commands import Acquire, Command, Entry, Undecodable
+from lockstate.commands import Entry, Wanted
 from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, Outcome, Queued, Result
+from lockstate.results import Event, EventKind, Granted, Kind, Outcome
+from tests.property.model_locks import conflict
 
-ENDS = frozenset({EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED})
+BEGINNINGS = {EventKind.GRANTED, EventKind.ELECTED}
+ENDS = {EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKind.RESIGNED}
 
 
 @dataclass
@@ -15,74 +17,121 @@ class Referee:
 
     revision: int = 0
     now_ms: int = 0
-    last_token: int = 0
-    holders: dict[str, dict[int, Mode]] = field(default_factory=dict)
-    """By name, then by token."""
-    waiting: dict[str, dict[str, Mode]] = field(default_factory=dict)
-    """By name, then by hold id, in order of arrival."""
+    last: Event | None = None
+    """The event that drew the last token."""
+    held: list[Event] = field(default_factory=list)
+    """The grant of each lock that is held."""
+    waiting: list[Event] = field(default_factory=list)
+    """The arrival of each lock that is waited for, in order."""
+    unsure: list[Event] = field(default_factory=list)
+    """Arrivals of which it is not known whether they are that of one waiter or of another just like it."""
+    waited: set[tuple[int, Mode]] = field(default_factory=set)
+    """Token and mode of what was waited for and what this outcome brings."""
 
     def watch(self, entry: Entry, outcome: Outcome) -> None:
         """Check one outcome against everything seen before."""
         assert outcome.revision == self.revision + 1, "revisions count entries"
         assert outcome.now_ms == max(self.now_ms, entry.now_ms), "cluster time never goes back"
         self.revision, self.now_ms = outcome.revision, outcome.now_ms
-        answers = _answers(entry, outcome)
-        queued = iter(_queued_hold_ids(answers))
+        self.waited = {
+            (s.result.token, mode)
+            for s in outcome.settled
+            if isinstance(s.result, Granted)
+            for mode in (s.result.mode, *(lock.mode for lock in s.result.locks))
+        }
         for event in outcome.events:
             assert (event.revision, event.now_ms) == (self.revision, self.now_ms)
-            if event.kind is EventKind.QUEUED:
-                assert event.mode is not None
-                self.waiting.setdefault(event.name, {})[next(queued)] = event.mode
-            else:
-                self._watch_event(event)
-        assert not list(queued), "who is queued is told about"
-        for name, held in self.holders.items():
-            assert _are_compatible(list(held.values())), f"{name} has incompatible holders: {held}"
+            self._watch_event(event)
 
     def _watch_event(self, event: Event) -> None:
-        held = self.holders.setdefault(event.name, {})
-        waiting = self.waiting.setdefault(event.name, {})
-        if event.kind is EventKind.GRANTED:
-            assert event.token > self.last_token, "tokens strictly rise"
-            assert event.mode is not None
-            self.last_token = event.token
-            for hold_id, mode in waiting.items():
-                if hold_id == event.hold_id:
-                    break
-                assert _are_compatible([mode, event.mode]), f"{event} overtakes the waiter {hold_id}"
-            waiting.pop(event.hold_id, None)
-            held[event.token] = event.mode
+        if event.kind is EventKind.QUEUED:
+            self.waiting.append(event)
         elif event.kind is EventKind.WAIT_ENDED:
-            assert event.hold_id in waiting, f"{event} ends a wait that never began"
-            del waiting[event.hold_id]
+            arrivals = self._arrivals(event)
+            assert arrivals, f"{event} ends a wait that never began"
+            self.waiting.remove(arrivals[0])
+            self.unsure += arrivals[1:]
+        elif event.kind is EventKind.CONVERTED:
+            self._watch_conversion(event)
+        elif event.kind in BEGINNINGS and not self._is_proclaimed(event):
+            self._watch_token(event)
+            self._watch_order(event)
+            self._watch_grant(event)
         elif event.kind in ENDS:
-            assert event.token in held, f"{event} ends a hold that nobody has"
-            del held[event.token]
+            grant = next((h for h in self.held if _is_of_one(h, event) and h.token == event.token), None)
+            assert grant is not None, f"{event} ends a hold that nobody has"
+            self.held.remove(grant)
+
+    def _is_proclaimed(self, event: Event) -> bool:
+        """Whether a leader only says something else."""
+        return event.kind is EventKind.ELECTED and any(
+            _is_of_one(h, event) and h.token == event.token for h in self.held
+        )
+
+    def _watch_token(self, event: Event) -> None:
+        """Check that tokens rise; several locks that come together have one."""
+        last = self.last
+        if last is not None and event.token == last.token:
+            one, other = ((e.revision, e.kind, e.session_id, e.owner, Kind.LOCK, e.of) for e in (event, last))
+            assert one == other, f"the token of {last} is drawn again"
+        else:
+            assert last is None or event.token > last.token, f"the token of {event} does not rise"
+        self.last = event
+
+    def _watch_order(self, event: Event) -> None:
+        """Check that a grant overtakes nobody whom it is in the way of; who did not wait came last."""
+        earlier = self.waiting
+        if (event.token, event.mode) in self.waited:
+            arrival = self._arrivals(event)[0]
+            at = self.waiting.index(arrival)
+            earlier = [] if arrival in self.unsure else self.waiting[:at]
+            self.waiting = self.waiting[:at] + self.waiting[at + 1 :]
+        for other in earlier:
+            assert not _conflict(other, event), f"{event} overtakes {other}"
+
+    def _arrivals(self, event: Event) -> list[Event]:
+        """Return the arrivals that may be that of the waiter whose wait is over, the first one first.
+
+        When it came is known but for conversions, and but for who was just like one.
+        """
+        alike = [w for w in self.waiting if _is_of_one(w, event)]
+        return [w for w in alike if w.now_ms == event.now_ms - event.lasted_ms] or alike
+
+    def _watch_grant(self, event: Event) -> None:
+        for other in self.held:
+            is_free = event.of is Kind.SEMAPHORE or other.token == event.token or not _conflict(other, event)
+            assert is_free, f"{event} is granted beside {other}"
+        self.held.append(event)
+
+    def _watch_conversion(self, event: Event) -> None:
+        """Put a hold in its new mode in place of the old one; only what becomes exclusive draws a token."""
+        mine = [
+            h
+            for h in self.held
+            if (h.of, h.name, h.scope, h.session_id, h.owner)
+            == (event.of, event.name, event.scope, event.session_id, event.owner)
+        ]
+        known = [h for h in mine if h.token == event.token]
+        if not known:
+            assert event.mode is Mode.EXCLUSIVE, f"{event} draws a token for nothing"
+            self._watch_token(event)
+        assert mine, f"{event} converts what nobody has"
+        self.held.remove((known or mine)[0])
+        if (event.token, event.mode) in self.waited:
+            arrivals = [w for w in self.waiting if _is_of_one(w, event)]
+            self.waiting.remove(arrivals[0])
+            self.unsure += arrivals[1:]
+        self._watch_grant(event)
 
 
-def _are_compatible(modes: list[Mode]) -> bool:
-    return len(modes) < 2 or all(mode is Mode.SHARED for mode in modes)
+def _is_of_one(one: Event, other: Event) -> bool:
+    """Whether two events tell of the same lock of the same hold or waiter."""
+    mine, others = ((e.of, e.name, e.scope, e.mode, e.session_id, e.owner, e.permits) for e in (one, other))
+    return mine == others
 
 
-def _answers(entry: Entry, outcome: Outcome) -> list[tuple[Command | Undecodable, Result]]:
-    """Return the commands that had an effect, each with its result."""
-    results = {
-        (batch.origin, seq): result
-        for batch in outcome.batches
-        for seq, result in zip(batch.seqs, batch.results, strict=True)
-    }
-    return [
-        (command, results[batch.origin, seq])
-        for batch in entry.batches
-        for seq, command in zip(batch.seqs, batch.commands, strict=True)
-        if (batch.origin, seq) in results
-    ]
-
-
-def _queued_hold_ids(answers: list[tuple[Command | Undecodable, Result]]) -> list[str]:
-    """Return the tickets that were made, in order; a repeated request is told of its first one."""
-    return [
-        result.hold_id
-        for command, result in answers
-        if isinstance(command, Acquire) and isinstance(result, Queued) and result.hold_id == command.hold_id
-    ]
+def _conflict(one: Event, other: Event) -> bool:
+    if one.of is not other.of:
+        return False
+    first, second = (Wanted(e.name, e.mode, e.scope) for e in (one, other))
+    return conflict(first, second)

@@ -1,72 +1,121 @@
-"""The model's view of single commands: which are malformed, and what makes two requests the same.
+"""The model's view of single commands: which are malformed.
 
 An id under which something is looked up is not checked: nothing is known under a malformed one.
 """
 
-import msgspec
-
 from lockstate import limits
 from lockstate.commands import (
     Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Campaign,
     Command,
+    Convert,
     ForceRelease,
     OpenSession,
+    Proclaim,
+    ResizeSemaphore,
     Undecodable,
 )
 from lockstate.results import Reason, Refused
+from tests.property.model_locks import covers
 
-ATTEMPT_FIELDS = {"Acquire": {"hold_id", "attempt_id"}, "OpenSession": {"session_id"}}
-"""What differs between two attempts at one request."""
-
-
-def content(command: Command | Undecodable) -> object:
-    """Return what must be the same in a repetition."""
-    kind = type(command).__name__
-    ignored = ATTEMPT_FIELDS.get(kind, set())
-    return kind, {k: v for k, v in msgspec.structs.asdict(command).items() if k not in ignored}
+BAD = Refused(Reason.INVALID_REQUEST, "")
 
 
 def refuse_bad(command: Command | Undecodable) -> Refused | None:
     """Return the refusal of a command that breaks a bound or contradicts itself, or None."""
+    return next((refused for refused in _checks(command) if refused is not None), None)
+
+
+def refuse_bad_request_id(command: Command | Undecodable) -> Refused | None:
+    """Return the refusal of a command with a malformed request id, or None."""
+    request_id = getattr(command, "request_id", "")
+    return limits.check_id("request_id", request_id) if request_id else None
+
+
+def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C901 - one case for each
     match command:
         case Undecodable():
-            return Refused(Reason.INVALID_REQUEST, "")
+            return [BAD]
         case OpenSession():
-            checks = [
-                limits.check_id("session_id", command.session_id),
+            return [
+                _check_id(command.session_id),
                 limits.check_ttl(command.ttl_ms),
                 limits.check_labels(command.labels),
             ]
         case Acquire():
-            checks = _check_acquire(command)
+            names = _check_several(command) if command.locks else [limits.check_name(command.name)]
+            return names + _check_wish(command)
+        case AcquirePermits():
+            return [
+                limits.check_name(command.name),
+                _check_limit(command.limit),
+                None if 1 <= command.permits <= command.limit else BAD,
+                *_check_wish(command),
+            ]
+        case Campaign():
+            return [
+                limits.check_name(command.name),
+                *_check_waiter(command.hold_id, command.attempt_id, command.wait_ms),
+                limits.check_text("owner", command.owner, limits.OWNER_BYTES_MAX),
+                limits.check_text("value", command.value, limits.VALUE_BYTES_MAX),
+            ]
+        case Convert():
+            return _check_waiter(command.ticket_id, command.attempt_id, command.wait_ms)
+        case Proclaim():
+            return [limits.check_text("value", command.value, limits.VALUE_BYTES_MAX)]
+        case ResizeSemaphore():
+            return [limits.check_name(command.name), _check_limit(command.limit)]
+        case AdvanceFence():
+            return [limits.check_name(command.resource), BAD if command.token < 0 else None]
         case ForceRelease():
-            checks = [
+            return [
                 limits.check_name(command.name),
                 limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
                 limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX),
             ]
         case _:
-            checks = []
-    request_id = getattr(command, "request_id", "")
-    if request_id:
-        checks.append(limits.check_id("request_id", request_id))
-    return next((refused for refused in checks if refused is not None), None)
+            return []
 
 
-def _check_acquire(command: Acquire) -> list[Refused | None]:
+def _check_id(text: str) -> Refused | None:
+    return None if 1 <= len(text) <= limits.ID_CHARS_MAX else BAD
+
+
+def _check_limit(limit: int) -> Refused | None:
+    return None if 1 <= limit <= limits.SEMAPHORE_LIMIT_MAX else BAD
+
+
+def _check_several(command: Acquire) -> list[Refused | None]:
+    locks = command.locks
+    checks: list[Refused | None] = [BAD if command.name or len(locks) > limits.LOCKS_COUNT_MAX else None]
+    checks += [limits.check_name(lock.name) for lock in locks]
+    for at, lock in enumerate(locks):
+        others = locks[:at] + locks[at + 1 :]
+        checks.append(BAD if any(covers(lock, other.name) for other in others) else None)
+    return checks
+
+
+def _check_waiter(answers_to: str, attempt_id: str, wait_ms: int) -> list[Refused | None]:
+    return [
+        _check_id(answers_to),
+        _check_id(attempt_id),
+        limits.check_range("wait_ms", wait_ms, limits.WAIT_MS_MAX),
+    ]
+
+
+def _check_wish(command: Acquire | AcquirePermits) -> list[Refused | None]:
     checks = [
-        limits.check_name(command.name),
-        limits.check_id("hold_id", command.hold_id),
-        limits.check_id("attempt_id", command.attempt_id),
+        *_check_waiter(command.hold_id, command.attempt_id, command.wait_ms),
         limits.check_text("owner", command.owner, limits.OWNER_BYTES_MAX),
         limits.check_text("note", command.note, limits.NOTE_BYTES_MAX),
-        limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX),
         limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX),
     ]
     if bool(command.session_id) == bool(command.ttl_ms):
-        checks.append(Refused(Reason.INVALID_REQUEST, "exactly one of session_id and ttl_ms"))
+        checks.append(BAD)
     elif command.session_id:
-        checks.append(limits.check_id("session_id", command.session_id))
+        checks.append(_check_id(command.session_id))
     else:
         checks.append(limits.check_ttl(command.ttl_ms))
     return checks

@@ -1,14 +1,19 @@
 """What the model keeps in its lists: plain records, changed in place."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lockstate.commands import Acquire
-from lockstate.modes import Mode
-from lockstate.results import Result
+from lockstate.commands import Wanted
+from lockstate.modes import Mode, Scope
+from lockstate.results import CycleView, Event, Kind, Result, Settled
 
 Key: TypeAlias = tuple[str, str]
 """Scope and request id of a remembered request."""
+
+Party: TypeAlias = tuple[str, str]
+"""Session id, empty if there is none, and owner."""
+Edge: TypeAlias = tuple[str, CycleView, str]
+"""A ticket that waits, for what, and the ticket for which it has to wait."""
 
 
 @dataclass
@@ -32,13 +37,17 @@ class Session:
 
 @dataclass
 class Hold:
-    """A granted right. Its lease is the session's, or its own when `session_id` is empty."""
+    """A granted right. Its lease is the session's, or its own when `session_id` is empty.
 
+    Of a semaphore or an election `locks` has one item, for its name. `is_several` if a list was asked for.
+    """
+
+    kind: Kind
     hold_id: str
     attempt_id: str
-    name: str
-    mode: Mode
+    locks: list[Wanted]
     owner: str
+    has_owner: bool
     token: int
     lease: Lease
     session_id: str
@@ -46,34 +55,132 @@ class Hold:
     note: str
     request: Key | None
     """The request of the latest attempt."""
+    granted_at_ms: int
+    is_several: bool = False
+    permits: int = 0
+    value: str = ""
 
 
 @dataclass
 class Ticket:
-    """A place in a queue."""
+    """A wish: one that stands in the queues, or one that is being decided about.
 
-    acquire: Acquire
+    `ticket_id` is what it answers to, and what its hold will be called, unless it `converts` one.
+    """
+
+    kind: Kind
+    ticket_id: str
     attempt_id: str
-    request: Key | None
+    wanted: list[Wanted]
     owner: str
+    has_owner: bool
+    session_id: str
+    request: Key | None
     queued_at_ms: int
     deadline_ms: int
     created: int
+    ttl_ms: int = 0
+    lock_delay_ms: int = 0
+    note: str = ""
+    is_several: bool = False
+    permits: int = 0
+    value: str = ""
+    converts: Hold | None = None
+    origin: str = ""
+    """The node process whose client waits."""
+    to_mode: Mode = Mode.EXCLUSIVE
+
+    @property
+    def locks(self) -> list[Wanted]:
+        """What it wants; a conversion wants what its hold has at the moment, in another mode."""
+        if self.converts is None:
+            return self.wanted
+        return [Wanted(lock.name, self.to_mode, lock.scope) for lock in self.converts.locks]
 
 
 @dataclass
 class Delay:
-    """A time in which a lock is granted to nobody."""
+    """A time in which a lock is granted to nobody, or in which permits stay away."""
 
+    kind: Kind
+    name: str
+    scope: Scope
+    permits: int
     until_ms: int
     created: int
 
 
 @dataclass
 class Request:
-    """A remembered request; `result` is None while it waits."""
+    """A remembered request; `result` is None while its ticket waits."""
 
     content: object
-    hold_id: str
+    answers_to: str
     result: Result | None
     outcome_ms: int
+
+
+@dataclass
+class World:
+    """The whole state. Lists are searched from end to end, nothing is indexed and nothing is counted."""
+
+    revision: int = 0
+    now_ms: int = 0
+    next_token: int = 1
+    created: int = 0
+    sessions: list[Session] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+    """In order of their tokens."""
+    tickets: list[Ticket] = field(default_factory=list)
+    """In order of arrival, those of all kinds together."""
+    delays: list[Delay] = field(default_factory=list)
+    limits: dict[str, int] = field(default_factory=dict)
+    """Of each semaphore that exists."""
+    fences: dict[str, int] = field(default_factory=dict)
+    requests: dict[Key, Request] = field(default_factory=dict)
+    asking: str = ""
+    """The node process whose commands are being applied."""
+    highest_seqs: dict[str, int] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    """Of the entry being applied."""
+    settled: list[Settled] = field(default_factory=list)
+    """Of the entry being applied."""
+    deadlocks: list[tuple[Ticket, list[Edge]]] = field(default_factory=list)
+    """Of every refusal for a deadlock, which ticket was refused and which waited for which."""
+    history: list[Event] = field(default_factory=list)
+    """What an audit can see, oldest first."""
+
+    def next_created(self) -> int:
+        """Return the place of something new among all that was ever made."""
+        self.created += 1
+        return self.created
+
+    def new_token(self) -> int:
+        """Draw a fencing token."""
+        self.next_token += 1
+        return self.next_token - 1
+
+    def new_lease(self, ttl_ms: int) -> Lease:
+        """Return a lease that begins now."""
+        return Lease(ttl_ms, self.now_ms + ttl_ms, self.next_created())
+
+    def restart(self, lease: Lease) -> int:
+        """Start a lease anew, never to end earlier than before, and return what is left of it."""
+        lease.expires_at_ms = max(lease.expires_at_ms, self.now_ms + lease.ttl_ms)
+        return lease.expires_at_ms - self.now_ms
+
+    def session(self, session_id: str) -> Session | None:
+        """Return the session of this id."""
+        return next((s for s in self.sessions if s.session_id == session_id), None)
+
+    def hold(self, hold_id: str) -> Hold | None:
+        """Return the hold of this id."""
+        return next((h for h in self.holds if h.hold_id == hold_id), None)
+
+    def ticket(self, ticket_id: str) -> Ticket | None:
+        """Return the ticket of this id."""
+        return next((t for t in self.tickets if t.ticket_id == ticket_id), None)
+
+    def left_ms(self, hold: Hold) -> int:
+        """Return how much of a hold's lease is left."""
+        return max(0, hold.lease.expires_at_ms - self.now_ms)

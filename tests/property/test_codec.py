@@ -7,25 +7,37 @@ from hypothesis import strategies as st
 
 from lockstate import codec, invariants, snapshot
 from lockstate.commands import (
+    AbandonWaits,
     Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Algorithm,
     Barrier,
+    Campaign,
     Cancel,
     CloseSession,
     Command,
+    Convert,
     Entry,
     ForceRelease,
     KeepAlive,
     OpenSession,
+    Proclaim,
     Release,
     Renew,
+    ResizeSemaphore,
+    TakeRate,
     Tick,
     Undecodable,
+    Wanted,
 )
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
+from lockstate.modes import Mode, Scope
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 numbers = st.integers(-(2**63), 2**63 - 1)
+modes = st.sampled_from(Mode)
+scopes = st.sampled_from(Scope)
 commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(OpenSession, texts, numbers, st.dictionaries(texts, texts, max_size=3), texts),
     st.builds(KeepAlive, texts),
@@ -33,7 +45,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(
         Acquire,
         name=texts,
-        mode=st.sampled_from(Mode),
+        mode=modes,
         hold_id=texts,
         attempt_id=texts,
         session_id=texts,
@@ -43,11 +55,21 @@ commands: st.SearchStrategy[Command] = st.one_of(
         lock_delay_ms=numbers,
         note=texts,
         request_id=texts,
+        scope=scopes,
+        locks=st.lists(st.builds(Wanted, texts, modes, scopes), max_size=3).map(tuple),
     ),
     st.builds(Cancel, texts, texts),
     st.builds(Renew, texts, numbers, texts),
-    st.builds(Release, texts, texts),
+    st.builds(Release, texts, texts, st.lists(texts, max_size=3).map(tuple)),
     st.builds(ForceRelease, texts, texts, numbers, texts),
+    st.builds(Convert, texts, modes, texts, texts, numbers, texts),
+    st.builds(AcquirePermits, texts, numbers, numbers, *[texts] * 3, numbers, texts, numbers, numbers),
+    st.builds(ResizeSemaphore, texts, numbers, texts),
+    st.builds(Campaign, *[texts] * 6, numbers, texts),
+    st.builds(Proclaim, texts, texts, texts),
+    st.builds(TakeRate, texts, numbers, numbers, st.sampled_from(Algorithm), numbers, numbers, texts),
+    st.builds(AdvanceFence, texts, numbers, texts),
+    st.builds(AbandonWaits, texts),
     st.builds(Tick),
     st.builds(Barrier),
 )

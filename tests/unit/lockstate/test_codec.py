@@ -1,14 +1,41 @@
 """Entries in bytes: the format itself, and what is not of it."""
 
+from typing import get_args
+
 import msgspec
 import pytest
 
-from lockstate.codec import decode_entry, encode_command, encode_entry, entry_format, entry_time
-from lockstate.commands import Acquire, Batch, Entry, KeepAlive, Tick, Undecodable
-from lockstate.modes import Mode
+from lockstate.codec import NOW_MS_MAX, decode_entry, encode_command, encode_entry, entry_format, entry_time
+from lockstate.commands import (
+    AbandonWaits,
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Algorithm,
+    Barrier,
+    Batch,
+    Campaign,
+    Cancel,
+    CloseSession,
+    Command,
+    Convert,
+    Entry,
+    ForceRelease,
+    KeepAlive,
+    OpenSession,
+    Proclaim,
+    Release,
+    Renew,
+    ResizeSemaphore,
+    TakeRate,
+    Tick,
+    Undecodable,
+    Wanted,
+)
+from lockstate.modes import Mode, Scope
 
 TICK = encode_command(Tick())
-DEEP = b"\x93\x01\x05" + b"\x91" * 100_000
+DEEP = b"\x93\x02\x05" + b"\x91" * 100_000
 """The beginning of an entry, then arrays within arrays."""
 
 
@@ -16,10 +43,44 @@ def test_the_format_does_not_change() -> None:
     """These bytes were written once and mean the same for ever."""
     command = Acquire("a", Mode.SHARED, "h", "t", ttl_ms=50)
     data = encode_entry(7, [("n1", [1], [encode_command(command)])])
-    assert (
-        data.hex() == "93010791" + "93a26e31" + "9101" + "91" + "9c04a161a6736861726564a168a174a032a00000a0a0"
-    )
+    assert data.hex() == "9302079193a26e319101919e04a161a6736861726564a168a174a032a00000a0a0a46e6f646590"
     assert decode_entry(data) == Entry(7, (Batch("n1", (1,), (command,)),))
+
+
+COMMANDS: list[tuple[int, Command]] = [
+    (1, OpenSession("s", 50, {"owner": "ann"}, "r")),
+    (2, KeepAlive("s")),
+    (3, CloseSession("s", "r")),
+    (4, Acquire("", Mode.SHARED, "h", "t", locks=(Wanted("a", Mode.UPDATE, Scope.SUBTREE), Wanted("b")))),
+    (5, Cancel("h", "t")),
+    (6, Renew("h", 50, "r")),
+    (7, Release("h", "r", ("a", "b"))),
+    (8, ForceRelease("a", "why", 5, "r")),
+    (9, Tick()),
+    (10, Barrier()),
+    (11, Convert("h", Mode.UPDATE, "t", "a", 5, "r")),
+    (12, AcquirePermits("q", 5, 2, "h", "t", "s", 0, "ann", 5, 6, "note", "r")),
+    (13, ResizeSemaphore("q", 5, "r")),
+    (14, Campaign("e", "s", "here", "h", "t", "ann", 5, "r")),
+    (15, Proclaim("h", "there", "r")),
+    (16, TakeRate("mail", 5, 1000, Algorithm.GCRA, 2, 5, "r")),
+    (17, AdvanceFence("disk", 7, "r")),
+    (18, AbandonWaits("n1")),
+]
+
+
+@pytest.mark.parametrize(("tag", "command"), COMMANDS, ids=lambda value: type(value).__name__)
+def test_every_command_keeps_its_tag(tag: int, command: Command) -> None:
+    """A command begins with its number, which never changes, and is read as it was written."""
+    data = encode_command(command)
+    assert msgspec.msgpack.decode(data)[0] == tag
+    entry = decode_entry(encode_entry(0, [("n1", [1], [data])]))
+    assert entry.batches[0].commands == (command,)
+
+
+def test_no_command_is_left_out() -> None:
+    """The list above has one of each."""
+    assert [type(command) for _, command in COMMANDS] == list(get_args(Command))
 
 
 def test_a_shorter_command_gets_defaults() -> None:
@@ -34,13 +95,16 @@ def test_a_shorter_command_gets_defaults() -> None:
     [
         b"",
         b"\xc0",
-        msgspec.msgpack.encode([2, 5, []]),
-        msgspec.msgpack.encode([1, 5, [["n1", [1], []]]]),
-        msgspec.msgpack.encode([1, "5", []]),
-        b"\x93\x01\x05\x91\x93\xa1\xff\x90\x90",
+        msgspec.msgpack.encode([1, 5, []]),
+        msgspec.msgpack.encode([3, 5, []]),
+        msgspec.msgpack.encode([2, 5, [["n1", [1], []]]]),
+        msgspec.msgpack.encode([2, "5", []]),
+        msgspec.msgpack.encode([2, NOW_MS_MAX + 1, []]),
+        msgspec.msgpack.encode([2, -1, []]),
+        b"\x93\x02\x05\x91\x93\xa1\xff\x90\x90",
         DEEP,
     ],
-    ids=["nothing", "nil", "format", "lengths", "type", "utf-8", "depth"],
+    ids=["nothing", "nil", "older", "newer", "lengths", "type", "late", "early", "utf-8", "depth"],
 )
 def test_what_is_no_entry_changes_nothing(data: bytes) -> None:
     """Bytes that are no entry of this format are an empty entry at time 0."""
@@ -67,7 +131,7 @@ def test_what_is_no_command_stands_alone(command: bytes) -> None:
 def test_the_time_is_read_without_the_commands() -> None:
     """The host reads time and format of an entry without decoding what is in it."""
     data = encode_entry(12, [("n1", [1], [TICK])])
-    assert (entry_time(data), entry_format(data)) == (12, 1)
+    assert (entry_time(data), entry_format(data)) == (12, 2)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc0", DEEP], ids=["nothing", "nil", "depth"])
@@ -78,7 +142,7 @@ def test_what_is_no_entry_has_no_time(data: bytes) -> None:
 
 def test_the_format_is_what_the_first_bytes_claim() -> None:
     """The format can be told of entries that this version cannot read."""
-    assert [entry_format(data) for data in (b"", b"\xc0", DEEP, b"\x93\x02")] == [0, 0, 1, 2]
+    assert [entry_format(data) for data in (b"", b"\xc0", DEEP, b"\x93\x01")] == [0, 0, 2, 1]
 
 
 def test_a_time_before_the_beginning_is_the_beginning() -> None:

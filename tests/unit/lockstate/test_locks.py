@@ -45,10 +45,11 @@ def test_waiters_are_served_in_order() -> None:
     world.granted("a")
     assert [world.queued("a").position, world.queued("a").position] == [1, 2]
     assert world.run(Release("h1")) == Released()
-    assert [(event.kind, event.hold_id, event.token) for event in world.events] == [
+    assert [(event.kind, event.session_id, event.token) for event in world.events] == [
         (EventKind.RELEASED, "h1", 1),
         (EventKind.GRANTED, "h2", 2),
     ]
+    assert world.served() == ["h2"]
     assert expect(Granted, _attempt(world, "h2")).token == 2
     assert _attempt(world, "h3") == Queued("h3", 1)
     assert _attempt(world, "h1") is None
@@ -66,9 +67,9 @@ def test_a_waiting_exclusive_blocks_newer_shared() -> None:
     world.queued("a", mode=Mode.SHARED)
     world.queued("a", mode=Mode.SHARED)
     world.run(Release("h1"))
-    assert [event.hold_id for event in world.events[1:]] == ["h2"]
+    assert world.served() == ["h2"]
     world.run(Release("h2"))
-    assert [event.hold_id for event in world.events[1:]] == ["h3", "h4"]
+    assert world.served() == ["h3", "h4"]
 
 
 def test_a_wait_that_ends_serves_those_behind_it() -> None:
@@ -86,7 +87,7 @@ def test_the_lease_of_a_waiter_starts_at_its_grant() -> None:
     world.granted("a")
     world.queued("a", ttl_ms=700)
     world.run(Release("h1"), at_ms=900)
-    assert expect(Granted, world.events[1].result).expires_in_ms == 700
+    assert expect(Granted, world.settled["h2"]).expires_in_ms == 700
 
 
 def test_own_leases_are_never_merged() -> None:
@@ -212,8 +213,9 @@ def test_cancel_ends_a_wait() -> None:
     world.queued("a")
     world.queued("a", mode=Mode.SHARED)
     assert world.run(Cancel("h2", "a2")) == Cancelled(undone=True)
-    told = [(event.kind, event.hold_id) for event in world.events]
+    told = [(event.kind, event.session_id) for event in world.events]
     assert told == [(EventKind.WAIT_ENDED, "h2"), (EventKind.GRANTED, "h3")]
+    assert world.refused("h2").reason is Reason.LOCK_HELD
 
 
 def test_cancel_releases_what_was_granted() -> None:

@@ -4,12 +4,14 @@ from typing import get_args
 
 from lockstate.commands import (
     Acquire,
+    AdvanceFence,
     Barrier,
     Batch,
     Command,
     Entry,
     Release,
     Renew,
+    TakeRate,
     Tick,
 )
 from lockstate.modes import Mode
@@ -18,9 +20,8 @@ from lockstate.results import (
     EventKind,
     Granted,
     Reason,
-    Refused,
 )
-from tests.unit.lockstate.world import World, expect, reason
+from tests.unit.lockstate.world import World, expect
 
 
 def test_it_starts_empty() -> None:
@@ -80,7 +81,7 @@ def test_a_wait_that_ended_first_is_not_served() -> None:
     world.granted("a", ttl_ms=1000)
     world.acquire("a", wait_ms=999)
     assert world.pass_to(9000) == [EventKind.WAIT_ENDED, EventKind.EXPIRED]
-    assert reason(expect(Refused, world.events[0].result)) is Reason.LOCK_HELD
+    assert world.refused("h2").reason is Reason.LOCK_HELD
 
 
 def test_equal_deadlines_end_in_order_of_creation() -> None:
@@ -123,18 +124,30 @@ def test_tokens_rise_across_names() -> None:
 
 
 def test_counts_tell_the_sizes() -> None:
-    """Locks, holds, tickets, sessions and requests are counted; a lease of one hold is no session."""
+    """Every table is counted; a lease of one hold is no session."""
     world = World()
     world.open("s1")
     world.granted("a", request_id="r1")
     world.queued("a", session_id="s1")
-    counts = world.machine.counts()
-    assert counts == {"locks": 1, "holds": 1, "tickets": 1, "sessions": 1, "requests": 1}
+    world.permitted("q", 2)
+    world.run(TakeRate("mail", 5, 1000))
+    world.run(AdvanceFence("disk", 7))
+    assert world.machine.counts() == {
+        "locks": 1,
+        "holds": 2,
+        "tickets": 1,
+        "sessions": 1,
+        "requests": 1,
+        "semaphores": 1,
+        "rate_limits": 1,
+        "fences": 1,
+    }
 
 
 def test_every_command_is_tested_here_or_next_to_here() -> None:
     """Whoever adds a command reads this file."""
     assert {kind.__name__ for kind in get_args(Command)} == {
         "OpenSession", "KeepAlive", "CloseSession", "Acquire", "Cancel", "Renew", "Release", "ForceRelease",
-        "Tick", "Barrier",
+        "Tick", "Barrier", "Convert", "AcquirePermits", "ResizeSemaphore", "Campaign", "Proclaim", "TakeRate",
+        "AdvanceFence", "AbandonWaits",
     }  # fmt: skip

@@ -6,7 +6,9 @@ import pytest
 from lockstate import limits
 from lockstate.commands import (
     Acquire,
+    AdvanceFence,
     Batch,
+    Cancel,
     Command,
     Entry,
     ForceRelease,
@@ -16,8 +18,8 @@ from lockstate.commands import (
     Undecodable,
 )
 from lockstate.modes import Mode
-from lockstate.results import Granted, Reason
-from tests.unit.lockstate.world import World, expect, reason
+from lockstate.results import Granted, Queued, Reason, Refused
+from tests.unit.lockstate.world import EXCLUSIVE, SHARED, SUBTREE, World, expect, reason, wanted
 
 GOOD = Acquire("a", Mode.EXCLUSIVE, "h1", "a1", ttl_ms=1000)
 
@@ -142,7 +144,7 @@ def test_a_crowd_of_holders_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     world.queued("a", mode=Mode.SHARED, ttl_ms=500)
     world.queued("a", mode=Mode.SHARED)
     world.pass_to(1001)
-    assert [event.hold_id for event in world.events] == ["h1", "h4", "h2", "h5"]
+    assert [event.session_id for event in world.events] == ["h1", "h4", "h2", "h5"]
 
 
 def test_origins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,3 +163,232 @@ def test_a_wait_of_a_day_is_allowed() -> None:
         GOOD, wait_ms=limits.WAIT_MS_MAX, lock_delay_ms=limits.LOCK_DELAY_MS_MAX, ttl_ms=limits.TTL_MS_MAX
     )
     assert expect(Granted, world.run(command)).expires_in_ms == limits.TTL_MS_MAX
+
+
+def test_a_session_has_so_many_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock is one claim and one more for each ancestor, permits and leadership one; waits count."""
+    monkeypatch.setattr(limits, "SESSION_CLAIMS_MAX", 8)
+    world = World()
+    world.open("s1", "s2")
+    world.granted("a", session_id="s1")
+    world.granted("b/c/d", session_id="s1")
+    world.permitted("q", 3, 2, session_id="s1")
+    world.campaign("e/f", "s1")
+    refused = expect(Refused, world.acquire("x/y/z", session_id="s1"))
+    assert (refused.reason, refused.detail) == (
+        Reason.OVERLOADED,
+        "the session has 6 claims; 8 are allowed",
+    )
+    world.granted("x/y", session_id="s1")
+    for result in (
+        world.acquire("z", session_id="s1", wait_ms=500),
+        world.permits("r", 3, session_id="s1"),
+        world.campaign("f", "s1"),
+    ):
+        assert reason(result) is Reason.OVERLOADED
+    world.granted("z", session_id="s2")
+    world.granted("y")
+    world.release("h1")
+    ticket = world.queued("y", session_id="s1")
+    assert reason(world.acquire("w", session_id="s1")) is Reason.OVERLOADED
+    world.run(Cancel(ticket.hold_id, ticket.hold_id.replace("h", "a")))
+    world.granted("w", session_id="s1")
+
+
+def test_several_locks_claim_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they have in common counts once; what is given back counts no more."""
+    monkeypatch.setattr(limits, "SESSION_CLAIMS_MAX", 3)
+    world = World()
+    world.open("s1")
+    assert reason(world.acquire(locks=wanted("a/b", "a/c", "d"), session_id="s1")) is Reason.OVERLOADED
+    world.granted(locks=wanted("a/b", "a/c"), session_id="s1")
+    assert reason(world.acquire("d", session_id="s1")) is Reason.OVERLOADED
+    world.release("h2", "a/c")
+    world.granted("d", session_id="s1")
+    assert reason(world.acquire("e", session_id="s1")) is Reason.OVERLOADED
+
+
+def test_asking_again_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that is full still renews what it has, of any kind."""
+    world = World()
+    world.open("s1")
+    world.granted("a", session_id="s1")
+    world.permitted("q", 3, session_id="s1")
+    world.campaign("e", "s1")
+    monkeypatch.setattr(limits, "SESSION_CLAIMS_MAX", 1)
+    assert world.granted("a", session_id="s1").token == 1
+    assert world.permitted("q", 3, session_id="s1").token == 2
+    assert expect(Granted, world.campaign("e", "s1")).token == 3
+
+
+@pytest.mark.parametrize("kind", ["lock", "several", "subtree", "semaphore", "election", "conversion"])
+def test_every_queue_is_bounded(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A queue takes as many waiters as it may have, of whatever kind, and not one more."""
+    monkeypatch.setattr(limits, "QUEUE_LENGTH_MAX", 1)
+    world = World()
+    world.open("s1", "s2", "s3")
+    world.granted("a", mode=SHARED)
+    world.granted("a", mode=SHARED)
+    world.permitted("q", 1)
+    world.campaign("e", "s1")
+    match kind:
+        case "semaphore":
+            world.wanting("q", 1)
+            result = world.permits("q", 1, wait_ms=500)
+        case "election":
+            assert isinstance(world.campaign("e", "s2", wait_ms=500), Queued)
+            result = world.campaign("e", "s3", wait_ms=500)
+        case "several":
+            world.queued("a")
+            result = world.acquire(locks=wanted("x", "a"), wait_ms=500)
+        case "subtree":
+            world.queued("a", scope=SUBTREE)
+            result = world.acquire("a", wait_ms=500)
+        case "conversion":
+            world.queued("a")
+            result = world.convert("h1", EXCLUSIVE, wait_ms=500)
+        case _:
+            world.queued("a")
+            result = world.acquire("a", wait_ms=500)
+    refused = expect(Refused, result)
+    assert (refused.reason, refused.queue_length) == (Reason.QUEUE_FULL, 1)
+    assert refused.detail == "1 wait already; no more are allowed"
+
+
+def test_who_waits_above_or_below_takes_no_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue is that of one name."""
+    monkeypatch.setattr(limits, "QUEUE_LENGTH_MAX", 1)
+    world = World()
+    world.granted("a", scope=SUBTREE)
+    for name in ("a", "a/b", "a/b/c"):
+        world.queued(name)
+
+
+@pytest.mark.parametrize("bound", ["HOLDS_COUNT_MAX", "RECORDS_COUNT_MAX"])
+def test_full_tables_refuse_every_kind_of_hold(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    """Locks, permits and leadership need a place among the holds, and their names one among the names."""
+    world = World()
+    world.open("s1")
+    world.granted("a/b")
+    monkeypatch.setattr(limits, bound, 1 if bound == "HOLDS_COUNT_MAX" else 2)
+    for result in (world.acquire("b"), world.permits("q", 3), world.campaign("e", "s1")):
+        refused = expect(Refused, result)
+        assert (refused.reason, refused.retry_after_ms) == (Reason.OVERLOADED, 1000)
+    monkeypatch.setattr(limits, bound, 9)
+    world.granted("b")
+
+
+def test_names_that_are_only_waited_for_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait makes its names active."""
+    world = World()
+    world.granted("a", mode=SHARED)
+    world.granted("a", mode=SHARED)
+    monkeypatch.setattr(limits, "RECORDS_COUNT_MAX", 1)
+    assert reason(world.acquire(locks=wanted("a", "b"), wait_ms=500)) is Reason.OVERLOADED
+    assert reason(world.convert("h1", EXCLUSIVE, wait_ms=500)) is Reason.OVERLOADED
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "election", "conversion"])
+def test_full_tickets_refuse_every_kind_of_wait(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """All waiters share one table."""
+    monkeypatch.setattr(limits, "TICKETS_COUNT_MAX", 1)
+    world = World()
+    world.open("s1", "s2")
+    for name in ("a", "b"):
+        world.granted(name, mode=SHARED)
+        world.granted(name, mode=SHARED)
+    world.permitted("q", 1)
+    world.campaign("e", "s1")
+    world.queued("a")
+    results = {
+        "semaphore": lambda: world.permits("q", 1, wait_ms=500),
+        "election": lambda: world.campaign("e", "s2", wait_ms=500),
+        "conversion": lambda: world.convert("h3", EXCLUSIVE, wait_ms=500),
+    }
+    assert reason(results[kind]()) is Reason.OVERLOADED
+
+
+def test_semaphores_that_are_only_delayed_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permits that stay away for long keep their records, so more are refused when there are too many."""
+    world = World()
+    for number in range(2):
+        world.permitted(f"q{number}", 1, ttl_ms=50, lock_delay_ms=5000)
+    monkeypatch.setattr(limits, "SEMAPHORES_COUNT_MAX", 4)
+    world.pass_to(51)
+    assert world.machine.counts()["holds"] == 0
+    assert reason(world.permits("q2", 1, at_ms=51)) is Reason.OVERLOADED
+    assert world.machine.counts()["semaphores"] == 2
+    monkeypatch.setattr(limits, "SEMAPHORES_COUNT_MAX", 5)
+    world.permitted("q2", 1)
+
+
+def test_a_full_lock_lets_those_wait_who_need_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place that becomes free goes to the first who can take it, past one who waits for more."""
+    monkeypatch.setattr(limits, "HOLDERS_COUNT_MAX", 2)
+    world = World()
+    for _ in range(2):
+        world.granted("a", mode=SHARED)
+    world.granted("b")
+    world.queued(locks=wanted("a", "b", mode=SHARED))
+    world.queued("a", mode=SHARED)
+    world.queued("a", mode=SHARED)
+    world.release("h1")
+    assert world.served() == ["h5"]
+    world.release("h3")
+    assert world.served() == []
+    world.release("h2")
+    assert world.served() == ["h4"]
+
+
+def test_a_full_subtree_lock_is_bounded_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers of a subtree and of its name share the places of the name; those below have their own."""
+    monkeypatch.setattr(limits, "HOLDERS_COUNT_MAX", 2)
+    world = World()
+    world.granted("a", mode=SHARED, scope=SUBTREE)
+    world.granted("a", mode=SHARED)
+    assert reason(world.acquire("a", mode=SHARED)) is Reason.LOCK_HELD
+    for _ in range(2):
+        world.granted("a/b", mode=SHARED)
+    world.queued("a", mode=SHARED, scope=SUBTREE)
+    world.release("h2")
+    assert world.served() == ["h6"]
+
+
+ALL_REASONS = {
+    Reason.INVALID_REQUEST: lambda world: world.acquire("a//b"),
+    Reason.NAME_TOO_LONG: lambda world: world.acquire("x" * 513),
+    Reason.TTL_OUT_OF_RANGE: lambda world: world.acquire("x", ttl_ms=49),
+    Reason.LOCK_HELD: lambda world: world.acquire("a"),
+    Reason.SESSION_EXPIRED: lambda world: world.acquire("a", session_id="nobody"),
+    Reason.LEASE_EXPIRED: lambda world: world.release("nobody"),
+    Reason.QUEUE_FULL: lambda world: world.acquire("a", wait_ms=500),
+    Reason.OVERLOADED: lambda world: world.run(OpenSession("s3", 500)),
+    Reason.DEADLOCK: lambda world: world.acquire("c", session_id="s1", wait_ms=500),
+    Reason.CONVERSION_DEADLOCK: lambda world: world.convert("h4", EXCLUSIVE),
+    Reason.NOT_HOLDER: lambda world: world.release("h1", "b"),
+    Reason.NO_PERMITS: lambda world: world.permits("q", 1),
+    Reason.LIMIT_MISMATCH: lambda world: world.permits("q", 2),
+    Reason.STALE_TOKEN: lambda world: world.run(AdvanceFence("disk", 4)),
+}
+
+
+@pytest.mark.parametrize("expected", list(Reason))
+def test_every_reason_occurs(monkeypatch: pytest.MonkeyPatch, expected: Reason) -> None:
+    """For each code there is a command that gets it, and that changes nothing."""
+    monkeypatch.setattr(limits, "QUEUE_LENGTH_MAX", 1)
+    monkeypatch.setattr(limits, "SESSIONS_COUNT_MAX", 2)
+    world = World()
+    world.open("s1", "s2")
+    world.granted("a")
+    world.queued("a")
+    for session_id in ("s1", "s2"):
+        world.granted("b", mode=SHARED, session_id=session_id)
+    world.converting("h3", EXCLUSIVE)
+    world.granted("c", mode=SHARED, session_id="s1")
+    world.permitted("q", 1)
+    world.run(AdvanceFence("disk", 5))
+    before = world.machine.counts()
+    assert reason(ALL_REASONS[expected](world)) is expected
+    assert world.events == ()
+    assert world.settled == {}
+    assert world.machine.counts() == before

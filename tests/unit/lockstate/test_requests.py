@@ -5,13 +5,18 @@ import pytest
 from lockstate import limits, views
 from lockstate.commands import (
     Acquire,
+    AdvanceFence,
     Cancel,
     CloseSession,
+    Command,
     ForceRelease,
     KeepAlive,
     OpenSession,
+    Proclaim,
     Release,
     Renew,
+    ResizeSemaphore,
+    TakeRate,
 )
 from lockstate.modes import Mode
 from lockstate.requests import RequestMemory, request_key
@@ -287,3 +292,110 @@ def test_a_remembered_refusal_forgets_who_was_in_the_way() -> None:
     again = expect(Refused, world.run(Acquire("a", Mode.SHARED, "i", "u", ttl_ms=500, request_id="r")))
     assert [holder.owner for holder in first.holders] == ["ann"]
     assert (again.reason, again.detail, again.holders) == (first.reason, first.detail, ())
+
+
+def test_a_repeated_conversion_gets_the_first_outcome() -> None:
+    """With its token, and what is left of the lease now; also when the hold has another mode by then."""
+    world = World()
+    world.granted("a", mode=Mode.SHARED, ttl_ms=1000)
+    first = expect(Granted, world.convert("h1", Mode.EXCLUSIVE, request_id="r"))
+    world.convert("h1", Mode.SHARED)
+    again = expect(Granted, world.convert("h1", Mode.EXCLUSIVE, request_id="r", at_ms=400))
+    assert (again.token, again.mode, again.expires_in_ms) == (first.token, Mode.EXCLUSIVE, 600)
+    assert world.machine.lock("a").holders[0].mode is Mode.SHARED
+    assert reason(world.convert("h1", Mode.UPDATE, request_id="r")) is Reason.INVALID_REQUEST
+    world.release("h1")
+    assert expect(Granted, world.convert("h1", Mode.EXCLUSIVE, request_id="r")).expires_in_ms == 0
+
+
+def test_a_repeated_conversion_takes_the_wait_over() -> None:
+    """While it waits the repetition waits with it, under the first ticket; then both know how it ended."""
+    world = World()
+    for _ in range(2):
+        world.granted("a", mode=Mode.SHARED)
+    first = world.converting("h1", Mode.EXCLUSIVE, request_id="r")
+    assert world.converting("h1", Mode.EXCLUSIVE, request_id="r") == first
+    assert world.run(Cancel(first.hold_id, "a3")) == Cancelled(undone=False)
+    world.release("h2")
+    settled = expect(Granted, world.settled[first.hold_id])
+    assert world.convert("h1", Mode.EXCLUSIVE, wait_ms=10_000, request_id="r") == settled
+
+
+def test_a_repeated_conversion_that_was_refused_stays_refused() -> None:
+    """A deadlock is an outcome like another; who closed the circle is not named again."""
+    world = World()
+    world.open("s1", "s2")
+    for session_id in ("s1", "s2"):
+        world.granted("a", mode=Mode.SHARED, session_id=session_id)
+    world.converting("h1", Mode.EXCLUSIVE)
+    first = expect(Refused, world.convert("h2", Mode.EXCLUSIVE, request_id="r"))
+    again = expect(Refused, world.convert("h2", Mode.EXCLUSIVE, request_id="r"))
+    assert (first.reason, len(first.cycle)) == (Reason.CONVERSION_DEADLOCK, 2)
+    assert (again.reason, again.detail, again.cycle) == (first.reason, first.detail, ())
+
+
+def test_permits_and_leadership_are_granted_once() -> None:
+    """A repetition gets the same hold; one that waits, the same place."""
+    world = World()
+    world.open("s1", "s2")
+    first = world.permitted("q", 2, request_id="r")
+    again = world.permitted("q", 2, request_id="r", at_ms=100)
+    assert (again.hold_id, again.token, again.available) == (first.hold_id, first.token, first.available)
+    assert again.expires_in_ms == 900
+    assert world.wanting("q", 2, 2, request_id="r2") == world.wanting("q", 2, 2, request_id="r2")
+    elected = expect(Granted, world.campaign("e", "s1", "x", request_id="r"))
+    assert expect(Granted, world.campaign("e", "s1", "x", request_id="r")).token == elected.token
+    assert reason(world.campaign("e", "s1", "y", request_id="r")) is Reason.INVALID_REQUEST
+    queued = expect(Queued, world.campaign("e", "s2", wait_ms=500, request_id="r"))
+    assert world.campaign("e", "s2", wait_ms=500, request_id="r") == queued
+
+
+@pytest.mark.parametrize(
+    ("command", "scope"),
+    [
+        (Proclaim("h2", "y", "r"), "h2"),
+        (ResizeSemaphore("q", 5, "r"), "q"),
+        (TakeRate("mail", 1, 1000, request_id="r"), "mail"),
+        (AdvanceFence("disk", 7, "r"), "disk"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_other_commands_have_one_outcome_too(command: Command, scope: str) -> None:
+    """Repeated within the scope of what they name, they answer as the first time and change nothing."""
+    world = World()
+    world.open("s1")
+    world.permitted("q", 2, ttl_ms=9000)
+    world.campaign("e", "s1", "x")
+    assert request_key(command) == (scope, "r")
+    first = world.run(command)
+    assert not isinstance(first, Refused)
+    world.run_all([Proclaim("h2", "z"), ResizeSemaphore("q", 9), AdvanceFence("disk", 8)])
+    assert world.run(command, at_ms=5) == first
+    assert world.machine.semaphore("q").limit == 9
+    assert world.machine.counts()["requests"] == 1
+
+
+def test_a_repetition_takes_over_only_what_its_own_request_got() -> None:
+    """An id used again belongs to the later request: repeating the first one changes nothing of it."""
+    world = World()
+    first = Acquire("f", Mode.EXCLUSIVE, "h1", "t1", ttl_ms=5000, owner="ann", request_id="r1")
+    expect(Granted, world.run(first))
+    world.release("h1")
+    expect(Granted, world.run(Acquire("e", Mode.EXCLUSIVE, "h0", "t0", ttl_ms=5000)))
+    second = Acquire("e", Mode.EXCLUSIVE, "h1", "t2", ttl_ms=5000, owner="bob", wait_ms=3000, request_id="r2")
+    expect(Queued, world.run(second))
+    assert expect(Granted, world.run(first)).name == "f"
+    world.release("h0")
+    assert world.served() == ["h1"]
+    assert expect(Granted, world.run(second)).name == "e"
+
+
+def test_old_outcomes_go_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many that become old in one moment are forgotten over several entries."""
+    monkeypatch.setattr(limits, "REQUESTS_PER_ENTRY_MAX", 2)
+    world = World()
+    for number in range(5):
+        world.run(OpenSession(f"s{number}", 50, {}, f"r{number}"))
+    for left in (3, 1, 0, 0):
+        world.pass_to(limits.REQUEST_AGE_MS + 1000)
+        assert world.machine.counts()["requests"] == left

@@ -7,7 +7,6 @@ from lockstate import limits
 from lockstate.commands import OpenSession
 from lockstate.modes import Mode
 from lockstate.results import HolderView, LockView, SessionView, WaiterView
-from lockstate.views import position
 from tests.unit.lockstate.world import World
 
 
@@ -98,15 +97,6 @@ def test_a_page_that_ends_the_listing_has_no_next() -> None:
     machine = _busy_world().machine
     assert machine.locks("db/", "", 2)[1] is None
     assert machine.locks("", "", 2)[1] == "db/b"
-
-
-def test_a_ticket_in_no_queue_is_our_mistake() -> None:
-    """Asking for the place of a waiter that stands in no queue is an assertion."""
-    state = _busy_world().machine.state
-    ticket = state.tickets["h3"]
-    state.locks["db/b"].queue.clear()
-    with pytest.raises(AssertionError, match="in no queue"):
-        position(state, ticket)
 
 
 def test_positions_of_a_session_that_waits_twice_for_a_lock() -> None:

@@ -1,46 +1,101 @@
-"""Shorthand of the unit tests: one machine, one command at a time."""
+"""Shorthand of the unit tests: one machine, one command at a time, ids that count up."""
 
-from typing import TypeVar
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from lockstate import invariants
-from lockstate.commands import Acquire, Batch, Command, Entry, OpenSession, Undecodable
+from lockstate.commands import (
+    Acquire,
+    AcquirePermits,
+    Batch,
+    Campaign,
+    Command,
+    Convert,
+    Entry,
+    ForceRelease,
+    OpenSession,
+    Release,
+    ResizeSemaphore,
+    Undecodable,
+    Wanted,
+)
 from lockstate.machine import LockMachine
-from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, Granted, Outcome, Queued, Reason, Refused, Result
+from lockstate.modes import Mode, Scope
+from lockstate.results import (
+    Event,
+    EventKind,
+    Granted,
+    Outcome,
+    Queued,
+    Reason,
+    Refused,
+    Result,
+)
+
+EXCLUSIVE, SHARED, UPDATE = Mode.EXCLUSIVE, Mode.SHARED, Mode.UPDATE
+NODE, SUBTREE = Scope.NODE, Scope.SUBTREE
 
 ResultT = TypeVar("ResultT", bound=Result)
 
 
 class World:
-    """A machine, and the events of the entry applied last."""
+    """A machine, and the events and ends of waits of the entry applied last."""
 
     def __init__(self) -> None:
         self.machine = LockMachine()
         self.seq = 0
         self.events: tuple[Event, ...] = ()
+        self.settled: dict[str, Granted | Refused] = {}
         self.ids_made = 0
 
     def apply(self, entry: Entry) -> Outcome:
         """Apply an entry and check the state."""
         outcome = self.machine.apply(entry)
         self.events = outcome.events
+        self.settled = {it.hold_id: it.result for it in outcome.settled}
         invariants.check(self.machine)
         return outcome
 
     def run(self, command: Command | Undecodable, at_ms: int = 0) -> Result:
         """Apply one command in an entry of its own."""
-        self.seq += 1
-        return self.apply(Entry(at_ms, (Batch("n1", (self.seq,), (command,)),))).batches[0].results[0]
+        return self.run_all([command], at_ms)[0]
+
+    def run_all(self, commands: Iterable[Command | Undecodable], at_ms: int = 0) -> tuple[Result, ...]:
+        """Apply commands in one entry."""
+        listed = tuple(commands)
+        seqs = tuple(range(self.seq + 1, self.seq + 1 + len(listed)))
+        self.seq += len(listed)
+        return self.apply(Entry(at_ms, (Batch("n1", seqs, listed),))).batches[0].results
 
     def pass_to(self, at_ms: int) -> list[EventKind]:
         """Let time pass; return what happened."""
         return [event.kind for event in self.apply(Entry(at_ms)).events]
 
+    def happened(self) -> list[tuple[str, str]]:
+        """Return the kinds and names of the events of the last entry."""
+        return [(event.kind.value, event.name) for event in self.events]
+
+    def served(self) -> list[str]:
+        """Return the waits of the last entry that came to what they waited for, in that order."""
+        return [hold_id for hold_id, result in self.settled.items() if isinstance(result, Granted)]
+
+    def refused(self, hold_id: str) -> Refused:
+        """Return the refusal with which a wait ended in the last entry."""
+        return expect(Refused, self.settled[hold_id])
+
+    def _next_id(self) -> int:
+        self.ids_made += 1
+        return self.ids_made
+
+    # -- locks ----------------------------------------------------------------------------------------------
+
     def acquire(
         self,
-        name: str,
+        name: str = "",
         *,
-        mode: Mode = Mode.EXCLUSIVE,
+        mode: Mode = EXCLUSIVE,
+        scope: Scope = NODE,
+        locks: Iterable[Wanted] = (),
         session_id: str = "",
         ttl_ms: int = 1000,
         wait_ms: int = 0,
@@ -50,32 +105,122 @@ class World:
         at_ms: int = 0,
     ) -> Result:
         """Acquire with the next free ids: h1 and a1, h2 and a2, ..."""
-        self.ids_made += 1
+        number = self._next_id()
         command = Acquire(
             name=name,
             mode=mode,
-            hold_id=f"h{self.ids_made}",
-            attempt_id=f"a{self.ids_made}",
+            hold_id=f"h{number}",
+            attempt_id=f"a{number}",
             session_id=session_id,
             ttl_ms=0 if session_id else ttl_ms,
             wait_ms=wait_ms,
             lock_delay_ms=lock_delay_ms,
             request_id=request_id,
             owner=owner,
+            scope=scope,
+            locks=tuple(locks),
         )
         return self.run(command, at_ms)
 
-    def granted(self, name: str, **options: str | int) -> Granted:
+    def granted(self, name: str = "", **options: Any) -> Granted:
         """Acquire, and insist on being granted."""
-        return expect(Granted, self.acquire(name, **options))  # type: ignore[arg-type]
+        return expect(Granted, self.acquire(name, **options))
 
-    def queued(self, name: str, **options: str | int) -> Queued:
+    def queued(self, name: str = "", **options: Any) -> Queued:
         """Acquire, and insist on waiting."""
-        return expect(Queued, self.acquire(name, wait_ms=10_000, **options))  # type: ignore[arg-type]
+        return expect(Queued, self.acquire(name, **{"wait_ms": 10_000, **options}))
 
-    def open(self, session_id: str, ttl_ms: int = 1000, at_ms: int = 0) -> None:
-        """Open a session."""
-        self.run(OpenSession(session_id, ttl_ms), at_ms)
+    def release(self, hold_id: str, *names: str, at_ms: int = 0) -> Result:
+        """Give a hold back, or a part of it."""
+        return self.run(Release(hold_id, "", names), at_ms)
+
+    def force(self, name: str, lock_delay_ms: int = 0, at_ms: int = 0) -> Result:
+        """End every hold of a lock."""
+        return self.run(ForceRelease(name, "", lock_delay_ms), at_ms)
+
+    def convert(
+        self, hold_id: str, mode: Mode, *, wait_ms: int = 0, request_id: str = "", at_ms: int = 0
+    ) -> Result:
+        """Convert with the next free ids: t1 and a1, t2 and a2, ..."""
+        number = self._next_id()
+        return self.run(Convert(hold_id, mode, f"t{number}", f"a{number}", wait_ms, request_id), at_ms)
+
+    def converting(self, hold_id: str, mode: Mode, **options: Any) -> Queued:
+        """Convert, and insist on waiting."""
+        return expect(Queued, self.convert(hold_id, mode, **{"wait_ms": 10_000, **options}))
+
+    # -- semaphores and elections ---------------------------------------------------------------------------
+
+    def permits(
+        self,
+        name: str,
+        limit: int,
+        permits: int = 1,
+        *,
+        session_id: str = "",
+        ttl_ms: int = 1000,
+        wait_ms: int = 0,
+        lock_delay_ms: int = 0,
+        request_id: str = "",
+        owner: str = "",
+        at_ms: int = 0,
+    ) -> Result:
+        """Ask for permits with the next free ids."""
+        number = self._next_id()
+        command = AcquirePermits(
+            name=name,
+            limit=limit,
+            permits=permits,
+            hold_id=f"h{number}",
+            attempt_id=f"a{number}",
+            session_id=session_id,
+            ttl_ms=0 if session_id else ttl_ms,
+            owner=owner,
+            wait_ms=wait_ms,
+            lock_delay_ms=lock_delay_ms,
+            request_id=request_id,
+        )
+        return self.run(command, at_ms)
+
+    def permitted(self, name: str, limit: int, permits: int = 1, **options: Any) -> Granted:
+        """Ask for permits, and insist on getting them."""
+        return expect(Granted, self.permits(name, limit, permits, **options))
+
+    def wanting(self, name: str, limit: int, permits: int = 1, **options: Any) -> Queued:
+        """Ask for permits, and insist on waiting."""
+        return expect(Queued, self.permits(name, limit, permits, **{"wait_ms": 10_000, **options}))
+
+    def resize(self, name: str, limit: int, at_ms: int = 0) -> Result:
+        """Give a semaphore another limit."""
+        return self.run(ResizeSemaphore(name, limit), at_ms)
+
+    def campaign(
+        self,
+        name: str,
+        session_id: str,
+        value: str = "",
+        *,
+        owner: str = "",
+        wait_ms: int = 0,
+        request_id: str = "",
+        at_ms: int = 0,
+    ) -> Result:
+        """Campaign with the next free ids."""
+        number = self._next_id()
+        command = Campaign(name, session_id, value, f"h{number}", f"a{number}", owner, wait_ms, request_id)
+        return self.run(command, at_ms)
+
+    # -- sessions -------------------------------------------------------------------------------------------
+
+    def open(self, *session_ids: str, ttl_ms: int = 1000, at_ms: int = 0) -> None:
+        """Open sessions whose owner is called like the session."""
+        for session_id in session_ids:
+            self.run(OpenSession(session_id, ttl_ms, {"owner": session_id}), at_ms)
+
+
+def wanted(*names: str, mode: Mode = EXCLUSIVE, scope: Scope = NODE) -> tuple[Wanted, ...]:
+    """Return several locks to ask for."""
+    return tuple(Wanted(name, mode, scope) for name in names)
 
 
 def expect(kind: type[ResultT], result: Result | None) -> ResultT:

@@ -1,0 +1,102 @@
+"""Who is in the way: the holds and the earlier waiters that a request or a waiter conflicts with.
+
+For refusals and for the search for deadlocks. Nothing is decided here.
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import islice, takewhile
+from typing import Final
+
+from lockstate import limits
+from lockstate.claims import Claims, ancestors, claims_of
+from lockstate.modes import ALL_INTENTS, CONFLICTING, CONFLICTS, Claim, Scope, claim_of, is_intent, is_tree
+from lockstate.records import Hold, Lock
+from lockstate.state import State
+
+_SHOWN: Final = limits.HOLDERS_SHOWN_MAX
+
+
+def conflicting_holds(state: State, claims: Claims, but: str = "") -> Iterator[tuple[str, Hold]]:
+    """Yield names and the holds that conflict with `claims` there, other than the hold `but`."""
+    for name, claim in claims:
+        lock = state.locks.get(name)
+        if lock is None or not lock.held & CONFLICTS[claim]:
+            continue
+        for at in _records(state, lock, claim):
+            for hold in at.all_holders():
+                if hold.hold_id != but and _claim_on(hold, at.name) in CONFLICTING[claim]:
+                    yield at.name, hold
+
+
+def shown_holds(state: State, claims: Claims, but: str = "") -> list[tuple[str, Hold]]:
+    """Return the holds to be named in a refusal, each once, in order of token.
+
+    Those that conflict; if only waiters or a delay are in the way, those of the very names asked for.
+    """
+    found: dict[str, tuple[str, Hold]] = {}
+    for name, hold in conflicting_holds(state, claims, but):
+        if hold.hold_id not in found:
+            found[hold.hold_id] = (_first_conflict(hold, claims) if hold.locks else name, hold)
+        if len(found) == _SHOWN:
+            break
+    if not found:
+        names = [name for name, claim in claims if not is_intent(claim)]
+        for name in names:
+            for at, hold in islice(covering_holds(state, name), _SHOWN):
+                found.setdefault(hold.hold_id, (_first_covering(hold, names) if hold.locks else at, hold))
+    return sorted(islice(found.values(), _SHOWN), key=lambda it: it[1].token)
+
+
+def conflict(ours: Claims, theirs: Claims) -> bool:
+    """Whether any two claims conflict."""
+    claims: dict[str, list[Claim]] = {}
+    for name, claim in theirs:
+        claims.setdefault(name, []).append(claim)
+    return any(other in CONFLICTING[claim] for name, claim in ours for other in claims.get(name, ()))
+
+
+def _first_conflict(hold: Hold, claims: Claims) -> str:
+    """Return the first lock of a hold of several that conflicts with `claims`, which one does."""
+    return next(it.name for it in hold.locks if conflict(claims_of(it.name, it.mode, it.scope), claims))
+
+
+def _first_covering(hold: Hold, names: Collection[str]) -> str:
+    """Return the first lock of a hold of several that covers any of `names`, which one does."""
+    return next(
+        it.name
+        for it in hold.locks
+        if it.name in names
+        or (it.scope is Scope.SUBTREE and any(name.startswith(it.name + "/") for name in names))
+    )
+
+
+def covering_holds(state: State, name: str) -> Iterator[tuple[str, Hold]]:
+    """Yield the holds of `name`, and those of subtrees that it lies in, each with its name."""
+    for above in (name, *ancestors(name)):
+        lock = state.locks.get(above)
+        if lock is None:
+            continue
+        for hold in lock.all_holders():
+            if above == name or is_tree(_claim_on(hold, above)):
+                yield above, hold
+
+
+def _records(state: State, lock: Lock, claim: Claim) -> Iterator[Lock]:
+    """Yield the records on which the holds stand that a claim on `lock` may conflict with."""
+    yield lock
+    if lock.held & CONFLICTS[claim] & ALL_INTENTS:
+        for name in islice(names_below(state, lock.name), limits.LIST_ROWS_MAX):
+            yield state.locks[name]
+
+
+def names_below(state: State, name: str) -> Iterator[str]:
+    """Yield the active names below `name`, in order."""
+    prefix = name + "/"
+    return takewhile(lambda it: it.startswith(prefix), state.names.after(prefix, inclusive=False))
+
+
+def _claim_on(hold: Hold, name: str) -> Claim:
+    """Return the claim with which `hold` stands among the holders of the record `name`."""
+    if not hold.locks:
+        return claim_of(hold.mode, hold.scope)
+    return next(claim_of(it.mode, it.scope) for it in hold.locks if it.name == name)

@@ -1,0 +1,98 @@
+"""What is wrong with a command itself, whatever the state: the checks that several commands share."""
+
+from collections.abc import Sequence
+
+from lockstate import limits
+from lockstate.claims import ancestors
+from lockstate.commands import Acquire, AcquirePermits, Campaign, Wanted
+from lockstate.limits import ID_CHARS_MAX, NAME_BYTES_MAX, WAIT_MS_MAX
+from lockstate.modes import Scope
+from lockstate.results import Reason, Refused
+
+
+def check_acquire(command: Acquire) -> Refused | None:
+    """Return what is wrong with an acquire, or None. What nearly all are like is seen at one glance."""
+    name = command.name
+    if (
+        name.isascii()
+        and 0 < len(name) <= NAME_BYTES_MAX
+        and name.isprintable()
+        and (("/" not in name and "." not in name) or limits.check_name(name) is None)
+        and not command.locks
+        and 0 < len(command.hold_id) <= ID_CHARS_MAX
+        and 0 < len(command.attempt_id) <= ID_CHARS_MAX
+        and 0 <= command.wait_ms <= WAIT_MS_MAX
+        and not (command.owner or command.note or command.lock_delay_ms)
+        and (not command.ttl_ms if command.session_id else limits.check_ttl(command.ttl_ms) is None)
+    ):
+        return None
+    return check_locks(command) or check_attempt(command) or check_lease(command)
+
+
+def check_locks(command: Acquire) -> Refused | None:
+    """Return why these are no locks to ask for, or None: one, or several that do not cover each other."""
+    if not command.locks:
+        return limits.check_name(command.name)
+    if command.name:
+        return invalid("name and locks: only one of the two is allowed")
+    if len(command.locks) > limits.LOCKS_COUNT_MAX:
+        return invalid(f"locks: {len(command.locks)}; at most {limits.LOCKS_COUNT_MAX} are allowed")
+    for it in command.locks:
+        refused = limits.check_name(it.name)
+        if refused is not None:
+            return refused
+    claims_count = sum([1 + it.name.count("/") for it in command.locks])
+    if claims_count > limits.REQUEST_CLAIMS_MAX:
+        names = f"{claims_count} names with their ancestors"
+        return invalid(f"locks: {names}; at most {limits.REQUEST_CLAIMS_MAX} are allowed")
+    return _check_apart(command.locks)
+
+
+def _check_apart(locks: Sequence[Wanted]) -> Refused | None:
+    names = {it.name for it in locks}
+    if len(names) < len(locks):
+        return invalid("locks: a name is given twice")
+    trees = {it.name for it in locks if it.scope is Scope.SUBTREE}
+    for it in locks if trees else ():
+        for above in ancestors(it.name):
+            if above in trees:
+                return invalid(f"locks: {it.name!r} lies in the subtree {above!r}, which is asked for too")
+    return None
+
+
+def check_attempt(command: Acquire | AcquirePermits | Campaign) -> Refused | None:
+    """Return what is wrong with what all that can wait have in common, or None."""
+    return (
+        limits.check_made_id("hold_id", command.hold_id)
+        or limits.check_made_id("attempt_id", command.attempt_id)
+        or (limits.check_text("owner", command.owner, limits.OWNER_BYTES_MAX) if command.owner else None)
+        or limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX)
+    )
+
+
+def check_lease(command: Acquire | AcquirePermits) -> Refused | None:
+    """Return what is wrong with how long a hold is to last, and with what is to be known of it, or None."""
+    if command.note or command.lock_delay_ms:
+        refused = limits.check_text("note", command.note, limits.NOTE_BYTES_MAX) or limits.check_range(
+            "lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX
+        )
+        if refused is not None:
+            return refused
+    ttl_ms = command.ttl_ms
+    if (not command.session_id) == (not ttl_ms):
+        return invalid("session_id, ttl_ms: give exactly one of the two")
+    return limits.check_ttl(ttl_ms) if ttl_ms else None
+
+
+def check_limit(limit: int, permits: int = 1) -> Refused | None:
+    """Return why a semaphore cannot have `limit` and give `permits` of them, or None."""
+    if not 1 <= limit <= limits.SEMAPHORE_LIMIT_MAX:
+        return invalid(f"limit: {limit}; must be 1 to {limits.SEMAPHORE_LIMIT_MAX}")
+    if not 1 <= permits <= limit:
+        return invalid(f"permits: {permits}; must be 1 to the limit, {limit}")
+    return None
+
+
+def invalid(detail: str) -> Refused:
+    """Return the refusal of a command that must be corrected."""
+    return Refused(Reason.INVALID_REQUEST, detail)

@@ -1,0 +1,93 @@
+"""Conversion: a hold gets another mode, down at once, up as soon as no other holder is in the way."""
+
+from lockstate import deadlocks, limits
+from lockstate.checks import invalid
+from lockstate.claims import claims_of
+from lockstate.commands import Convert, Wanted
+from lockstate.holds import LEASE_EXPIRED, Holds, refused_for
+from lockstate.modes import COMPATIBLE, Mode
+from lockstate.queues import can_go
+from lockstate.records import Hold, RequestKey, Ticket, each_lock
+from lockstate.results import Kind, Refused, Result
+
+
+class Conversions:
+    """Applies conversions to one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    def convert(self, command: Convert, key: RequestKey | None = None) -> Result:
+        """Give every lock of a hold the mode, or let the hold wait for it ahead of all newcomers.
+
+        Two that hold the same lock and wait for each other to leave would do so for ever: the second is
+        refused, whether it would have waited or not.
+        """
+        holds, state = self._holds, self._state
+        hold = state.holds.get(command.hold_id)
+        refused = self._check(command, hold)
+        if refused is not None or hold is None:
+            return refused or LEASE_EXPIRED
+        if all(it.mode is command.mode for it in each_lock(hold)):
+            return holds.granted(hold)
+        locks = tuple([Wanted(it.name, command.mode, it.scope) for it in hold.locks])
+        claims = claims_of(hold.name, command.mode, hold.scope, locks)
+        if all(is_down(it.mode, command.mode) for it in each_lock(hold)):
+            holds.serve(holds.convert(hold, command.mode, locks, claims))
+            return holds.granted(hold)
+        ticket = self._ticket(command, hold, locks, key)
+        if can_go(state, ticket, claims):
+            holds.serve(holds.convert(hold, command.mode, locks, claims))
+            return holds.granted(hold)
+        if command.wait_ms:
+            return holds.check_room(holds.client_session(hold.session_id), len(claims)) or holds.wait(
+                ticket, claims
+            )
+        cycle = deadlocks.find(state, ticket)
+        if cycle is not None and cycle.is_of_conversions:
+            return refused_for(cycle)
+        return holds.lock_held(claims, hold.hold_id)
+
+    def _check(self, command: Convert, hold: Hold | None) -> Refused | None:
+        refused = (
+            limits.check_made_id("ticket_id", command.ticket_id)
+            or limits.check_made_id("attempt_id", command.attempt_id)
+            or limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX)
+            or self._holds.check_unused("ticket_id", command.ticket_id)
+        )
+        if refused is not None or hold is None:
+            return refused
+        if hold.kind is not Kind.LOCK:
+            return invalid("hold_id: only a lock can be converted")
+        if hold.converting:
+            return invalid("hold_id: is being converted")
+        return None
+
+    def _ticket(
+        self, command: Convert, hold: Hold, locks: tuple[Wanted, ...], key: RequestKey | None
+    ) -> Ticket:
+        state = self._state
+        return Ticket(
+            state.take_order(),
+            state.now_ms + command.wait_ms,
+            command.ticket_id,
+            hold.name,
+            command.mode,
+            hold.owner,
+            hold.note,
+            hold.session_id,
+            0,
+            0,
+            state.now_ms,
+            command.attempt_id,
+            key,
+            hold.scope,
+            locks,
+            converts=hold.hold_id,
+        )
+
+
+def is_down(old: Mode, new: Mode) -> bool:
+    """Whether everybody who may hold a lock beside `old` may do so beside `new`."""
+    return COMPATIBLE[old] <= COMPATIBLE[new]

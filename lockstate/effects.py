@@ -1,0 +1,91 @@
+"""What applying an entry tells others: events for everybody, ends of waits for the nodes that keep them."""
+
+from typing import Final
+
+from lockstate.commands import Wanted
+from lockstate.modes import Mode
+from lockstate.records import Hold, Session, Ticket
+from lockstate.results import Event, EventKind, Granted, Refused, Settled
+from lockstate.state import State
+
+_NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.WAIT_ENDED})
+
+
+class Effects:
+    """Gathers what the commands of one entry bring about."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.events: list[Event] = []
+        self.settled: list[Settled] = []
+        self._is_all_audited = True
+
+    def take(self) -> tuple[tuple[Event, ...], tuple[Settled, ...]]:
+        """Return what was gathered and begin anew. What is worth an audit goes there."""
+        events, settled = tuple(self.events), tuple(self.settled)
+        if events:
+            self.events = []
+            if self._is_all_audited:
+                self.state.audit.extend(events)
+            else:
+                self._is_all_audited = True
+                self.state.audit.extend([event for event in events if event.kind not in _NOT_AUDITED])
+        if settled:
+            self.settled = []
+        return events, settled
+
+    def tell(
+        self,
+        kind: EventKind,
+        of: Hold | Ticket,
+        lasted_ms: int,
+        reason: str = "",
+        locks: tuple[Wanted, ...] = (),
+    ) -> None:
+        """Tell of a hold or a ticket; of several locks one by one, or only of `locks`."""
+        if kind in _NOT_AUDITED:
+            self._is_all_audited = False
+        for it in locks or of.locks or (of,):
+            self.events.append(self._event(kind, of, it, lasted_ms, reason))
+
+    def _event(
+        self, kind: EventKind, of: Hold | Ticket, it: Hold | Ticket | Wanted, lasted_ms: int, reason: str
+    ) -> Event:
+        state = self.state
+        return Event(
+            state.revision,
+            state.now_ms,
+            kind,
+            it.name,
+            it.mode,
+            of.owner,
+            of.token if isinstance(of, Hold) else 0,
+            of.session_id or of.hold_id,
+            lasted_ms,
+            reason,
+            of.kind,
+            it.scope,
+            of.permits,
+            of.value,
+        )
+
+    def tell_session(self, session: Session) -> None:
+        """Tell that a session expired."""
+        state = self.state
+        event = Event(
+            state.revision,
+            state.now_ms,
+            EventKind.SESSION_EXPIRED,
+            "",
+            Mode.EXCLUSIVE,
+            session.owner,
+            0,
+            session.session_id,
+            0,
+        )
+        self.events.append(event)
+
+    def settle(self, ticket: Ticket, result: Granted | Refused) -> None:
+        """End a wait: remember the outcome of its request, and tell who holds it open."""
+        self.state.requests.settle(ticket.request, self.state.now_ms, result)
+        self.settled.append(Settled(ticket.hold_id, result))

@@ -1,0 +1,114 @@
+"""The commands about elections: an exclusive lock with a value, for a session, in names of their own."""
+
+from lockstate import limits
+from lockstate.checks import check_attempt, invalid
+from lockstate.claims import claims_of, record_name
+from lockstate.commands import Campaign, Proclaim
+from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds
+from lockstate.modes import Mode
+from lockstate.queues import is_free
+from lockstate.records import Hold, RequestKey, Session, Ticket
+from lockstate.results import EventKind, Kind, Proclaimed, Refused, Result
+
+
+class Elections:
+    """Applies the commands about elections to one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    def campaign(self, command: Campaign, key: RequestKey | None = None) -> Result:
+        """Let a session lead, or stand in the queue of those who want to."""
+        state, holds = self._state, self._holds
+        refused = (
+            limits.check_name(command.name)
+            or check_attempt(command)
+            or _check_value(command.value)
+            or holds.check_unused("hold_id", command.hold_id)
+        )
+        if refused is not None:
+            return refused
+        session = holds.client_session(command.session_id)
+        if session is None:
+            return SESSION_EXPIRED
+        owner = command.owner or session.owner
+        held = self._led_already(session, command.name, owner)
+        if held is not None:
+            self._say(held, command.value)
+            return holds.renewed(held, command.attempt_id, key)
+        claims = claims_of(command.name, Mode.EXCLUSIVE, kind=Kind.ELECTION)
+        refused = holds.check_room(session, 1)
+        if refused is not None:
+            return refused
+        if is_free(state, claims):
+            return holds.begin(self._hold(command, owner, key), claims, 0, 0)
+        if command.wait_ms == 0:
+            return holds.lock_held(claims)
+        return holds.wait(self._ticket(command, owner, key), claims)
+
+    def _led_already(self, session: Session, name: str, owner: str) -> Hold | None:
+        lock = self._state.locks.get(record_name(Kind.ELECTION, name))
+        hold = lock.holder if lock is not None else None
+        is_mine = hold is not None and (hold.session_id, hold.owner) == (session.session_id, owner)
+        return hold if is_mine else None
+
+    def _hold(self, command: Campaign, owner: str, key: RequestKey | None) -> Hold:
+        state = self._state
+        return Hold(
+            command.hold_id,
+            state.next_token,
+            command.name,
+            Mode.EXCLUSIVE,
+            owner,
+            "",
+            command.session_id,
+            0,
+            command.attempt_id,
+            key,
+            state.now_ms,
+            kind=Kind.ELECTION,
+            value=command.value,
+        )
+
+    def _ticket(self, command: Campaign, owner: str, key: RequestKey | None) -> Ticket:
+        state = self._state
+        return Ticket(
+            state.take_order(),
+            state.now_ms + command.wait_ms,
+            command.hold_id,
+            command.name,
+            Mode.EXCLUSIVE,
+            owner,
+            "",
+            command.session_id,
+            0,
+            0,
+            state.now_ms,
+            command.attempt_id,
+            key,
+            kind=Kind.ELECTION,
+            value=command.value,
+        )
+
+    def proclaim(self, command: Proclaim) -> Result:
+        """Let a leader say something else."""
+        refused = _check_value(command.value)
+        if refused is not None:
+            return refused
+        hold = self._state.holds.get(command.hold_id)
+        if hold is None:
+            return LEASE_EXPIRED
+        if hold.kind is not Kind.ELECTION:
+            return invalid("hold_id: leads no election")
+        self._say(hold, command.value)
+        return Proclaimed(hold.token)
+
+    def _say(self, hold: Hold, value: str) -> None:
+        if value != hold.value:
+            hold.value = value
+            self._holds.effects.tell(EventKind.ELECTED, hold, 0)
+
+
+def _check_value(value: str) -> Refused | None:
+    return limits.check_text("value", value, limits.VALUE_BYTES_MAX)

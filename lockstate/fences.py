@@ -1,0 +1,27 @@
+"""Fences: the highest token that each resource has seen. Never forgotten, or a stale token could pass."""
+
+from lockstate import limits
+from lockstate.commands import AdvanceFence
+from lockstate.holds import check_count
+from lockstate.results import FenceAdvanced, Reason, Refused, Result
+from lockstate.state import State
+
+
+def advance(state: State, command: AdvanceFence) -> Result:
+    """Raise the highest token of a resource, or refuse one that is below it."""
+    refused = limits.check_name(command.resource)
+    if refused is not None:
+        return refused
+    refused = limits.check_range("token", command.token, limits.TOKEN_MAX)
+    if refused is not None:
+        return refused
+    highest = state.fences.get(command.resource)
+    if highest is None:
+        refused = check_count(len(state.fences), limits.FENCES_COUNT_MAX, "fences")
+        if refused is not None:
+            return refused
+    elif command.token < highest:
+        detail = f"a newer holder was here: {highest} is the highest token"
+        return Refused(Reason.STALE_TOKEN, detail, facts={"highest_token": highest})
+    state.fences[command.resource] = command.token
+    return FenceAdvanced(command.token)

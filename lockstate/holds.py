@@ -1,0 +1,343 @@
+"""How holds of every kind begin and end, and how waiters are let through. Here grants are made."""
+
+from collections.abc import Callable, Collection
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from lockstate import deadlocks, limits, views
+from lockstate.blockers import shown_holds
+from lockstate.claims import Claims, claims_of, semaphore_of, shown_name
+from lockstate.commands import Wanted
+from lockstate.effects import Effects
+from lockstate.modes import Mode
+from lockstate.queues import can_go, candidates
+from lockstate.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock
+from lockstate.results import Event, EventKind, Granted, Kind, Queued, Reason, Refused
+from lockstate.state import Freed, State, claims_of_hold
+
+SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never was")
+LEASE_EXPIRED: Final = Refused(Reason.LEASE_EXPIRED, "the hold has ended or never was")
+_LOCK: Final = Kind.LOCK
+_SEMAPHORE: Final = Kind.SEMAPHORE
+_ELECTION: Final = Kind.ELECTION
+_GRANTED: Final = EventKind.GRANTED
+_EXPIRED: Final = EventKind.EXPIRED
+_RELEASED: Final = EventKind.RELEASED
+"""Looking a member up in its enumeration costs more than creating an event."""
+
+RETRY_MS: Final = 1000
+"""When to come again where a table is full."""
+
+
+class Holds:
+    """Begins and ends holds and waits of one state."""
+
+    def __init__(self, state: State, effects: Effects) -> None:
+        self.state = state
+        self.effects = effects
+
+    # -- what may be asked for ------------------------------------------------------------------------------
+
+    def client_session(self, session_id: str) -> Session | None:
+        """Return a session that a client opened; the lease of a single hold is none."""
+        session = self.state.sessions.get(session_id)
+        return session if session is not None and not session.is_own else None
+
+    def check_unused(self, field: str, secret: str) -> Refused | None:
+        """Refuse an id that already names something: ids are random, so this is a mistake of its maker."""
+        state = self.state
+        if secret in state.holds or secret in state.tickets or secret in state.sessions:
+            return Refused(Reason.INVALID_REQUEST, f"{field}: is in use")
+        return None
+
+    def check_room(self, session: Session | None, claims_count: int) -> Refused | None:
+        """Refuse a hold for which there is no room."""
+        state = self.state
+        if (
+            (session is None or session.claims_count + claims_count <= limits.SESSION_CLAIMS_MAX)
+            and len(state.holds) < limits.HOLDS_COUNT_MAX
+            and len(state.locks) < limits.RECORDS_COUNT_MAX
+        ):
+            return None
+        if session is not None and session.claims_count + claims_count > limits.SESSION_CLAIMS_MAX:
+            held = f"the session has {session.claims_count} claims"
+            return Refused(
+                Reason.OVERLOADED, f"{held}; {limits.SESSION_CLAIMS_MAX} are allowed", (), 0, RETRY_MS
+            )
+        return check_count(len(state.holds), limits.HOLDS_COUNT_MAX, "holds") or check_count(
+            len(state.locks), limits.RECORDS_COUNT_MAX, "names"
+        )
+
+    # -- how holds begin ------------------------------------------------------------------------------------
+
+    def begin(self, hold: Hold, claims: Claims, ttl_ms: int, waited_ms: int) -> Granted:
+        """Enter a hold that nothing is in the way of, with a lease of its own if it has a `ttl_ms`."""
+        state = self.state
+        if ttl_ms:
+            lease_id = hold.session_id = hold.hold_id
+            order, expires_at_ms = state.take_order(), state.now_ms + ttl_ms
+            state.add_session(Session(order, expires_at_ms, lease_id, ttl_ms, "", NOTHING, is_own=True))
+        state.next_token += 1
+        session = state.add_hold(hold, claims)
+        if hold.kind is _LOCK and not hold.locks:
+            # What is below, without the detours: nearly all that is ever granted is a single lock.
+            self.effects.events.append(
+                Event(
+                    state.revision,
+                    state.now_ms,
+                    _GRANTED,
+                    hold.name,
+                    hold.mode,
+                    hold.owner,
+                    hold.token,
+                    hold.session_id,
+                    waited_ms,
+                    "",
+                    _LOCK,
+                    hold.scope,
+                )
+            )
+            expires_in_ms = session.expires_at_ms - state.now_ms
+            if expires_in_ms < 0:  # noqa: PLR1730 - overdue, not ended yet; max() would take longer than all this
+                expires_in_ms = 0
+            return Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, "", hold.scope)
+        self.effects.tell(EventKind.ELECTED if hold.kind is _ELECTION else _GRANTED, hold, waited_ms)
+        return self.granted(hold)
+
+    def granted(self, hold: Hold) -> Granted:
+        """Return what the holder is told of its hold now."""
+        state = self.state
+        expires_in_ms = max(state.sessions[hold.session_id].expires_at_ms - state.now_ms, 0)
+        if hold.kind is _LOCK:
+            locks = hold.locks
+            return Granted(
+                hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, "", hold.scope, locks
+            )
+        granted = Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, hold.owner)
+        if hold.kind is _SEMAPHORE:
+            available = views.available(state.semaphores[hold.name])
+            return msgspec.structs.replace(granted, owner="", permits=hold.permits, available=available)
+        return granted
+
+    def renewed(self, hold: Hold, attempt_id: str, key: RequestKey | None) -> Granted:
+        """Give a session what it has already, to the attempt that asks for it now."""
+        self.state.extend(self.state.sessions[hold.session_id])
+        hold.attempt_id, hold.request = attempt_id, key
+        return self.granted(hold)
+
+    def wait(self, ticket: Ticket, claims: Claims) -> Queued | Refused:
+        """Let a ticket wait that cannot go at once, unless it would wait for ever or there is no room."""
+        state = self.state
+        cycle = deadlocks.find(state, ticket)
+        if cycle is not None:
+            return refused_for(cycle)
+        refused = check_count(len(state.tickets), limits.TICKETS_COUNT_MAX, "waiters") or check_count(
+            len(state.locks), limits.RECORDS_COUNT_MAX, "names"
+        )
+        if refused is not None:
+            return refused
+        queue_length = self._queue_length(ticket, claims)
+        if queue_length >= limits.QUEUE_LENGTH_MAX:
+            detail = f"{queue_length} wait already; no more are allowed"
+            return Refused(Reason.QUEUE_FULL, detail, (), queue_length, RETRY_MS)
+        position = views.newcomer_position(state, ticket, claims)
+        ticket.origin = state.asking
+        state.add_ticket(ticket, claims)
+        self.effects.tell(EventKind.QUEUED, ticket, 0)
+        return Queued(ticket.hold_id, position)
+
+    def _queue_length(self, ticket: Ticket, claims: Claims) -> int:
+        if ticket.kind is _SEMAPHORE:
+            return len(self.state.semaphores[ticket.name].queue)
+        return views.queue_length(self.state, claims)
+
+    # -- how things end -------------------------------------------------------------------------------------
+
+    def end(self, hold: Hold, kind: EventKind, reason: str = "") -> Freed:
+        """End a hold and say so; return what became free. An expired one may leave a lock-delay."""
+        state = self.state
+        freed: Freed = []
+        if hold.converting:
+            freed = self.end_wait(state.tickets[hold.converting], LEASE_EXPIRED)
+        freed += state.remove_hold(hold)
+        if kind is _EXPIRED and hold.lock_delay_ms:
+            if hold.kind is _SEMAPHORE:
+                state.withhold_permits(hold.name, hold.permits, hold.lock_delay_ms)
+            else:
+                for it in each_lock(hold):
+                    state.set_delay(it.name, it.scope, hold.lock_delay_ms)
+        if kind is _RELEASED and hold.kind is _ELECTION:
+            kind = EventKind.RESIGNED
+        if hold.locks:
+            self.effects.tell(kind, hold, state.now_ms - hold.granted_at_ms, reason)
+            return freed
+        self.effects.events.append(
+            Event(
+                state.revision,
+                state.now_ms,
+                kind,
+                hold.name,
+                hold.mode,
+                hold.owner,
+                hold.token,
+                hold.session_id,
+                state.now_ms - hold.granted_at_ms,
+                reason,
+                hold.kind,
+                hold.scope,
+                hold.permits,
+                hold.value,
+            )
+        )
+        return freed
+
+    def end_wait(self, ticket: Ticket, refusal: Refused | None = None) -> Freed:
+        """End a wait with a refusal, by default that of who does not wait; return what became free."""
+        state = self.state
+        claims = claims_of_hold(ticket)
+        freed = state.remove_ticket(ticket, claims)
+        self.effects.settle(ticket, refusal or self.in_the_way(ticket, claims))
+        self.effects.tell(EventKind.WAIT_ENDED, ticket, state.now_ms - ticket.queued_at_ms)
+        return freed
+
+    def in_the_way(self, ticket: Ticket, claims: Claims) -> Refused:
+        """Say who is in the way of a ticket that does not wait (any more), and when to ask again."""
+        if ticket.kind is _SEMAPHORE:
+            return self.no_permits(self.state.semaphores[ticket.name])
+        return self.lock_held(claims, ticket.converts)
+
+    def lock_held(self, claims: Claims, but: str = "") -> Refused:
+        """Say who is in the way of `claims`, the hold `but` apart, and when it makes sense to ask again."""
+        state = self.state
+        named = shown_holds(state, claims, but)
+        holders = tuple([views.holder_view(state, hold, shown_name(name)) for name, hold in named])
+        delays_ms = views.delays_ms(state, claims)
+        if holders:
+            detail = f"held by {holders[0].owner}"
+        elif delays_ms:
+            detail = "delayed after an expiry or a forced release"
+        else:
+            detail = "others wait for it"
+        waits_ms = [holder.expires_in_ms for holder in holders] + delays_ms
+        retry_after_ms = max(1, min(waits_ms, default=1))
+        return Refused(Reason.LOCK_HELD, detail, holders, views.queue_length(state, claims), retry_after_ms)
+
+    def no_permits(self, semaphore: Semaphore) -> Refused:
+        """Say who has the permits, and when it makes sense to ask again."""
+        state = self.state
+        first = islice(semaphore.holders.values(), limits.HOLDERS_SHOWN_MAX)
+        holders = tuple([views.holder_view(state, hold, semaphore.name) for hold in first])
+        available = max(views.available(semaphore), 0)
+        waits_ms = [holder.expires_in_ms for holder in holders]
+        waits_ms += [delay.expires_at_ms - state.now_ms for delay in semaphore.delays.values()]
+        return Refused(
+            Reason.NO_PERMITS,
+            f"{available} of {semaphore.limit} permits are available",
+            holders,
+            len(semaphore.queue),
+            max(1, min(waits_ms, default=1)),
+            (),
+            {"available": available, "limit": semaphore.limit},
+        )
+
+    # -- how waiters are let through ------------------------------------------------------------------------
+
+    def serve(self, freed: Freed) -> None:
+        """Grant, in order of arrival, to every waiter that nothing is in the way of any more."""
+        state = self.state
+        while freed:
+            ended, freed = freed, []
+            for ticket in candidates(state, ended):
+                if ticket.hold_id not in state.tickets:
+                    continue  # one for several locks, met again at another of them
+                claims = claims_of_hold(ticket)
+                if can_go(state, ticket, claims):
+                    freed += self._let_through(ticket, claims)
+            for name, _ in ended:
+                if semaphore := state.semaphores.get(semaphore_of(name)):
+                    state.drop_if_idle(semaphore)
+
+    def _let_through(self, ticket: Ticket, claims: Claims) -> Freed:
+        """End a wait with success; return what a conversion gave up for it."""
+        state = self.state
+        state.remove_ticket(ticket, claims)
+        if ticket.converts:
+            hold = state.holds[ticket.converts]
+            freed = self.convert(hold, ticket.mode, ticket.locks, claims)
+            self.effects.settle(ticket, self.granted(hold))
+            return freed
+        hold = Hold(
+            ticket.hold_id,
+            state.next_token,
+            ticket.name,
+            ticket.mode,
+            ticket.owner,
+            ticket.note,
+            ticket.session_id,
+            ticket.lock_delay_ms,
+            ticket.attempt_id,
+            ticket.request,
+            state.now_ms,
+            ticket.scope,
+            ticket.locks,
+            ticket.kind,
+            ticket.permits,
+            ticket.value,
+        )
+        self.effects.settle(
+            ticket, self.begin(hold, claims, ticket.ttl_ms, state.now_ms - ticket.queued_at_ms)
+        )
+        return []
+
+    def convert(self, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims) -> Freed:
+        """Give a hold another mode that nothing is in the way of; return what it gave up for it.
+
+        To exclusive, it draws a new token: who held the old one may have been overtaken by other readers'
+        views.
+        """
+        state = self.state
+        token = hold.token
+        if mode is Mode.EXCLUSIVE:
+            token = state.next_token
+            state.next_token += 1
+        freed = state.reclaim(hold, claims, token)
+        hold.mode, hold.locks = mode, locks
+        self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.granted_at_ms)
+        return freed
+
+    def give_up(self, hold: Hold, gone: tuple[Wanted, ...], kept: tuple[Wanted, ...]) -> Freed:
+        """End a part of a hold of several locks, and say so; return what became free."""
+        state = self.state
+        freed = state.reclaim(hold, claims_of(hold.name, hold.mode, hold.scope, kept), hold.token)
+        self.effects.tell(_RELEASED, hold, state.now_ms - hold.granted_at_ms, locks=gone)
+        hold.locks = kept
+        return freed
+
+
+def held_already(
+    session: Session, owner: str, holders: Collection[Hold], is_wanted: Callable[[Hold], bool]
+) -> Hold | None:
+    """Return the hold among `holders` that `session` has as `owner`, and asks for again."""
+    mine = session.holds_of(owner)
+    known = mine.values() if len(mine) < len(holders) else holders
+    found = [
+        it for it in known if it.session_id == session.session_id and it.owner == owner and is_wanted(it)
+    ]
+    return min(found, key=lambda hold: hold.token, default=None)
+
+
+def check_count(count: int, count_max: int, what: str) -> Refused | None:
+    """Refuse more of something than the cluster may have."""
+    if count < count_max:
+        return None
+    return Refused(Reason.OVERLOADED, f"the cluster has {count} {what}; no more are allowed", (), 0, RETRY_MS)
+
+
+def refused_for(cycle: deadlocks.Cycle) -> Refused:
+    """Return the refusal that names a deadlock."""
+    steps = cycle.steps[: limits.CYCLE_SHOWN_MAX]
+    way = ", ".join(f"{step.owner} waits for {step.name}" for step in steps)
+    reason = Reason.CONVERSION_DEADLOCK if cycle.is_of_conversions else Reason.DEADLOCK
+    return Refused(reason, f"would wait for ever: {way}", cycle=steps)

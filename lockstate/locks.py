@@ -1,0 +1,198 @@
+"""The commands about locks: acquire one or several, force; and those that end any hold or wait."""
+
+import heapq
+from typing import Final
+
+from lockstate import limits
+from lockstate.checks import check_acquire
+from lockstate.claims import claims_of
+from lockstate.commands import AbandonWaits, Acquire, Cancel, ForceRelease, Release
+from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
+from lockstate.modes import Scope
+from lockstate.queues import is_free
+from lockstate.records import NOTHING, Hold, RequestKey, Ticket, each_lock
+from lockstate.results import (
+    Cancelled,
+    EventKind,
+    ForceReleased,
+    Kind,
+    Reason,
+    Refused,
+    Released,
+    Result,
+    WaitsAbandoned,
+)
+from lockstate.state import Freed
+from lockstate.views import holder_view
+
+_RELEASED: Final = Released()
+_BY_CLIENT: Final = EventKind.RELEASED
+
+
+class Locks:
+    """Applies the commands about locks to one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    # -- acquire --------------------------------------------------------------------------------------------
+
+    def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
+        """Grant, queue or refuse. `key` is what the request is remembered under."""
+        state, holds = self._state, self._holds
+        hold_id = command.hold_id
+        refused = check_acquire(command)
+        if refused is None and (
+            hold_id in state.holds or hold_id in state.tickets or hold_id in state.sessions
+        ):
+            refused = holds.check_unused("hold_id", hold_id)
+        if refused is not None:
+            return refused
+        # Where it would meet a hold that it has: a name that is not active has none.
+        lock = state.locks.get(command.locks[0].name if command.locks else command.name)
+        owner, session = command.owner, None
+        if command.session_id:
+            session = state.sessions.get(command.session_id)
+            if session is None or session.is_own:
+                return SESSION_EXPIRED
+            owner = owner or session.owner
+            held = None
+            if lock is not None:
+                held = held_already(session, owner, lock.all_holders(), lambda hold: _is_same(hold, command))
+            if held is not None:
+                return holds.renewed(held, command.attempt_id, key)
+        claims = claims_of(command.name, command.mode, command.scope, command.locks)
+        refused = holds.check_room(session, len(claims))
+        if refused is not None:
+            return refused
+        if (lock is None and len(claims) == 1) or is_free(state, claims):
+            hold = Hold(
+                command.hold_id,
+                state.next_token,
+                command.name,
+                command.mode,
+                owner,
+                command.note,
+                command.session_id,
+                command.lock_delay_ms,
+                command.attempt_id,
+                key,
+                state.now_ms,
+                command.scope,
+                command.locks,
+            )
+            return holds.begin(hold, claims, command.ttl_ms, 0)
+        if command.wait_ms == 0:
+            return holds.lock_held(claims)
+        ticket = Ticket(
+            state.take_order(),
+            state.now_ms + command.wait_ms,
+            command.hold_id,
+            command.name,
+            command.mode,
+            owner,
+            command.note,
+            command.session_id,
+            command.ttl_ms,
+            command.lock_delay_ms,
+            state.now_ms,
+            command.attempt_id,
+            key,
+            command.scope,
+            command.locks,
+        )
+        return holds.wait(ticket, claims)
+
+    # -- release, cancel, force -----------------------------------------------------------------------------
+
+    def release(self, command: Release) -> Result:
+        """End a hold, or a part of one of several locks, and serve who waits for it."""
+        hold = self._state.holds.get(command.hold_id)
+        if hold is None:
+            return LEASE_EXPIRED
+        if command.names:
+            return self._release_part(hold, command.names)
+        freed = self._holds.end(hold, _BY_CLIENT)
+        if freed:
+            self._holds.serve(freed)
+        return _RELEASED
+
+    def _release_part(self, hold: Hold, names: tuple[str, ...]) -> Result:
+        held = {it.name: it for it in each_lock(hold)}
+        if len(set(names)) < len(names):
+            return Refused(Reason.INVALID_REQUEST, "names: a name is given twice")
+        if foreign := [name for name in names if name not in held]:
+            return Refused(Reason.NOT_HOLDER, f"names: the hold does not have {foreign[0]!r}")
+        if len(names) == len(held):
+            self._holds.serve(self._holds.end(hold, _BY_CLIENT))
+            return _RELEASED
+        if hold.converting:
+            return Refused(Reason.INVALID_REQUEST, "names: the hold is being converted")
+        kept = tuple([it for it in hold.locks if it.name not in names])
+        self._holds.serve(self._holds.give_up(hold, tuple([held[name] for name in names]), kept))
+        return Released(kept)
+
+    def cancel(self, command: Cancel) -> Result:
+        """Undo an attempt whose client never heard of it; a later attempt of the same request keeps it."""
+        state, holds = self._state, self._holds
+        ticket = state.tickets.get(command.hold_id)
+        hold = state.holds.get(command.hold_id)
+        attempt = ticket or hold
+        if attempt is None or attempt.attempt_id != command.attempt_id:
+            return Cancelled(undone=False)
+        state.requests.forget(attempt.request, attempt.hold_id)
+        # Told to all: an earlier attempt of the same request may still wait on another connection.
+        freed = holds.end_wait(ticket) if ticket is not None else self._end(hold)
+        holds.serve(freed)
+        return Cancelled(undone=True)
+
+    def abandon_waits(self, command: AbandonWaits) -> Result:
+        """Undo the waits of a node process that is gone, so that nobody gets what no client will hear of."""
+        state, holds = self._state, self._holds
+        tickets: dict[str, Ticket] = state.origin_tickets.get(command.origin, NOTHING)
+        # By arrival: a repeated request is entered here anew, and a snapshot does not say when.
+        ended = heapq.nsmallest(
+            limits.ABANDONED_PER_COMMAND_MAX, tickets.values(), key=lambda ticket: ticket.order
+        )
+        freed: Freed = []
+        for ticket in ended:
+            state.requests.forget(ticket.request, ticket.hold_id)
+            freed += holds.end_wait(ticket)
+        holds.serve(freed)
+        return WaitsAbandoned(len(ended), len(tickets))
+
+    def _end(self, hold: Hold | None) -> Freed:
+        assert hold is not None, "an attempt waits or holds"
+        return self._holds.end(hold, _BY_CLIENT)
+
+    def force_release(self, command: ForceRelease) -> Result:
+        """End all holds of a lock, whoever has them."""
+        refused = (
+            limits.check_name(command.name)
+            or limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+            or limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX)
+        )
+        if refused is not None:
+            return refused
+        lock = self._state.locks.get(command.name)
+        ended = list(lock.all_holders()) if lock is not None else []
+        if not ended:
+            return ForceReleased(())
+        released = tuple([holder_view(self._state, hold, command.name) for hold in ended])
+        freed: Freed = []
+        for hold in ended:
+            freed += self._holds.end(hold, EventKind.FORCED, command.reason)
+        if command.lock_delay_ms:
+            self._state.set_delay(command.name, Scope.NODE, command.lock_delay_ms)
+        self._holds.serve(freed)
+        return ForceReleased(released)
+
+
+def _is_same(hold: Hold, command: Acquire) -> bool:
+    """Whether a hold is what `command` asks for."""
+    if hold.kind is not Kind.LOCK:
+        return False
+    if command.locks:
+        return bool(hold.locks) and set(hold.locks) == set(command.locks)
+    return (hold.name, hold.mode, hold.scope) == (command.name, command.mode, command.scope)

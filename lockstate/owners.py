@@ -1,0 +1,29 @@
+"""Who is who: the names that others see, and the parties that can wait for each other."""
+
+import hashlib
+from typing import Final
+
+from lockstate.records import Hold, Ticket
+
+Party = tuple[str, str]
+"""Who can wait for whom: a session and an owner in it. What has a lease of its own stands for itself: an
+owner's name alone proves nothing, for many programs may give the same."""
+
+_NO_SESSION: Final = "\x00"
+
+
+def public_name(kind: str, secret: str) -> str:
+    """Return a name for others to see that identifies a secret id without giving it away."""
+    return f"{kind}-{hashlib.blake2b(secret.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
+
+
+def shown_owner(owner: str, lease_id: str) -> str:
+    """Return the owner as others see it: who gave none is called after its hold."""
+    return owner or public_name("hold", lease_id)
+
+
+def party_of(record: Hold | Ticket) -> Party:
+    """Return whose a hold or a ticket is. A conversion is its hold's."""
+    hold_id = record.converts or record.hold_id if isinstance(record, Ticket) else record.hold_id
+    session_id = record.session_id
+    return (session_id, record.owner) if session_id and session_id != hold_id else (_NO_SESSION, hold_id)

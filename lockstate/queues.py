@@ -1,0 +1,162 @@
+"""Who may go: whether a request or a waiter has nothing in its way, and whom an end may let through.
+
+A waiter goes when no hold and no earlier waiter conflicts with any of its claims. Whether that is so is seen
+on its own records; who has to be looked at after an end is seen on the records where it was. So neither
+depends on how many wait.
+"""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from lockstate import limits
+from lockstate.claims import Claims, semaphore_of
+from lockstate.modes import (
+    CLAIMS,
+    CONFLICTING,
+    CONFLICTS,
+    FIELD,
+    INTENTS,
+    UNIT,
+    Claim,
+    Counts,
+    is_intent,
+    is_tree,
+)
+from lockstate.records import CONVERSION, Lock, Semaphore, Ticket, precedence
+from lockstate.results import Kind
+from lockstate.state import Freed, State, claims_of_hold
+
+
+def is_free(state: State, claims: Claims) -> bool:
+    """Whether a newcomer may have all of `claims` at once: no hold, delay or waiter conflicts with any."""
+    locks = state.locks
+    for name, claim in claims:
+        lock = locks.get(name)
+        if lock is not None and ((lock.held | lock.waiting) & CONFLICTS[claim] or _is_full(lock, claim)):
+            return False
+    return True
+
+
+def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:
+    """Whether nothing that came before `ticket` is in its way any more. It may or may not be queued yet."""
+    if ticket.kind is Kind.SEMAPHORE:
+        return True  # `candidates` yields only those for whom there are permits
+    own: dict[str, Counts] = {}
+    if ticket.converts:
+        for name, claim in claims_of_hold(state.holds[ticket.converts]):
+            own[name] = own.get(name, 0) + UNIT[claim]
+    for name, claim in claims:
+        lock = state.locks[name]
+        if (lock.held - own.get(name, 0)) & CONFLICTS[claim] or (not own and _is_full(lock, claim)):
+            return False
+        if lock.waiting & CONFLICTS[claim] and is_behind(lock, claim, ticket):
+            return False
+    return True
+
+
+def _is_full(lock: Lock, claim: Claim) -> bool:
+    return lock.holders_count >= limits.HOLDERS_COUNT_MAX and not is_intent(claim)
+
+
+def earlier_queues(lock: Lock, claim: Claim, ticket: Ticket) -> Iterator[OrderedDict[str, Ticket]]:
+    """Yield the queues of `lock` that begin with a ticket which `ticket` has to wait for."""
+    assert lock.queues is not None, "who waits stands in a queue"
+    for other in CONFLICTING[claim]:
+        for slot in (other + CONVERSION, other):
+            queue = lock.queues.get(slot)
+            if queue and precedence(next(iter(queue.values()))) < precedence(ticket):
+                yield queue
+
+
+def is_behind(lock: Lock, claim: Claim, ticket: Ticket) -> bool:
+    """Whether a ticket came before on this record that `ticket` has to wait for."""
+    return next(earlier_queues(lock, claim, ticket), None) is not None
+
+
+def candidates(state: State, freed: Freed) -> Iterator[Ticket]:
+    """Yield the tickets that may be able to go since `freed` ended, in the order in which they may.
+
+    One whose turn has come is let through, or stays, before the next is asked for.
+    """
+    fronts: list[Iterator[Ticket]] = []
+    for name, claim in freed:
+        if semaphore := state.semaphores.get(semaphore_of(name)):
+            fronts.append(_fitting(semaphore))
+        lock = state.locks.get(name)
+        if lock is not None and lock.waiting & CONFLICTS[claim]:
+            fronts += _at(lock, CONFLICTING[claim])
+            if is_tree(claim):
+                fronts += _below(state, lock)
+    return heapq.merge(*fronts, key=precedence) if len(fronts) > 1 else chain.from_iterable(fronts)
+
+
+def _fitting(semaphore: Semaphore) -> Iterator[Ticket]:
+    """Yield those first in the queue of a semaphore for whom there are permits; nobody overtakes."""
+    while semaphore.queue:
+        ticket = next(iter(semaphore.queue.values()))
+        if semaphore.used + ticket.permits > semaphore.limit:
+            return
+        yield ticket
+
+
+def _at(lock: Lock, claims: Iterable[Claim]) -> Iterator[Iterator[Ticket]]:
+    """Yield who waits for this very name with one of `claims`, as far as this record lets them through."""
+    queues = lock.queues
+    assert queues is not None, "somebody waits"
+    for claim in claims:
+        if is_intent(claim):
+            continue
+        converting, waiting = queues.get(claim + CONVERSION), queues.get(claim)
+        if converting:
+            # Whatever is held, for the hold that is to be converted is a part of it.
+            yield _front(lock, claim, converting)
+        if waiting and not lock.held & CONFLICTS[claim]:
+            yield _front(lock, claim, waiting)
+
+
+def _front(lock: Lock, claim: Claim, queue: OrderedDict[str, Ticket]) -> Iterator[Ticket]:
+    """Yield the tickets of a queue that no ticket of another one is in the way of.
+
+    When one for a single lock cannot go, none behind it can that wants the same.
+    """
+    if claim in CONFLICTING[claim]:
+        yield next(iter(queue.values()))
+        return
+    while queue:
+        ticket = next(iter(queue.values()))
+        if is_behind(lock, claim, ticket):
+            return
+        yield ticket
+        if ticket.hold_id in queue:
+            break
+    else:
+        return
+    behind = list(queue.values())[1:] if ticket.locks else []
+    for ticket in behind:
+        if is_behind(lock, claim, ticket):
+            return
+        yield ticket
+        if not ticket.locks and ticket.hold_id in queue:
+            return
+
+
+def _lets_through(lock: Lock, intent: Claim) -> bool:
+    """Whether the first who waits below with this intent has nothing in the way here."""
+    queues = lock.queues or {}
+    waiting = queues.get(intent) if not lock.held & CONFLICTS[intent] else None
+    first = [next(iter(queue.values())) for queue in (waiting, queues.get(intent + CONVERSION)) if queue]
+    return any(not is_behind(lock, intent, ticket) for ticket in first)
+
+
+def _below(state: State, lock: Lock) -> Iterator[Iterator[Ticket]]:
+    """Yield who waits for a name under that of `lock`, in the modes that it lets through."""
+    let_through = [intent for intent in INTENTS if _lets_through(lock, intent)]
+    wanted = sum([FIELD[claim] for intent in let_through for claim in (intent, intent - 3, intent - 6)])
+    names = list(lock.below or ()) if let_through else []
+    while names:
+        below = state.locks[names.pop()]
+        if below.waiting & wanted:
+            yield from _at(below, CLAIMS)
+            names += below.below or ()

@@ -1,0 +1,144 @@
+"""The table of rate limits. How each of them counts is in `rate_algorithms`.
+
+A rate limit is known by its name, algorithm and window; the limit itself comes with every request. It exists
+from the first admission until it is whole again.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from lockstate import limits
+from lockstate.commands import Algorithm, TakeRate
+from lockstate.deadlines import Deadlines
+from lockstate.rate_algorithms import FixedWindow, Gcra, Limiter, SlidingRow, SlidingWindow
+from lockstate.results import RateTaken, Reason, Refused
+
+RateRow = FixedWindow | SlidingRow | Gcra
+"""A rate limit as it is stored."""
+
+_Key = tuple[str, Algorithm, int]
+
+_KINDS: Final[dict[Algorithm, type[FixedWindow | SlidingWindow | Gcra]]] = {
+    kind.algorithm: kind for kind in (FixedWindow, SlidingWindow, Gcra)
+}
+
+
+def _check_between(field: str, value: int, smallest: int, largest: int) -> Refused | None:
+    if smallest <= value <= largest:
+        return None
+    return Refused(Reason.INVALID_REQUEST, f"{field}: {value}; must be {smallest} to {largest}")
+
+
+def _check(command: TakeRate) -> Refused | None:
+    """Return what is wrong with the command itself, or None. A cost above the limit would never fit."""
+    return (
+        limits.check_name(command.name)
+        or _check_between("limit", command.limit, 1, limits.RATE_LIMIT_MAX)
+        or _check_between("cost", command.cost, 1, command.limit)
+        or _check_between(
+            "window_ms", command.window_ms, limits.RATE_WINDOW_MS_MIN, limits.RATE_WINDOW_MS_MAX
+        )
+        or limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX)
+    )
+
+
+def _overloaded(count: int, what: str) -> Refused:
+    return Refused(
+        Reason.OVERLOADED, f"the cluster has {count} {what}; no more are allowed", retry_after_ms=1000
+    )
+
+
+class RateLimits:
+    """All rate limits that are not whole, in order of creation."""
+
+    def __init__(self, deadlines: Deadlines, take_order: Callable[[], int]) -> None:
+        self._deadlines = deadlines
+        self._take_order = take_order
+        self._limiters: dict[_Key, FixedWindow | SlidingWindow | Gcra] = {}
+        self._rows_count = 0
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._limiters)
+
+    def take(self, command: TakeRate, now_ms: int) -> RateTaken | Refused:
+        """Admit the request at the first moment at which it fits, if that is within its `wait_ms`.
+
+        If it is admitted, the asker may go when cluster time is `at_ms`; what it takes is counted there, and
+        nobody gets an earlier place any more. If not, nothing changes.
+
+        `remaining`: the largest cost that would be admitted right now without a wait, with the same limit.
+        `retry_after_ms`: when not admitted, the time after which the same request, `wait_ms` included, will
+        be, if nothing else is admitted meanwhile: not a millisecond earlier. Else 0.
+        `reset_in_ms`: the time until the limit is whole, if nothing else is admitted; until reservations are
+        used up too. `at_ms` is 0 when not admitted.
+        """
+        refused = _check(command)
+        if refused is not None:
+            return refused
+        limit, algorithm = command.limit, command.algorithm
+        key = (command.name, algorithm, command.window_ms)
+        limiter = self._limiters.get(key)
+        at_ms = now_ms
+        if limiter is not None:
+            at_ms = limiter.earliest_ms(now_ms, limit, command.cost)
+            retry_after_ms = at_ms - now_ms - command.wait_ms
+            if retry_after_ms > 0:
+                reset_in_ms = limiter.expires_at_ms - now_ms
+                return RateTaken(
+                    False, limit, limiter.remaining(now_ms, limit), retry_after_ms, reset_in_ms, 0
+                )
+        elif len(self._limiters) >= limits.RATE_LIMITERS_COUNT_MAX:
+            return _overloaded(len(self._limiters), "rate limits in use")
+        if algorithm is Algorithm.SLIDING_WINDOW and self._rows_count >= limits.RATE_ROWS_COUNT_MAX:
+            return _overloaded(self._rows_count, "rows in the logs of sliding windows")
+        if limiter is None:
+            limiter = self._add(key, now_ms)
+        whole_ms = self._admit(limiter, at_ms, limit, command.cost)
+        return RateTaken(True, limit, limiter.remaining(now_ms, limit), 0, whole_ms - now_ms, at_ms)
+
+    def _add(self, key: _Key, now_ms: int) -> FixedWindow | SlidingWindow | Gcra:
+        name, algorithm, window_ms = key
+        limiter = _KINDS[algorithm](
+            order=self._take_order(), expires_at_ms=now_ms, name=name, window_ms=window_ms
+        )
+        self._limiters[key] = limiter
+        self._deadlines.add(limiter)
+        return limiter
+
+    def _admit(self, limiter: FixedWindow | SlidingWindow | Gcra, at_ms: int, limit: int, cost: int) -> int:
+        """Count `cost`, and return when the limiter will be whole."""
+        if isinstance(limiter, SlidingWindow):
+            self._rows_count -= limiter.rows_count
+            whole_ms = limiter.admit(at_ms, limit, cost)
+            self._rows_count += limiter.rows_count
+        else:
+            whole_ms = limiter.admit(at_ms, limit, cost)
+        self._deadlines.move(limiter, whole_ms)
+        return whole_ms
+
+    def end(self, limiter: Limiter) -> None:
+        """Forget a rate limit that is whole, and its deadline."""
+        self._deadlines.remove(limiter)
+        del self._limiters[limiter.name, limiter.algorithm, limiter.window_ms]
+        if isinstance(limiter, SlidingWindow):
+            self._rows_count -= limiter.rows_count
+
+    def dump(self) -> list[RateRow]:
+        """Return what has to be stored, in order of creation; equal states give equal rows.
+
+        Encode them before the next change: most are the limiters themselves.
+        """
+        return [
+            limiter.row() if isinstance(limiter, SlidingWindow) else limiter
+            for limiter in self._limiters.values()
+        ]
+
+    def load(self, rows: Iterable[RateRow]) -> None:
+        """Add stored rate limits, in order of creation. The rows belong to the table from now on."""
+        for row in rows:
+            limiter = row.limiter() if isinstance(row, SlidingRow) else row
+            self._limiters[limiter.name, limiter.algorithm, limiter.window_ms] = limiter
+            self._deadlines.add(limiter)
+            if isinstance(limiter, SlidingWindow):
+                self._rows_count += limiter.rows_count

@@ -1,0 +1,251 @@
+"""The records of the state. Plain data; the tables that hold them are in `state`.
+
+No record refers to one that refers back to it, so reference counts free them all, and the garbage collector
+need not look at millions of them (gc=False): a full collection would stop the node for seconds.
+"""
+
+import bisect
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from itertools import chain, repeat
+from typing import Any, Final
+
+import msgspec
+
+from lockstate.commands import Wanted
+from lockstate.deadlines import Timed
+from lockstate.modes import CLAIMS, INTENT, Claim, Counts, Mode, Scope, is_intent
+from lockstate.results import Kind
+
+RequestKey = tuple[str, str]
+"""Scope and request id of a remembered request."""
+
+NOTHING: Final[dict[str, Any]] = {}
+"""What nearly all label sets and tables of a record are: one for all, never changed."""
+_nothing = repeat(NOTHING).__next__
+
+_SEARCHED_MAX: Final = 64
+
+CONVERSION: Final = len(CLAIMS)
+"""Added to a claim: the queue of the conversions that want it. They stand ahead of all others."""
+
+
+class Hold(msgspec.Struct, eq=False, gc=False, array_like=True):
+    """One granted right. It lives as long as its session.
+
+    `locks` are those of a hold of several, whose `name` is empty; `permits` count for semaphores, `value` is
+    an elected leader's. `converting` is the ticket of the conversion that waits, if one does. `owner` is
+    empty for a lease of its own whose owner was not given.
+    """
+
+    hold_id: str
+    token: int
+    name: str
+    mode: Mode
+    owner: str
+    note: str
+    session_id: str
+    lock_delay_ms: int
+    attempt_id: str
+    request: RequestKey | None
+    granted_at_ms: int
+    scope: Scope = Scope.NODE
+    locks: tuple[Wanted, ...] = ()
+    kind: Kind = Kind.LOCK
+    permits: int = 0
+    value: str = ""
+    converting: str = ""
+
+
+class Ticket(Timed, eq=False, gc=False, array_like=True):
+    """A waiter. `session_id` is empty for one that will get a lease of its own, of `ttl_ms`.
+
+    `hold_id` is what the hold will be called; a conversion has a name of its own, and `converts` is the hold.
+    `origin` is the node process that keeps the connection of who waits.
+    """
+
+    hold_id: str
+    name: str
+    mode: Mode
+    owner: str
+    note: str
+    session_id: str
+    ttl_ms: int
+    lock_delay_ms: int
+    queued_at_ms: int
+    attempt_id: str
+    request: RequestKey | None
+    scope: Scope = Scope.NODE
+    locks: tuple[Wanted, ...] = ()
+    kind: Kind = Kind.LOCK
+    permits: int = 0
+    value: str = ""
+    converts: str = ""
+    origin: str = ""
+
+
+class Session(Timed, eq=False, gc=False, array_like=True):
+    """A client's registered liveness. `is_own` marks the lease of a single hold, whose id it shares.
+
+    `claims_count` is how many claims its holds and tickets have; those of a single hold are not counted.
+    `by_owner` has the same holds once more, when they have become too many to be searched.
+    """
+
+    session_id: str
+    ttl_ms: int
+    owner: str
+    labels: dict[str, str]
+    is_own: bool
+    holds: dict[str, Hold] = msgspec.field(default_factory=_nothing)
+    tickets: dict[str, Ticket] = msgspec.field(default_factory=_nothing)
+    claims_count: int = 0
+    by_owner: dict[str, dict[str, Hold]] | None = None
+
+    def holds_of(self, owner: str) -> dict[str, Hold]:
+        """Return the holds of `owner`, among others if the session has few."""
+        if self.by_owner is None:
+            if len(self.holds) <= _SEARCHED_MAX:
+                return self.holds
+            self.by_owner = {}
+            for hold in self.holds.values():
+                self.by_owner.setdefault(hold.owner, {})[hold.hold_id] = hold
+        return self.by_owner.get(owner, NOTHING)
+
+    def add_hold(self, hold: Hold) -> None:
+        """Put `hold` behind the others."""
+        if self.holds is NOTHING:
+            self.holds = {}
+        self.holds[hold.hold_id] = hold
+        if self.by_owner is not None:
+            self.by_owner.setdefault(hold.owner, {})[hold.hold_id] = hold
+
+    def remove_hold(self, hold: Hold) -> None:
+        """Take `hold` out."""
+        del self.holds[hold.hold_id]
+        if self.by_owner is not None:
+            del self.by_owner[hold.owner][hold.hold_id]
+            if not self.by_owner[hold.owner]:
+                del self.by_owner[hold.owner]
+
+
+class Delay(Timed, eq=False, gc=False, array_like=True):
+    """A lock-delay: nobody gets what it covers until it is over. It claims like an exclusive hold.
+
+    Of a semaphore, as many `permits` stay away.
+    """
+
+    name: str
+    scope: Scope = Scope.NODE
+    kind: Kind = Kind.LOCK
+    permits: int = 0
+
+
+class Lock(msgspec.Struct, eq=False, gc=False):
+    """One active name, or an ancestor of one: what is held and wanted of it.
+
+    `held` counts the claims of holds and delays, `waiting` those of tickets. The holders of the name itself
+    are `holder`, or `holders` in order of their tokens when there are several. `queues` has the tickets by
+    claim, each in order of arrival, and `below` the names one level down with tickets; both only while
+    somebody waits. `is_sorted` says that the index of names has it in its place.
+    """
+
+    name: str
+    held: Counts = 0
+    waiting: Counts = 0
+    holder: Hold | None = None
+    holders: dict[str, Hold] = msgspec.field(default_factory=_nothing)
+    queues: dict[Claim, OrderedDict[str, Ticket]] | None = None
+    below: dict[str, None] | None = None
+    is_sorted: bool = False
+
+    def add_holder(self, hold: Hold) -> None:
+        """Put `hold` behind the other holders of this name."""
+        if self.holder is not None:
+            self.holders = OrderedDict({self.holder.hold_id: self.holder, hold.hold_id: hold})
+            self.holder = None
+        elif self.holders:
+            self.holders[hold.hold_id] = hold
+        else:
+            self.holder = hold
+
+    def remove_holder(self, hold: Hold) -> None:
+        """Take `hold` out."""
+        if self.holder is hold:
+            self.holder = None
+            return
+        del self.holders[hold.hold_id]
+        if len(self.holders) == 1:
+            (self.holder,) = self.holders.values()
+            self.holders = NOTHING
+
+    def all_holders(self) -> Collection[Hold]:
+        """Return the holders of this name in order of their tokens."""
+        return self.holders.values() if self.holder is None else (self.holder,)
+
+    @property
+    def holders_count(self) -> int:
+        """Return how many hold this name."""
+        return len(self.holders) if self.holder is None else 1
+
+    def queue(self) -> list[Ticket]:
+        """Return the tickets for this very name: conversions, then the others in order of arrival."""
+        if self.queues is None:
+            return []
+        own = [queue.values() for slot, queue in self.queues.items() if not is_intent(slot % CONVERSION)]
+        return sorted(chain.from_iterable(own), key=precedence)
+
+    def place_of(self, ticket: Ticket) -> int:
+        """Return the place of a ticket among those for this very name, from 1."""
+        own = [queue for slot, queue in (self.queues or {}).items() if not is_intent(slot % CONVERSION)]
+        return sum([place_among(queue, ticket) for queue in own]) + 1
+
+    @property
+    def conversions_count(self) -> int:
+        """Return how many of the tickets for this very name are conversions."""
+        own = [
+            queue
+            for slot, queue in (self.queues or {}).items()
+            if slot in range(CONVERSION, CONVERSION + INTENT)
+        ]
+        return sum([len(queue) for queue in own])
+
+    @property
+    def queue_length(self) -> int:
+        """Return how many tickets there are for this very name."""
+        if self.queues is None:
+            return 0
+        return sum(len(queue) for slot, queue in self.queues.items() if not is_intent(slot % CONVERSION))
+
+
+class Semaphore(msgspec.Struct, eq=False, gc=False):
+    """One active semaphore. `used` counts the permits of holds and of `delays`, which are known by order."""
+
+    name: str
+    limit: int
+    used: int = 0
+    holders: OrderedDict[str, Hold] = msgspec.field(default_factory=OrderedDict)
+    queue: OrderedDict[str, Ticket] = msgspec.field(default_factory=OrderedDict)
+    delays: dict[int, Delay] = msgspec.field(default_factory=dict)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing about it needs to be remembered."""
+        return not self.used and not self.queue
+
+
+def precedence(ticket: Ticket) -> tuple[bool, int]:
+    """Return what tickets are sorted by: conversions first, then in order of arrival."""
+    return not ticket.converts, ticket.order
+
+
+def place_among(queue: dict[str, Ticket], ticket: Ticket) -> int:
+    """Return how many tickets of a queue, which is in order of arrival, come before `ticket`."""
+    return bisect.bisect_left(list(queue.values()), precedence(ticket), key=precedence)
+
+
+def each_lock(record: Hold | Ticket) -> Iterator[Wanted]:
+    """Yield what a hold has or a ticket wants: the one, or each of several."""
+    if record.locks:
+        yield from record.locks
+    else:
+        yield Wanted(record.name, record.mode, record.scope)

@@ -1,0 +1,126 @@
+"""The commands about semaphores: permits with identity, weight and lease, given in order of arrival."""
+
+from lockstate import limits
+from lockstate.checks import check_attempt, check_lease, check_limit
+from lockstate.claims import permits_of
+from lockstate.commands import AcquirePermits, ResizeSemaphore
+from lockstate.holds import SESSION_EXPIRED, Holds, check_count, held_already
+from lockstate.modes import Mode
+from lockstate.records import Hold, RequestKey, Semaphore, Ticket
+from lockstate.results import Kind, Reason, Refused, Resized, Result
+from lockstate.state import Freed
+from lockstate.views import available
+
+
+class Semaphores:
+    """Applies the commands about semaphores to one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    def acquire(self, command: AcquirePermits, key: RequestKey | None = None) -> Result:
+        """Grant, queue or refuse. The first to ask gives the semaphore its limit."""
+        state, holds = self._state, self._holds
+        refused = _check(command) or holds.check_unused("hold_id", command.hold_id)
+        if refused is not None:
+            return refused
+        owner, session = command.owner, None
+        if command.session_id:
+            session = holds.client_session(command.session_id)
+            if session is None:
+                return SESSION_EXPIRED
+            owner = owner or session.owner
+        semaphore = state.semaphores.get(command.name) or Semaphore(command.name, command.limit)
+        if semaphore.limit != command.limit:
+            detail = f"the semaphore has a limit of {semaphore.limit}: ask with that one, or resize it"
+            return Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": semaphore.limit})
+        held = None
+        if session is not None:
+            wanted = (Kind.SEMAPHORE, command.name, command.permits)
+            holders = semaphore.holders.values()
+            held = held_already(
+                session, owner, holders, lambda hold: (hold.kind, hold.name, hold.permits) == wanted
+            )
+        if held is not None:
+            return holds.renewed(held, command.attempt_id, key)
+        is_new = command.name not in state.semaphores
+        count = len(state.semaphores) + len(state.permit_delays) if is_new else 0
+        refused = holds.check_room(session, 1) or check_count(
+            count, limits.SEMAPHORES_COUNT_MAX, "semaphores"
+        )
+        if refused is not None:
+            return refused
+        if not semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
+            state.semaphores[command.name] = semaphore
+            return holds.begin(self._hold(command, owner, key), (), command.ttl_ms, 0)
+        if command.wait_ms == 0:
+            return holds.no_permits(semaphore)
+        return holds.wait(self._ticket(command, owner, key), ())
+
+    def _hold(self, command: AcquirePermits, owner: str, key: RequestKey | None) -> Hold:
+        state = self._state
+        return Hold(
+            command.hold_id,
+            state.next_token,
+            command.name,
+            Mode.EXCLUSIVE,
+            owner,
+            command.note,
+            command.session_id,
+            command.lock_delay_ms,
+            command.attempt_id,
+            key,
+            state.now_ms,
+            kind=Kind.SEMAPHORE,
+            permits=command.permits,
+        )
+
+    def _ticket(self, command: AcquirePermits, owner: str, key: RequestKey | None) -> Ticket:
+        state = self._state
+        return Ticket(
+            state.take_order(),
+            state.now_ms + command.wait_ms,
+            command.hold_id,
+            command.name,
+            Mode.EXCLUSIVE,
+            owner,
+            command.note,
+            command.session_id,
+            command.ttl_ms,
+            command.lock_delay_ms,
+            state.now_ms,
+            command.attempt_id,
+            key,
+            kind=Kind.SEMAPHORE,
+            permits=command.permits,
+        )
+
+    def resize(self, command: ResizeSemaphore) -> Result:
+        """Give a semaphore another limit. Who holds keeps; who waits for more than that is refused."""
+        state, holds = self._state, self._holds
+        refused = limits.check_name(command.name) or check_limit(command.limit)
+        if refused is not None:
+            return refused
+        semaphore = state.semaphores.get(command.name)
+        if semaphore is None:
+            return Refused(
+                Reason.NOT_HOLDER, "nobody holds or wants a permit: the next to ask gives the limit"
+            )
+        semaphore.limit = command.limit
+        freed: Freed = [permits_of(command.name)]
+        for ticket in [it for it in semaphore.queue.values() if it.permits > command.limit]:
+            detail = f"the semaphore was resized to {command.limit}"
+            mismatch = Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": command.limit})
+            freed += holds.end_wait(ticket, mismatch)
+        holds.serve(freed)
+        return Resized(semaphore.limit, available(semaphore))
+
+
+def _check(command: AcquirePermits) -> Refused | None:
+    return (
+        limits.check_name(command.name)
+        or check_limit(command.limit, command.permits)
+        or check_attempt(command)
+        or check_lease(command)
+    )

@@ -1,0 +1,136 @@
+"""Sessions: how they begin, live and end; and what ends because its time is over."""
+
+from lockstate import limits
+from lockstate.commands import CloseSession, KeepAlive, OpenSession, Renew
+from lockstate.deadlines import Timed
+from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
+from lockstate.owners import public_name
+from lockstate.rate_algorithms import Limiter
+from lockstate.records import Delay, Session, Ticket, each_lock
+from lockstate.results import (
+    EventKind,
+    Reason,
+    Refused,
+    Renewed,
+    Result,
+    SessionClosed,
+    SessionKept,
+    SessionOpened,
+)
+from lockstate.state import Freed, claims_of_hold
+from lockstate.views import remaining_ms
+
+
+class Sessions:
+    """Begins, extends and ends the sessions of one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    def open(self, command: OpenSession) -> Result:
+        """Open a session, unless its id is in use."""
+        state = self._state
+        refused = (
+            limits.check_made_id("session_id", command.session_id)
+            or limits.check_ttl(command.ttl_ms)
+            or limits.check_labels(command.labels)
+            or self._holds.check_unused("session_id", command.session_id)
+            or check_count(
+                len(state.sessions) - state.own_sessions_count, limits.SESSIONS_COUNT_MAX, "sessions"
+            )
+        )
+        if refused is not None:
+            return refused
+        owner = command.labels.get("owner") or public_name("session", command.session_id)
+        order, expires_at_ms = state.take_order(), state.now_ms + command.ttl_ms
+        state.add_session(
+            Session(
+                order, expires_at_ms, command.session_id, command.ttl_ms, owner, command.labels, is_own=False
+            )
+        )
+        return SessionOpened(command.session_id, command.ttl_ms, command.ttl_ms)
+
+    def keep_alive(self, command: KeepAlive) -> Result:
+        """Start a session's ttl anew."""
+        session = self._holds.client_session(command.session_id)
+        if session is None:
+            return SESSION_EXPIRED
+        self._state.extend(session)
+        return SessionKept(session.session_id, session.ttl_ms)
+
+    def close(self, command: CloseSession) -> Result:
+        """End a session, its holds and its waits."""
+        session = self._holds.client_session(command.session_id)
+        if session is None:
+            return SESSION_EXPIRED
+        return SessionClosed(self._end(session, EventKind.RELEASED))
+
+    def renew(self, command: Renew) -> Result:
+        """Start the lease of a hold anew.
+
+        A shorter ttl counts from the next renewal on. If it cut the lease, one that comes late would end what
+        a later and longer one has promised.
+        """
+        hold = self._state.holds.get(command.hold_id)
+        if hold is None:
+            return LEASE_EXPIRED
+        session = self._state.sessions[hold.session_id]
+        if command.ttl_ms:
+            refused = limits.check_ttl(command.ttl_ms)
+            if refused is not None:
+                return refused
+            if not session.is_own:
+                return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold lives as long as its session")
+            session.ttl_ms = command.ttl_ms
+        self._state.extend(session)
+        return Renewed(hold.token, remaining_ms(self._state, hold))
+
+    def _end(self, session: Session, kind: EventKind) -> tuple[str, ...]:
+        """End a session with its waits and holds, then serve who waited for them; return the names it held.
+
+        Its tickets go first: none of them may get what its holds leave behind.
+        """
+        state, holds = self._state, self._holds
+        state.remove_session(session)
+        freed: Freed = []
+        for ticket in list(session.tickets.values()):
+            freed += holds.end_wait(ticket, LEASE_EXPIRED if ticket.converts else SESSION_EXPIRED)
+        ended = [state.holds[session.session_id]] if session.is_own else list(session.holds.values())
+        for hold in ended:
+            freed += holds.end(hold, kind)
+        if kind is EventKind.EXPIRED and not session.is_own:
+            holds.effects.tell_session(session)
+        holds.serve(freed)
+        return tuple([it.name for hold in ended for it in each_lock(hold)])
+
+    # -- time -----------------------------------------------------------------------------------------------
+
+    def expire_due(self) -> None:
+        """End what cluster time has passed, in order of (deadline, creation).
+
+        Only so much in one entry: when many leases end in one moment, a node would do nothing else for long.
+        What is left lives on until the next entry.
+        """
+        state = self._state
+        left = limits.EXPIRIES_PER_ENTRY_MAX
+        while left > 0 and (record := state.deadlines.due(state.now_ms)) is not None:
+            left -= self._weight(record)
+            match record:
+                case Session():
+                    self._end(record, EventKind.EXPIRED)
+                case Ticket():
+                    self._holds.serve(self._holds.end_wait(record))
+                case Delay():
+                    self._holds.serve(state.end_delay(record))
+                case _:
+                    assert isinstance(record, Limiter), "nothing else ends by itself"
+                    state.rates.end(record)
+
+    def _weight(self, record: Timed) -> int:
+        """Return how many claims end with a record."""
+        if not isinstance(record, Session):
+            return 1
+        if record.is_own:
+            return len(claims_of_hold(self._state.holds[record.session_id])) or 1
+        return max(record.claims_count, 1)

@@ -1,0 +1,154 @@
+"""Which tickets can never be served in the model, and whether a named cycle is a real one.
+
+Every ticket is taken to be stuck at first. One is not that could be served if all gave up everything who have
+no stuck ticket; once that frees none any more, the rest is stuck.
+"""
+
+import re
+from collections.abc import Sequence
+
+from lockstate.results import CycleView, Kind, Reason, Refused
+from tests.property.model_locks import (
+    conflict,
+    earlier,
+    holds_in_the_way,
+    names,
+    tickets_in_the_way,
+)
+from tests.property.model_records import Edge, Hold, Party, Ticket, World
+
+
+def party(thing: Hold | Ticket) -> Party:
+    """Return who holds or waits. Without a session it is this one alone; a conversion is its hold's."""
+    if thing.session_id:
+        return thing.session_id, thing.owner
+    of = thing.converts if isinstance(thing, Ticket) and thing.converts is not None else thing
+    return "no session", of.hold_id if isinstance(of, Hold) else of.ticket_id
+
+
+def tickets_needed(world: World, ticket: Ticket) -> list[Ticket]:
+    """Return the tickets that have to be served before this one."""
+    if ticket.kind is Kind.SEMAPHORE:
+        return [t for t in earlier(world, ticket) if names(t) == names(ticket)]
+    return tickets_in_the_way(world, ticket)
+
+
+def holds_needed(world: World, ticket: Ticket) -> list[Hold]:
+    """Return the holds that keep the ticket waiting: all of a semaphore's, any may be what is missing."""
+    if ticket.kind is Kind.SEMAPHORE:
+        return [h for h in world.holds if h.kind is Kind.SEMAPHORE and names(h) == names(ticket)]
+    return holds_in_the_way(world, ticket)
+
+
+def keepers(world: World, hold: Hold) -> list[Ticket]:
+    """Return the tickets for the sake of which the hold is kept: those of its party."""
+    return [ticket for ticket in world.tickets if party(ticket) == party(hold)]
+
+
+def is_blocked_by(world: World, ticket: Ticket, stuck: list[str]) -> bool:
+    """Whether a ticket cannot be served as long as the `stuck` are not, and holds are kept for them."""
+    if any(other.ticket_id in stuck for other in tickets_needed(world, ticket)):
+        return True
+    kept = [
+        hold
+        for hold in holds_needed(world, ticket)
+        if any(other.ticket_id in stuck for other in keepers(world, hold))
+    ]
+    if ticket.kind is not Kind.SEMAPHORE:
+        return bool(kept)
+    (name,) = names(ticket)
+    return world.limits[name] - sum(hold.permits for hold in kept) < ticket.permits
+
+
+def stuck_tickets(world: World) -> list[str]:
+    """Return the ids of the tickets that can never be served by what others do."""
+    stuck = [ticket.ticket_id for ticket in world.tickets]
+    while True:
+        still = [
+            t.ticket_id for t in world.tickets if t.ticket_id in stuck and is_blocked_by(world, t, stuck)
+        ]
+        if still == stuck:
+            return stuck
+        stuck = still
+
+
+def refuse_stuck(world: World, ticket: Ticket) -> Refused | None:
+    """Refuse a new ticket that would be stuck, and wait for itself in the end.
+
+    One that only waits for others that are stuck may do so: they are refused, or their leases end.
+    """
+    world.tickets.append(ticket)
+    every = edges(world)
+    world.tickets.remove(ticket)
+    if ticket.ticket_id not in reachable(every, ticket.ticket_id):
+        return None
+    return _refuse(world, ticket, every, Reason.DEADLOCK)
+
+
+def refuse_conversion(world: World, ticket: Ticket) -> Refused | None:
+    """Refuse a new conversion that would wait for another one which waits for it."""
+    world.tickets.append(ticket)
+    every = edges(world)
+    world.tickets.remove(ticket)
+    waits = [(one, other) for one, _, other in every]
+    closes = any(
+        (ticket.ticket_id, other.ticket_id) in waits and (other.ticket_id, ticket.ticket_id) in waits
+        for other in world.tickets
+        if other.converts is not None
+    )
+    return _refuse(world, ticket, every, Reason.CONVERSION_DEADLOCK) if closes else None
+
+
+def _refuse(world: World, ticket: Ticket, every: list[Edge], reason: Reason) -> Refused:
+    """Return a refusal. Which cycle is named is left open: `detail` is the number of the edges."""
+    world.deadlocks.append((ticket, every))
+    return Refused(reason, str(len(world.deadlocks) - 1))
+
+
+def shown(owner: str) -> str:
+    """Return an owner without what identifies one that was not given: the machine shows a digest of it."""
+    return re.sub(r"^(session|hold)-.*", r"\1-*", owner)
+
+
+def edges(world: World) -> list[Edge]:
+    """Return which stuck ticket waits for which, and for what."""
+    stuck = stuck_tickets(world)
+    found: list[Edge] = []
+    for ticket in world.tickets:
+        if ticket.ticket_id in stuck:
+            met: list[tuple[Hold | Ticket, Ticket]] = [(t, t) for t in tickets_needed(world, ticket)]
+            met += [(h, t) for h in holds_needed(world, ticket) for t in keepers(world, h)]
+            found += [
+                (ticket.ticket_id, CycleView(shown(ticket.owner), name, ticket.kind), other.ticket_id)
+                for thing, other in met
+                if other.ticket_id in stuck
+                for name in _meeting_names(ticket, thing)
+            ]
+    return found
+
+
+def _meeting_names(ticket: Ticket, thing: Hold | Ticket) -> list[str]:
+    """Return by which names two that are in each other's way may be said to be."""
+    pairs = [(a, b) for a in ticket.locks for b in thing.locks if conflict(a, b)]
+    return list(dict.fromkeys(lock.name for pair in pairs for lock in pair))
+
+
+def check_cycle(ticket: Ticket, every: Sequence[Edge], cycle: Sequence[CycleView]) -> None:
+    """Check that the cycle named to a refused ticket is one: each step's ticket waits for the next one's."""
+    assert cycle, "a deadlock has a cycle"
+    reached = [ticket.ticket_id]
+    for step in cycle:
+        named = CycleView(shown(step.owner), step.name, step.kind)
+        reached = [other for one, view, other in every if one in reached and view == named]
+        assert reached, f"{step} is no step of the cycle"
+    assert ticket.ticket_id in reached, f"{cycle[-1]} closes no cycle"
+
+
+def reachable(every: Sequence[Edge], start: str) -> list[str]:
+    """Return the tickets that `start` waits for, directly or not."""
+    found: list[str] = []
+    added = [other for one, _, other in every if one == start]
+    while added:
+        found += added
+        added = list(dict.fromkeys(o for one, _, o in every if one in found and o not in found))
+    return found

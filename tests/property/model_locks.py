@@ -1,0 +1,115 @@
+"""What the model takes two locks to be in each other's way for, and who may go first.
+
+No intents and no counts: the covered names themselves are compared, against everything there is.
+"""
+
+from lockstate import limits
+from lockstate.commands import Wanted
+from lockstate.modes import Mode, Scope
+from lockstate.results import Kind
+from tests.property.model_records import Delay, Hold, Ticket, World
+
+MAY_SHARE = [{Mode.SHARED}, {Mode.SHARED, Mode.UPDATE}]
+"""The modes of two holders of one name, taken as a set."""
+
+
+def modes_agree(one: Mode, other: Mode) -> bool:
+    """Whether a name may be held in both modes at once."""
+    return {one, other} in MAY_SHARE
+
+
+def covers(lock: Wanted, name: str) -> bool:
+    """Whether `name` is the lock's own, or lies in its subtree."""
+    return name == lock.name or (lock.scope is Scope.SUBTREE and name.startswith(lock.name + "/"))
+
+
+def conflict(one: Wanted, other: Wanted) -> bool:
+    """Whether two locks cover a common name in modes that disagree."""
+    common = covers(one, other.name) or covers(other, one.name)
+    return common and not modes_agree(one.mode, other.mode)
+
+
+def clash(ones: list[Wanted], others: list[Wanted]) -> bool:
+    """Whether any of these conflicts with any of those."""
+    return any(conflict(one, other) for one in ones for other in others)
+
+
+def line(world: World) -> list[Ticket]:
+    """Return all tickets in the order in which they come: conversions ahead of all others."""
+    return sorted(world.tickets, key=lambda t: (t.converts is None, t.created))
+
+
+def earlier(world: World, ticket: Ticket) -> list[Ticket]:
+    """Return the tickets of its kind that come before `ticket`, which may still stand outside."""
+    place = (ticket.converts is None, ticket.created)
+    return [t for t in line(world) if t.kind is ticket.kind and (t.converts is None, t.created) < place]
+
+
+def names(thing: Hold | Ticket) -> list[str]:
+    """Return the names that something holds or wants."""
+    return [lock.name for lock in thing.locks]
+
+
+def holds_in_the_way(world: World, ticket: Ticket) -> list[Hold]:
+    """Return the holds that conflict with what the ticket wants, in order of token; its own never does."""
+    return [
+        hold
+        for hold in world.holds
+        if hold.kind is ticket.kind and hold is not ticket.converts and clash(hold.locks, ticket.locks)
+    ]
+
+
+def tickets_in_the_way(world: World, ticket: Ticket) -> list[Ticket]:
+    """Return the earlier tickets that conflict with what the ticket wants."""
+    return [t for t in earlier(world, ticket) if clash(t.locks, ticket.locks)]
+
+
+def delays_in_the_way(world: World, ticket: Ticket) -> list[Delay]:
+    """Return the delays that cover anything of what the ticket wants."""
+    return [
+        delay
+        for delay in world.delays
+        if delay.kind is ticket.kind
+        and clash([Wanted(delay.name, Mode.EXCLUSIVE, delay.scope)], ticket.locks)
+    ]
+
+
+def is_full(world: World, ticket: Ticket) -> bool:
+    """Whether a name that the ticket wants has as many holders as it may have."""
+    if ticket.converts is not None:
+        return False
+    return any(
+        sum(name in names(hold) for hold in world.holds if hold.kind is ticket.kind)
+        >= limits.HOLDERS_COUNT_MAX
+        for name in names(ticket)
+    )
+
+
+def used(world: World, name: str) -> int:
+    """Return how many permits of a semaphore are held or stay away."""
+    held = sum(h.permits for h in world.holds if h.kind is Kind.SEMAPHORE and names(h) == [name])
+    return held + sum(d.permits for d in world.delays if d.kind is Kind.SEMAPHORE and d.name == name)
+
+
+def is_grantable(world: World, ticket: Ticket) -> bool:
+    """Whether the ticket may have what it wants now."""
+    if ticket.kind is Kind.SEMAPHORE:
+        (name,) = names(ticket)
+        first = not any(names(t) == [name] for t in earlier(world, ticket))
+        return first and used(world, name) + ticket.permits <= world.limits[name]
+    return not (
+        holds_in_the_way(world, ticket)
+        or tickets_in_the_way(world, ticket)
+        or delays_in_the_way(world, ticket)
+        or is_full(world, ticket)
+    )
+
+
+def queue(world: World, kind: Kind, name: str) -> list[Ticket]:
+    """Return the tickets for exactly this name, in order."""
+    return [t for t in line(world) if t.kind is kind and name in names(t)]
+
+
+def position(world: World, ticket: Ticket) -> int:
+    """Return the largest of the ticket's places in its queues, from 1."""
+    return max(queue(world, ticket.kind, name).index(ticket) + 1 for name in names(ticket))

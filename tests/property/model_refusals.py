@@ -1,0 +1,71 @@
+"""What the model says to those who cannot have what they want, and do not wait or have waited in vain."""
+
+from lockstate import limits
+from lockstate.results import HolderView, Kind, Reason, Refused
+from tests.property.model_locks import (
+    conflict,
+    covers,
+    delays_in_the_way,
+    holds_in_the_way,
+    names,
+    queue,
+)
+from tests.property.model_records import Ticket, World
+from tests.property.model_views import available, holder_view, holders
+
+
+def refuse_now(world: World, ticket: Ticket) -> Refused:
+    """Return the refusal of a ticket that can neither be granted nor wait."""
+    if ticket.kind is Kind.SEMAPHORE:
+        return no_permits(world, ticket)
+    return lock_held(world, ticket)
+
+
+def lock_held(world: World, ticket: Ticket) -> Refused:
+    """Return who is in the way, and when it makes sense to ask again."""
+    shown = _in_the_way(world, ticket) or _of_the_names(world, ticket)
+    shown = shown[: limits.HOLDERS_SHOWN_MAX]
+    queue_length = max(len(queue(world, ticket.kind, name)) for name in names(ticket))
+    ends_ms = [d.until_ms - world.now_ms for d in delays_in_the_way(world, ticket)]
+    return Refused(Reason.LOCK_HELD, "", tuple(shown), queue_length, _hint(shown, ends_ms))
+
+
+def no_permits(world: World, ticket: Ticket) -> Refused:
+    """Return who has the permits."""
+    (name,) = names(ticket)
+    shown = holders(world, Kind.SEMAPHORE, name)[: limits.HOLDERS_SHOWN_MAX]
+    ends_ms = [d.until_ms - world.now_ms for d in world.delays if d.kind is Kind.SEMAPHORE and d.name == name]
+    facts = {"available": max(0, available(world, name)), "limit": world.limits[name]}
+    queue_length = len(queue(world, Kind.SEMAPHORE, name))
+    return Refused(
+        Reason.NO_PERMITS, "", tuple(shown), queue_length, _hint(list(shown), ends_ms), facts=facts
+    )
+
+
+def limit_mismatch(world: World, name: str) -> Refused:
+    """Return the limit that the semaphore really has."""
+    return Refused(Reason.LIMIT_MISMATCH, "", facts={"limit": world.limits[name]})
+
+
+def _in_the_way(world: World, ticket: Ticket) -> list[HolderView]:
+    return [
+        next(
+            holder_view(world, hold, lock)
+            for lock in hold.locks
+            if any(conflict(lock, wanted) for wanted in ticket.locks)
+        )
+        for hold in holds_in_the_way(world, ticket)
+    ]
+
+
+def _of_the_names(world: World, ticket: Ticket) -> list[HolderView]:
+    views = []
+    for hold in world.holds:
+        of_names = [lock for lock in hold.locks if any(covers(lock, name) for name in names(ticket))]
+        if hold.kind is ticket.kind and of_names:
+            views.append(holder_view(world, hold, of_names[0]))
+    return views
+
+
+def _hint(shown: list[HolderView], ends_ms: list[int]) -> int:
+    return max(1, min([view.expires_in_ms for view in shown] + ends_ms, default=1))

@@ -1,0 +1,145 @@
+"""The model's memory of requests: which are remembered, and what makes two of them the same."""
+
+import msgspec
+
+from lockstate import limits
+from lockstate.commands import (
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Campaign,
+    CloseSession,
+    Command,
+    Convert,
+    ForceRelease,
+    OpenSession,
+    Proclaim,
+    Release,
+    Renew,
+    ResizeSemaphore,
+    TakeRate,
+    Undecodable,
+)
+from lockstate.results import (
+    Granted,
+    Queued,
+    Reason,
+    Refused,
+    Renewed,
+    Result,
+    SessionOpened,
+)
+from tests.property.model_locks import position
+from tests.property.model_records import Key, Request, Ticket, World
+
+NO_OUTCOME = {
+    Reason.INVALID_REQUEST,
+    Reason.NAME_TOO_LONG,
+    Reason.TTL_OUT_OF_RANGE,
+    Reason.QUEUE_FULL,
+    Reason.OVERLOADED,
+}
+"""Mistakes of the client: without effect, so the corrected request may keep its id."""
+
+ATTEMPT_FIELDS = {
+    "Acquire": {"hold_id", "attempt_id"},
+    "AcquirePermits": {"hold_id", "attempt_id"},
+    "Campaign": {"hold_id", "attempt_id"},
+    "Convert": {"ticket_id", "attempt_id"},
+    "OpenSession": {"session_id"},
+}
+"""What differs between two attempts at one request."""
+
+
+def content(command: Command | Undecodable) -> object:
+    """Return what must be the same in a repetition."""
+    kind = type(command).__name__
+    ignored = ATTEMPT_FIELDS.get(kind, set())
+    return kind, {k: v for k, v in msgspec.structs.asdict(command).items() if k not in ignored}
+
+
+def request_key(command: Command | Undecodable) -> Key | None:
+    """Return under what a request is remembered, None if it is not."""
+    match command:
+        case OpenSession():
+            scope = ""
+        case CloseSession():
+            scope = command.session_id
+        case Acquire() | AcquirePermits() | Campaign():
+            scope = command.session_id or command.owner
+        case Renew() | Release() | Convert() | Proclaim():
+            scope = command.hold_id
+        case ForceRelease() | ResizeSemaphore() | TakeRate():
+            scope = command.name
+        case AdvanceFence():
+            scope = command.resource
+        case _:
+            return None
+    return (scope, command.request_id) if command.request_id else None
+
+
+def without_holders(result: Result) -> Result:
+    """Return what is remembered of a result: not who was in the way, nor which cycle there was."""
+    return msgspec.structs.replace(result, holders=(), detail="") if isinstance(result, Refused) else result
+
+
+def remember(world: World, key: Key, command: Command | Undecodable, result: Result) -> None:
+    """Keep the first outcome of a request, unless it was a mistake."""
+    if isinstance(result, Refused) and result.reason in NO_OUTCOME:
+        return
+    answers_to = result.hold_id if isinstance(result, Granted | Queued) else ""
+    waiting = isinstance(result, Queued)
+    world.requests[key] = Request(
+        content(command), answers_to, None if waiting else without_holders(result), world.now_ms
+    )
+
+
+def conclude(world: World, ticket: Ticket, result: Granted | Refused) -> None:
+    """Keep how the wait of a request ended."""
+    for request in world.requests.values():
+        if request.result is None and request.answers_to == ticket.ticket_id:
+            request.result = without_holders(result)
+            request.outcome_ms = world.now_ms
+
+
+def forget(world: World, key: Key | None, answers_to: str) -> None:
+    """Forget a request that was undone."""
+    if key in world.requests and world.requests[key].answers_to == answers_to:
+        del world.requests[key]
+
+
+def forget_old(world: World) -> None:
+    """Forget outcomes that are older than they must be."""
+    for key, request in list(world.requests.items()):
+        if request.result is not None and world.now_ms > request.outcome_ms + limits.REQUEST_AGE_MS:
+            del world.requests[key]
+
+
+def repeat(world: World, command: Command | Undecodable, remembered: Request) -> Result:
+    """Answer a repeated request: what it got first, with what is left of it by now."""
+    if remembered.content != content(command):
+        return Refused(Reason.INVALID_REQUEST, "")
+    if isinstance(command, Acquire | AcquirePermits | Campaign | Convert):
+        ticket = world.ticket(remembered.answers_to)
+        if ticket is not None:
+            ticket.attempt_id, ticket.request = command.attempt_id, request_key(command)
+            ticket.origin = world.asking
+            return Queued(ticket.ticket_id, position(world, ticket))
+    result = remembered.result
+    assert result is not None, "a request without a result waits"
+    match result:
+        case Granted():
+            hold = world.hold(result.hold_id)
+            if hold is not None and hold.request == request_key(command):
+                assert isinstance(command, Acquire | AcquirePermits | Campaign)
+                hold.attempt_id = command.attempt_id
+            return msgspec.structs.replace(result, expires_in_ms=world.left_ms(hold) if hold else 0)
+        case Renewed():
+            assert isinstance(command, Renew)
+            hold = world.hold(command.hold_id)
+            return msgspec.structs.replace(result, expires_in_ms=world.left_ms(hold) if hold else 0)
+        case SessionOpened():
+            session = world.session(result.session_id)
+            left_ms = max(0, session.lease.expires_at_ms - world.now_ms) if session else 0
+            return msgspec.structs.replace(result, expires_in_ms=left_ms)
+    return result

@@ -1,0 +1,149 @@
+"""Asking for something in the model: a lock or several, permits, an election, another mode."""
+
+from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, Wanted
+from lockstate.modes import Mode
+from lockstate.results import EventKind, Granted, Kind, Queued, Reason, Refused, Result
+from tests.property.model_changes import convert, enqueue, grant, serve, tell
+from tests.property.model_deadlock import refuse_conversion, refuse_stuck
+from tests.property.model_locks import is_grantable, position
+from tests.property.model_records import Hold, Session, Ticket, World
+from tests.property.model_refusals import limit_mismatch, refuse_now
+from tests.property.model_requests import request_key
+from tests.property.model_views import granted
+
+STRENGTH = [Mode.SHARED, Mode.UPDATE, Mode.EXCLUSIVE]
+"""The modes, the weakest first."""
+
+
+def acquire(world: World, command: Acquire) -> Result:
+    """Ask for a lock, or for several at once."""
+    locks = list(command.locks) or [Wanted(command.name, command.mode, command.scope)]
+    ticket = _ticket(world, command, Kind.LOCK, locks)
+    ticket.is_several = bool(command.locks)
+    ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
+    return _ask(world, ticket, command.wait_ms)
+
+
+def acquire_permits(world: World, command: AcquirePermits) -> Result:
+    """Ask for permits. The first to ask says how many there are."""
+    if command.session_id and world.session(command.session_id) is None:
+        return Refused(Reason.SESSION_EXPIRED, "")
+    if world.limits.get(command.name, command.limit) != command.limit:
+        return limit_mismatch(world, command.name)
+    world.limits[command.name] = command.limit
+    ticket = _ticket(world, command, Kind.SEMAPHORE, [Wanted(command.name)])
+    ticket.permits = command.permits
+    ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
+    return _ask(world, ticket, command.wait_ms)
+
+
+def campaign(world: World, command: Campaign) -> Result:
+    """Ask to lead, which takes a session."""
+    if world.session(command.session_id) is None:
+        return Refused(Reason.SESSION_EXPIRED, "")
+    ticket = _ticket(world, command, Kind.ELECTION, [Wanted(command.name)])
+    ticket.value = command.value
+    return _ask(world, ticket, command.wait_ms)
+
+
+def _ticket(
+    world: World, command: Acquire | AcquirePermits | Campaign, kind: Kind, locks: list[Wanted]
+) -> Ticket:
+    session = world.session(command.session_id)
+    return Ticket(
+        kind=kind,
+        ticket_id=command.hold_id,
+        attempt_id=command.attempt_id,
+        wanted=locks,
+        owner=command.owner or (session.owner if session else f"hold-{command.hold_id}"),
+        has_owner=bool(command.owner),
+        session_id=command.session_id,
+        request=request_key(command),
+        queued_at_ms=world.now_ms,
+        deadline_ms=world.now_ms + command.wait_ms,
+        created=world.next_created(),
+    )
+
+
+def _ask(world: World, ticket: Ticket, wait_ms: int) -> Result:
+    session = world.session(ticket.session_id)
+    if ticket.session_id and session is None:
+        return Refused(Reason.SESSION_EXPIRED, "")
+    if session is not None:
+        for hold in world.holds:
+            if _is_the_same(hold, ticket):
+                return _have_again(world, hold, ticket, session)
+    if is_grantable(world, ticket):
+        return grant(world, ticket)
+    refused = refuse_stuck(world, ticket) if wait_ms else refuse_now(world, ticket)
+    if refused is not None:
+        return refused
+    enqueue(world, ticket)
+    return Queued(ticket.ticket_id, position(world, ticket))
+
+
+def _is_the_same(hold: Hold, ticket: Ticket) -> bool:
+    """Whether a session asks for what it has."""
+    one, other = (
+        (thing.kind, thing.session_id, thing.owner, thing.is_several, thing.permits, sorted_locks(thing))
+        for thing in (hold, ticket)
+    )
+    return one == other
+
+
+def sorted_locks(thing: Hold | Ticket) -> list[Wanted]:
+    """Return the locks in order of their names."""
+    return sorted(thing.locks, key=lambda lock: lock.name)
+
+
+def _have_again(world: World, hold: Hold, ticket: Ticket, session: Session) -> Granted:
+    world.restart(session.lease)
+    hold.attempt_id, hold.request = ticket.attempt_id, ticket.request
+    if hold.value != ticket.value:
+        hold.value = ticket.value
+        tell(world, EventKind.ELECTED, hold)
+    return granted(world, hold)
+
+
+def change_mode(world: World, command: Convert) -> Result:
+    """Ask for another mode of a hold."""
+    hold = world.hold(command.hold_id)
+    if hold is None:
+        return Refused(Reason.LEASE_EXPIRED, "")
+    if hold.kind is not Kind.LOCK or any(t.converts is hold for t in world.tickets):
+        return Refused(Reason.INVALID_REQUEST, "")
+    modes = [lock.mode for lock in hold.locks]
+    if all(mode is command.mode for mode in modes):
+        return granted(world, hold)
+    if all(STRENGTH.index(mode) >= STRENGTH.index(command.mode) for mode in modes):
+        result = convert(world, hold, command.mode)
+        serve(world)
+        return result
+    ticket = Ticket(
+        kind=Kind.LOCK,
+        ticket_id=command.ticket_id,
+        attempt_id=command.attempt_id,
+        wanted=[],
+        owner=hold.owner,
+        has_owner=hold.has_owner,
+        session_id=hold.session_id,
+        request=request_key(command),
+        queued_at_ms=world.now_ms,
+        deadline_ms=world.now_ms + command.wait_ms,
+        created=world.next_created(),
+        note=hold.note,
+        is_several=hold.is_several,
+        converts=hold,
+        to_mode=command.mode,
+    )
+    if is_grantable(world, ticket):
+        result = grant(world, ticket)
+        serve(world)
+        return result
+    refused = refuse_conversion(world, ticket)
+    if refused is None:
+        refused = refuse_stuck(world, ticket) if command.wait_ms else refuse_now(world, ticket)
+    if refused is not None:
+        return refused
+    enqueue(world, ticket)
+    return Queued(ticket.ticket_id, position(world, ticket))

@@ -1,0 +1,211 @@
+"""A machine and the model, fed with the same entries and compared after each."""
+
+from collections import Counter
+from random import Random
+
+import msgspec
+
+from lockstate import invariants, snapshot
+from lockstate.codec import decode_entry, encode_command, encode_entry
+from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert, OpenSession
+from lockstate.machine import LockMachine
+from lockstate.results import Outcome, Queued, Result
+from tests.property import compare, programs, sights
+from tests.property.checkers import Referee
+from tests.property.model import apply
+from tests.property.model_changes import due
+from tests.property.model_records import World
+
+RECENT = 8
+COMMANDS_MAX = 4
+"""Commands in one batch: enough to meet each other in it."""
+
+
+class Pair:
+    """Feeds the same bytes to two machines and the same commands to the model; they must always agree.
+
+    Each method is something that may happen, by the chance of `rng`.
+    """
+
+    def __init__(self) -> None:
+        self.machine = LockMachine()
+        self.twin = LockMachine()
+        self.world = World()
+        self.referee = Referee()
+        self.now_ms = 1_000
+        self.seqs = dict.fromkeys(programs.ORIGINS, 0)
+        self.ids: list[str] = []
+        """Every hold id and ticket id that was made."""
+        self.requests: list[Command] = []
+        """Commands that carried a request id."""
+        self.last_bytes = b""
+        self.told: list[str] = []
+        """Everything that was applied, to be shown when the two differ."""
+        self.seen: Counter[str] = Counter()
+
+    # What may happen
+
+    def wish(self, rng: Random) -> None:
+        """Some ask for locks, permits or elections."""
+        self._pause(rng)
+        count = rng.randint(1, COMMANDS_MAX)
+        commands = [programs.wish(rng, self._new_id("h")) for _ in range(count)]
+        self._apply([(rng.choice(programs.ORIGINS), commands)])
+
+    def convert(self, rng: Random) -> None:
+        """Some want what they hold in another mode."""
+        self._pause(rng)
+        count = rng.randint(1, 2)
+        commands = [programs.conversion(rng, self.world, self._new_id("t")) for _ in range(count)]
+        self._apply([(rng.choice(programs.ORIGINS), commands)])
+
+    def cross(self, rng: Random) -> None:
+        """Somebody who is waited for asks for what those have who wait."""
+        crossing = sights.crossings(self.world)
+        if crossing:
+            wait_ms = rng.choice([3000, 3000, 3000, 0])
+            command = msgspec.structs.replace(
+                rng.choice(crossing), hold_id=self._new_id("h"), wait_ms=wait_ms
+            )
+            self._apply([(rng.choice(programs.ORIGINS), [command])])
+
+    def act(self, rng: Random) -> None:
+        """One asks for something else."""
+        self._pause(rng)
+        self._apply([("n1", [programs.other(rng, self.world)])])
+
+    def act_together(self, rng: Random) -> None:
+        """Two nodes ask for several things in one entry."""
+        batches: list[tuple[str, list[Command]]] = []
+        for origin in programs.ORIGINS:
+            count = rng.randint(0, COMMANDS_MAX)
+            commands = [programs.other(rng, self.world) for _ in range(count)]
+            batches.append((origin, [programs.wish(rng, self._new_id("h")), *commands]))
+        self._apply(batches)
+
+    def ask_again(self, rng: Random) -> None:
+        """One repeats a request, as after a lost answer: same content, mostly a new secret, new attempt."""
+        if not self.requests:
+            return
+        self._pause(rng)
+        request = rng.choice(self.requests[-RECENT:])
+        attempt_id = rng.choice(programs.ATTEMPT_IDS)
+        if isinstance(request, Acquire | AcquirePermits | Campaign):
+            hold_id = self._new_id("h") if rng.randrange(8) else request.hold_id
+            request = msgspec.structs.replace(request, hold_id=hold_id, attempt_id=attempt_id)
+        elif isinstance(request, Convert):
+            ticket_id = self._new_id("t") if rng.randrange(8) else request.ticket_id
+            request = msgspec.structs.replace(request, ticket_id=ticket_id, attempt_id=attempt_id)
+        elif isinstance(request, OpenSession):
+            request = msgspec.structs.replace(request, session_id=rng.choice(programs.SESSION_IDS))
+        self._apply([(rng.choice(programs.ORIGINS), [request])])
+
+    def come_back(self, rng: Random) -> None:
+        """Sessions that are over are opened anew."""
+        known = [session.session_id for session in self.world.sessions]
+        missing = [session_id for session_id in programs.SESSION_IDS if session_id not in known]
+        self._apply([("n2", [programs.opening(rng, session_id) for session_id in missing])])
+
+    def reach_a_deadline(self, rng: Random) -> None:
+        """Time stands exactly at one of the next deadlines, or has just passed it, when somebody asks."""
+        ends_ms = [end_ms for end_ms, *_ in due(self.world)][:COMMANDS_MAX]
+        if ends_ms:
+            self.now_ms = max(self.now_ms, rng.choice(ends_ms) + rng.randrange(2))
+        self._apply([("n1", [programs.wish(rng, self._new_id("h"))])])
+
+    def tell_an_earlier_time(self, rng: Random) -> None:
+        """A new leader stamps an entry with a time that has passed already."""
+        self._apply([], now_ms=max(0, self.now_ms - rng.randrange(500)))
+
+    def ask_nonsense(self, rng: Random) -> None:
+        """A command that no node should have let through is in the log."""
+        self._apply([("n2", [rng.choice(programs.BAD_COMMANDS)])])
+
+    def repeat_the_last_entry(self, _: Random) -> None:
+        """A node sends what it has sent before, because it does not know that it was committed."""
+        if self.last_bytes:
+            self._apply_bytes(self.last_bytes)
+
+    def apply_junk(self, rng: Random) -> None:
+        """Bytes that are no entry are in the log."""
+        self._apply_bytes(rng.randbytes(rng.randrange(40)))
+
+    def restore(self, _: Random) -> None:
+        """The node restarts from its snapshot, in which nothing is missing."""
+        data = snapshot.encode(self.machine)
+        restored = snapshot.decode(data)
+        assert snapshot.encode(restored) == data, "a restored machine is stored as it was"
+        assert snapshot.digest(restored) == snapshot.digest(self.machine)
+        self.machine = restored
+
+    def step(self, rng: Random) -> None:
+        """Let something happen, and check what must hold then. An error shows what led to it."""
+        try:
+            rng.choice(_STEPS)(self, rng)
+            if len(self.world.sessions) < len(programs.SESSION_IDS) and rng.randrange(3) == 0:
+                self.come_back(rng)
+        except AssertionError as error:
+            error.add_note("\n".join(self.told))
+            raise
+
+    # How
+
+    def _new_id(self, kind: str) -> str:
+        self.ids.append(f"{kind}{len(self.ids) + 1}")
+        return self.ids[-1]
+
+    def _pause(self, rng: Random) -> None:
+        self.now_ms += rng.choice(programs.PAUSES_MS)
+
+    def _apply(self, batches: list[tuple[str, list[Command]]], now_ms: int | None = None) -> None:
+        encoded = []
+        for origin, commands in batches:
+            first = self.seqs[origin] + 1
+            self.seqs[origin] += len(commands)
+            seqs = list(range(first, first + len(commands)))
+            self.requests += [command for command in commands if command.request_id]
+            encoded.append((origin, seqs, [encode_command(command) for command in commands]))
+        self.last_bytes = encode_entry(self.now_ms if now_ms is None else now_ms, encoded)
+        self._apply_bytes(self.last_bytes)
+
+    def _apply_bytes(self, data: bytes) -> None:
+        entry = decode_entry(data)
+        self.told += [f"at {entry.now_ms}"] + [
+            f"    {it}" for batch in entry.batches for it in batch.commands
+        ]
+        outcome = self.machine.apply(entry)
+        assert self.twin.apply(entry) == outcome, "the same bytes have the same outcome"
+        expected = apply(self.world, entry)
+        compare.check_outcome(outcome, expected, self.world)
+        self.referee.watch(entry, outcome)
+        self.seen.update(sights.seen(self.world, _answers(outcome)))
+        self._check_secrets(outcome)
+        compare.check_views(self.machine, self.world)
+        assert snapshot.digest(self.machine) == snapshot.digest(self.twin), "restarts change nothing"
+        invariants.check(self.machine)
+
+    def _check_secrets(self, outcome: Outcome) -> None:
+        """Check that no owner shows a secret, and that who waits waits for what was asked for."""
+        for event in outcome.events:
+            for secret in [*self.ids, *programs.SESSION_IDS]:
+                assert secret not in event.owner.split("-")
+        for result in _answers(outcome):
+            if isinstance(result, Queued):
+                assert result.hold_id in self.ids
+
+
+def _answers(outcome: Outcome) -> list[Result]:
+    return [result for batch in outcome.batches for result in batch.results]
+
+
+_STEPS = (
+    [Pair.wish] * 12
+    + [Pair.cross] * 10
+    + [Pair.convert] * 8
+    + [Pair.act] * 8
+    + [Pair.act_together] * 4
+    + [Pair.ask_again] * 4
+    + [Pair.reach_a_deadline] * 4
+    + [Pair.restore] * 2
+    + [Pair.ask_nonsense, Pair.repeat_the_last_entry, Pair.tell_an_earlier_time, Pair.apply_junk]
+)

@@ -1,0 +1,214 @@
+"""Random commands from so small a world that they meet all the time.
+
+All chance comes from a `Random`: one with a seed, or one of Hypothesis, which can make a program smaller.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from lockstate import limits
+from lockstate.commands import (
+    AbandonWaits,
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Campaign,
+    Cancel,
+    CloseSession,
+    Command,
+    Convert,
+    ForceRelease,
+    KeepAlive,
+    OpenSession,
+    Proclaim,
+    Release,
+    Renew,
+    ResizeSemaphore,
+    Wanted,
+)
+from lockstate.modes import Mode, Scope
+from tests.property.model_locks import names
+from tests.property.model_records import World
+
+NAMES = ["e", "e", "a", "a/b", "a/b/c", "a/d"]
+SEMAPHORES = ["a", "pool/x"]
+ELECTIONS = ["a", "boss/x"]
+RESOURCES = ["disk", "a"]
+ORIGINS = ["n1", "n2"]
+SESSION_IDS = ["s1", "s2", "s3"]
+OWNERS = ["", "", "", "ann", "bob"]
+REQUEST_IDS = ["", "", "", "", "r1", "r2"]
+ATTEMPT_IDS = ["a1", "a2"]
+MODES = [Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED, Mode.UPDATE]
+SCOPES = [Scope.NODE, Scope.NODE, Scope.SUBTREE]
+TTLS_MS = [5000, 50, 200, 500]
+SESSION_TTLS_MS = [5000, 5000, 200, 1000]
+WAITS_MS = [0, 3000, 3000, 3000, 3000, 50, 100, 300]
+DELAYS_MS = [0, 0, 0, 50, 120]
+LIMITS = [3] * 9 + [2]
+LABELS: list[dict[str, str]] = [{}, {"owner": "ann"}, {"host": "h1"}]
+VALUES = ["", "v1", "v2"]
+
+MISSING_HOLD_ID = "h-missing"
+_AGE_MS = limits.REQUEST_AGE_MS
+PAUSES_MS = [0] * 60 + [1, 10, 10, 20, 20, 49, 50, 51, 100, 100, 300, _AGE_MS, _AGE_MS + 1]
+"""Steps of cluster time between entries."""
+
+
+def lease(rng: Random) -> tuple[str, int]:
+    """Return a session id and a ttl: one for a session, two in three, or one for a lease of its own."""
+    return (rng.choice(SESSION_IDS), 0) if rng.randrange(3) else ("", rng.choice(TTLS_MS))
+
+
+def lock(rng: Random, hold_id: str) -> Command:
+    """Ask for a lock, or for several."""
+    several: tuple[Wanted, ...] = ()
+    if rng.randrange(4) == 0:
+        wanted = {name: rng.choice(MODES) for name in rng.choices(NAMES, k=rng.randint(1, 3))}
+        several = tuple(Wanted(name, mode, rng.choice(SCOPES)) for name, mode in wanted.items())
+    session_id, ttl_ms = lease(rng)
+    return Acquire(
+        "" if several else rng.choice(NAMES),
+        rng.choice(MODES),
+        hold_id,
+        rng.choice(ATTEMPT_IDS),
+        session_id,
+        ttl_ms,
+        rng.choice(OWNERS),
+        rng.choice(WAITS_MS),
+        rng.choice(DELAYS_MS),
+        rng.choice(["", "n"]),
+        rng.choice(REQUEST_IDS),
+        Scope.NODE if several else rng.choice(SCOPES),
+        several,
+    )
+
+
+def permits(rng: Random, hold_id: str) -> Command:
+    """Ask for permits."""
+    session_id, ttl_ms = lease(rng)
+    return AcquirePermits(
+        rng.choice(SEMAPHORES),
+        rng.choice(LIMITS),
+        rng.choice([1, 2]),
+        hold_id,
+        rng.choice(ATTEMPT_IDS),
+        session_id,
+        ttl_ms,
+        rng.choice(OWNERS),
+        rng.choice(WAITS_MS),
+        rng.choice(DELAYS_MS),
+        "",
+        rng.choice(REQUEST_IDS),
+    )
+
+
+def campaign(rng: Random, hold_id: str) -> Command:
+    """Ask to lead."""
+    return Campaign(
+        rng.choice(ELECTIONS),
+        rng.choice(SESSION_IDS),
+        rng.choice(VALUES),
+        hold_id,
+        rng.choice(ATTEMPT_IDS),
+        rng.choice(OWNERS),
+        rng.choice(WAITS_MS),
+        rng.choice(REQUEST_IDS),
+    )
+
+
+def wish(rng: Random, hold_id: str) -> Command:
+    """Ask for something that one can hold."""
+    return rng.choice([lock, lock, lock, lock, permits, permits, campaign])(rng, hold_id)
+
+
+def conversion(rng: Random, world: World, ticket_id: str) -> Command:
+    """Ask for another mode of what somebody holds, mostly upwards."""
+    mode = rng.choice([Mode.EXCLUSIVE, Mode.EXCLUSIVE, Mode.UPDATE, Mode.SHARED])
+    shared = [h.hold_id for h in world.holds if any(it.mode is not Mode.EXCLUSIVE for it in h.locks)]
+    holds = shared * 3 + [hold.hold_id for hold in world.holds] + [MISSING_HOLD_ID]
+    attempt_id, wait_ms = rng.choice(ATTEMPT_IDS), rng.choice(WAITS_MS)
+    return Convert(rng.choice(holds), mode, ticket_id, attempt_id, wait_ms, rng.choice(REQUEST_IDS))
+
+
+def other(rng: Random, world: World) -> Command:
+    """Ask for something else: mostly about what is held or waited for."""
+    return rng.choice(_OTHERS)(rng, world)
+
+
+def _id(rng: Random, world: World) -> str:
+    alive = [hold.hold_id for hold in world.holds] + [ticket.ticket_id for ticket in world.tickets]
+    return rng.choice([*alive * 3, MISSING_HOLD_ID])
+
+
+def _some_names(rng: Random, world: World) -> Command:
+    """Give back a part of what is held, sometimes more than that."""
+    several = [hold for hold in world.holds if len(hold.locks) > 1] or world.holds
+    hold = rng.choice(several) if several else None
+    held = names(hold) if hold is not None else []
+    some = tuple(rng.choices([*held * 5, "e"], k=rng.randint(1, 2)))
+    return Release(hold.hold_id if hold is not None else MISSING_HOLD_ID, rng.choice(REQUEST_IDS), some)
+
+
+_OTHERS: Final[list[Callable[[Random, World], Command]]] = [
+    lambda r, _: opening(r, r.choice(SESSION_IDS)),
+    lambda r, _: KeepAlive(r.choice(SESSION_IDS)),
+    lambda r, _: CloseSession(r.choice(SESSION_IDS), r.choice(REQUEST_IDS)),
+    lambda r, w: Cancel(_id(r, w), r.choice(ATTEMPT_IDS)),
+    lambda r, w: Renew(_id(r, w), r.choice([0, 0, 50, 200]), r.choice(REQUEST_IDS)),
+    lambda r, w: Release(_id(r, w), r.choice(REQUEST_IDS)),
+    lambda r, w: Release(_id(r, w)),
+    _some_names,
+    lambda r, _: ForceRelease(r.choice(NAMES), "because", r.choice(DELAYS_MS), r.choice(REQUEST_IDS)),
+    lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), r.randint(1, 4), r.choice(REQUEST_IDS)),
+    lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), 1),
+    lambda r, w: Proclaim(_id(r, w), r.choice(VALUES), r.choice(REQUEST_IDS)),
+    lambda r, _: AbandonWaits(r.choice(ORIGINS)),
+    lambda r, _: AdvanceFence(r.choice(RESOURCES), r.randint(0, 5), r.choice(REQUEST_IDS)),
+]
+
+
+def opening(rng: Random, session_id: str) -> Command:
+    """Open a session."""
+    return OpenSession(session_id, rng.choice(SESSION_TTLS_MS), rng.choice(LABELS), rng.choice(REQUEST_IDS))
+
+
+_X, _S = Mode.EXCLUSIVE, Mode.SHARED
+
+BAD_COMMANDS: Final[list[Command]] = [
+    OpenSession("", 100),
+    OpenSession("s1", limits.TTL_MS_MIN - 1),
+    OpenSession("s1", 100, {"": "x"}),
+    KeepAlive(""),
+    CloseSession("s1", "r" * 65),
+    Acquire("e", _S, "hx", "a1"),
+    Acquire("e", _S, "hx", "a1", session_id="s1", ttl_ms=100),
+    Acquire("e", _S, "hx", "a1", ttl_ms=100, wait_ms=-1),
+    Acquire("a//b", _X, "hx", "a1", ttl_ms=100, request_id="r1"),
+    Acquire("a" * 513, _X, "hx", "a1", ttl_ms=100),
+    Acquire("e", _X, "hx", "a1", ttl_ms=100, locks=(Wanted("a"),)),
+    Acquire("", _X, "hx", "a1", ttl_ms=100, locks=(Wanted("a"), Wanted("a", _S))),
+    Acquire("", _X, "hx", "a1", ttl_ms=100, locks=(Wanted("a/b"), Wanted("a", scope=Scope.SUBTREE))),
+    Acquire("", _X, "hx", "a1", ttl_ms=100, locks=(Wanted("e"), Wanted("a/"))),
+    Acquire("", _X, "hx", "a1", ttl_ms=100, locks=tuple(Wanted(f"n{i}") for i in range(65))),
+    AcquirePermits("a", 0, 0, "hx", "a1", ttl_ms=100),
+    AcquirePermits("a", 3, 4, "hx", "a1", ttl_ms=100),
+    AcquirePermits("a", limits.SEMAPHORE_LIMIT_MAX + 1, 1, "hx", "a1", ttl_ms=100),
+    AcquirePermits("", 3, 1, "hx", "a1", ttl_ms=100),
+    Campaign("boss", "", "v1", "hx", "a1"),
+    Campaign("boss", "s1", "v" * 1025, "hx", "a1"),
+    Campaign("boss", "s-missing", "v1", "hx", "a1", wait_ms=100),
+    Convert(MISSING_HOLD_ID, _X, "tx", "a1", -1),
+    Convert(MISSING_HOLD_ID, _X, "", "a1"),
+    Proclaim(MISSING_HOLD_ID, "\n"),
+    ResizeSemaphore("a", 0),
+    AdvanceFence("", 1),
+    AdvanceFence("a", -1),
+    Cancel("", "a1"),
+    Renew("h1", limits.TTL_MS_MAX + 1),
+    Release("\n"),
+    Release("h1", "", ("e", "e")),
+    ForceRelease("/", "because"),
+    ForceRelease("e", "because", -1),
+]

@@ -1,0 +1,184 @@
+"""The situations in which a machine is most likely to be wrong, and commands that lead into deadlocks."""
+
+from collections.abc import Callable
+from typing import Final
+
+from lockstate.commands import Acquire, AcquirePermits, Campaign
+from lockstate.modes import Mode, Scope
+from lockstate.results import (
+    CycleView,
+    EventKind,
+    Granted,
+    Kind,
+    Reason,
+    Refused,
+    Released,
+    Resized,
+    Result,
+    Settled,
+    WaitsAbandoned,
+)
+from tests.property.model_changes import due
+from tests.property.model_deadlock import holds_needed, party, tickets_needed
+from tests.property.model_locks import covers, delays_in_the_way, earlier, used
+from tests.property.model_records import Hold, Party, World
+
+SIGHTS: Final[dict[str, int]] = {
+    "a conversion waits": 150,
+    "a conversion stands ahead of a ticket": 80,
+    "a conversion is served": 5,
+    "a conversion's hold ends first": 6,
+    "two conversions in one's way": 6,
+    "a ticket waits for several locks": 250,
+    "several locks are served": 8,
+    "a part is released": 3,
+    "a subtree waits for what is in it": 170,
+    "a delay is in the way": 200,
+    "a deadlock of one": 20,
+    "a deadlock of two": 40,
+    "a deadlock of three": 3,
+    "a deadlock over permits": 20,
+    "a deadlock over an election": 20,
+    "a deadlock over a conversion": 4,
+    "permits are waited for": 200,
+    "permits are served": 12,
+    "more permits are used than there are": 20,
+    "a resize refuses a waiter": 4,
+    "permits stay away": 200,
+    "a leader is succeeded": 6,
+    "something overdue is left": 100,
+    "a wait ends by time": 70,
+    "a session expires": 100,
+    "waits are abandoned": 14,
+    "some abandoned waits are left": 2,
+}
+"""Each, and how often the seeds must lead to it at least: about a third of what they do."""
+
+
+def _cycles(results: list[Result]) -> list[tuple[CycleView, ...]]:
+    return [r.cycle for r in results if isinstance(r, Refused) and r.reason is Reason.DEADLOCK]
+
+
+def _settled(world: World, reason: Reason) -> list[Settled]:
+    return [s for s in world.settled if isinstance(s.result, Refused) and s.result.reason is reason]
+
+
+def _served(world: World) -> list[tuple[str, Granted]]:
+    return [(s.hold_id, s.result) for s in world.settled if isinstance(s.result, Granted)]
+
+
+def _over(results: list[Result], kind: Kind) -> bool:
+    return any(step.kind is kind for cycle in _cycles(results) for step in cycle)
+
+
+def _conversion_deadlock(world: World, results: list[Result]) -> bool:
+    """Whether somebody was refused who wanted to convert, for a cycle of more than conversions."""
+    return bool(_cycles(results)) and any(ticket.converts for ticket, _ in world.deadlocks[-len(results) :])
+
+
+def _subtree_waits(world: World) -> bool:
+    return any(
+        lock.scope is Scope.SUBTREE and any(other.name != lock.name for other in thing.locks)
+        for ticket in world.tickets
+        if ticket.kind is Kind.LOCK
+        for lock in ticket.locks
+        for thing in holds_needed(world, ticket)
+        if any(covers(lock, other.name) for other in thing.locks)
+    )
+
+
+_Look = Callable[[World, list[Result]], object]
+_LOOKS: Final[dict[str, _Look]] = {
+    "a conversion waits": lambda w, _: any(t.converts for t in w.tickets),
+    "a conversion stands ahead of a ticket": lambda w, _: any(
+        it.converts and it.created > t.created for t in w.tickets if not t.converts for it in earlier(w, t)
+    ),
+    "a conversion is served": lambda w, _: any(at != granted.hold_id for at, granted in _served(w)),
+    "a conversion's hold ends first": lambda w, _: _settled(w, Reason.LEASE_EXPIRED),
+    "two conversions in one's way": lambda _, results: any(
+        isinstance(r, Refused) and r.reason is Reason.CONVERSION_DEADLOCK for r in results
+    ),
+    "a ticket waits for several locks": lambda w, _: any(len(t.locks) > 1 for t in w.tickets),
+    "several locks are served": lambda w, _: any(len(granted.locks) > 1 for _, granted in _served(w)),
+    "a part is released": lambda _, results: any(isinstance(r, Released) and r.locks for r in results),
+    "a subtree waits for what is in it": lambda w, _: _subtree_waits(w),
+    "a delay is in the way": lambda w, _: any(delays_in_the_way(w, t) for t in w.tickets),
+    "a deadlock of one": lambda _, results: any(len(c) == 1 for c in _cycles(results)),
+    "a deadlock of two": lambda _, results: any(len(c) == 2 for c in _cycles(results)),
+    "a deadlock of three": lambda _, results: any(len(c) == 3 for c in _cycles(results)),
+    "a deadlock over permits": lambda _, results: _over(results, Kind.SEMAPHORE),
+    "a deadlock over an election": lambda _, results: _over(results, Kind.ELECTION),
+    "a deadlock over a conversion": _conversion_deadlock,
+    "permits are waited for": lambda w, _: any(t.permits for t in w.tickets),
+    "permits are served": lambda w, _: any(granted.permits for _, granted in _served(w)),
+    "more permits are used than there are": lambda _, results: any(
+        isinstance(r, Resized) and r.available < 0 for r in results
+    ),
+    "a resize refuses a waiter": lambda w, _: _settled(w, Reason.LIMIT_MISMATCH),
+    "permits stay away": lambda w, _: any(d.permits and used(w, d.name) for d in w.delays),
+    "a leader is succeeded": lambda w, _: any(granted.owner for _, granted in _served(w)),
+    "something overdue is left": lambda w, _: due(w) and due(w)[0][0] < w.now_ms,
+    "a wait ends by time": lambda w, _: _settled(w, Reason.LOCK_HELD) or _settled(w, Reason.NO_PERMITS),
+    "waits are abandoned": lambda _, results: any(isinstance(r, WaitsAbandoned) and r.ended for r in results),
+    "some abandoned waits are left": lambda _, results: any(
+        isinstance(r, WaitsAbandoned) and r.left for r in results
+    ),
+    "a session expires": lambda w, _: any(e.kind is EventKind.SESSION_EXPIRED for e in w.events),
+}
+
+
+def seen(world: World, results: list[Result]) -> list[str]:
+    """Return which of the sights an entry led to; `results` are those of the machine."""
+    return [sight for sight, look in _LOOKS.items() if look(world, results)]
+
+
+def crossings(world: World) -> list[Acquire | AcquirePermits | Campaign]:
+    """Return wishes of those who are waited for, for what those hold who wait for them, directly or not."""
+    wishes: list[Acquire | AcquirePermits | Campaign] = []
+    for one in world.holds:
+        if one.session_id or one.has_owner:
+            waiting = _waiting_for(world, one)
+            wishes += [_wish(world, one, other) for other in world.holds if party(other) in waiting]
+    return wishes
+
+
+def _waiting_for(world: World, hold: Hold) -> list[Party]:
+    """Return the parties that wait for the one that has `hold`, directly or not, but for itself."""
+    waited_for = [party(hold)]
+    while True:
+        more = [
+            party(ticket)
+            for ticket in world.tickets
+            if party(ticket) not in waited_for
+            and (
+                any(party(hold) in waited_for for hold in holds_needed(world, ticket))
+                or any(party(earlier) in waited_for for earlier in tickets_needed(world, ticket))
+            )
+        ]
+        if not more:
+            return waited_for[1:]
+        waited_for += more
+
+
+def _wish(world: World, one: Hold, other: Hold) -> Acquire | AcquirePermits | Campaign:
+    """Return a wish of the party of `one` for what `other` is of."""
+    lock = other.locks[0]
+    ttl_ms = 0 if one.session_id else 5000
+    owner = one.owner if one.has_owner else ""
+    if other.kind is Kind.SEMAPHORE:
+        limit = world.limits[lock.name]
+        return AcquirePermits(
+            lock.name, limit, limit, "", "a1", session_id=one.session_id, ttl_ms=ttl_ms, owner=owner
+        )
+    if other.kind is Kind.ELECTION:
+        return Campaign(lock.name, one.session_id, "v1", "", "a1", owner=owner)
+    return Acquire(
+        lock.name,
+        Mode.EXCLUSIVE,
+        "",
+        "a1",
+        session_id=one.session_id,
+        ttl_ms=ttl_ms,
+        owner=owner,
+        scope=lock.scope,
+    )

@@ -1,0 +1,440 @@
+"""The machine against entries that no node would write: it never raises, and a restart makes no difference.
+
+Nothing is known here of what is right: that is what the model and the referee are for. All values are such as
+the codec lets through, and so few that ids, names and requests of all kinds meet.
+"""
+
+import os
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, TypeVar
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from lockstate import invariants, limits, snapshot
+from lockstate.codec import decode_entry, encode_command, encode_entry
+from lockstate.commands import (
+    AbandonWaits,
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Algorithm,
+    Barrier,
+    Batch,
+    Campaign,
+    Cancel,
+    CloseSession,
+    Command,
+    Convert,
+    Entry,
+    ForceRelease,
+    KeepAlive,
+    OpenSession,
+    Proclaim,
+    Release,
+    Renew,
+    ResizeSemaphore,
+    TakeRate,
+    Tick,
+    Wanted,
+)
+from lockstate.machine import LockMachine
+from lockstate.modes import Mode, Scope
+from lockstate.results import Granted, Queued, Result
+
+_Value = TypeVar("_Value")
+
+SEEDS: Final = int(os.environ.get("TOTALITY_SEEDS", "50"))
+FIRST_SEED: Final = int(os.environ.get("TOTALITY_FIRST_SEED", "0"))
+"""How many histories, and which is the first: more of them make a longer run."""
+ENTRIES: Final = 100
+REUSING: Final = 3
+"""In one history of so many all ids come from one small pool."""
+
+IDS: Final = ["h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8", "s1", "s2", "s3"]
+"""One pool for sessions, holds, tickets and attempts: they are reused, and collide across kinds."""
+ODD_IDS: Final = ["ann", "", "\x00", "x" * 64, "x" * 65, "\x01a", "\n"]
+SESSIONS: Final = ["s1", "s2", "s3"]
+NAMES: Final = ["a", "a", "a/b", "a/b/c", "a/d", "e", "e"]
+DEEP: Final = "/".join(["p"] * 256)
+ODD_NAMES: Final = [
+    "",
+    "/",
+    "a//b",
+    "a/",
+    "\x01a",
+    "\x02a",
+    "a/../b",
+    "é" * 257,
+    "n" * 513,
+    DEEP,
+    DEEP[:-2],
+    " ",
+]
+NUMBERS: Final = [-(1 << 63), -1, 0, 1, (1 << 31), (1 << 53), (1 << 53) + 1, (1 << 63) - 1, (1 << 64) - 1]
+REQUEST_IDS: Final = ["r1", "r2", "r3", "r4", "r5", "r6"]
+ORIGINS: Final = ["n1", "n2", "", "x" * 600, "\x00"]
+TTLS_MS: Final = [50, 200, 5_000, 5_000, 60_000, limits.TTL_MS_MAX]
+WAITS_MS: Final = [0, 50, 300, 3_000, 3_000, 60_000, limits.WAIT_MS_MAX]
+ODD_IN: Final = 150
+"""One value in so many is odd: with more, nothing would ever be granted."""
+ODD_ENTRIES: Final = 24
+"""One entry in so many has something odd about it as a whole."""
+
+SMALL: Final[list[dict[str, Any]]] = [
+    {"CYCLE_SHOWN_MAX": limits.CYCLE_SHOWN_MAX},
+    {"EXPIRIES_PER_ENTRY_MAX": 1, "ABANDONED_PER_COMMAND_MAX": 1},
+    {"HOLDERS_COUNT_MAX": 2},
+    {"HOLDERS_COUNT_MAX": 1, "QUEUE_LENGTH_MAX": 2, "TICKETS_COUNT_MAX": 3},
+    {"SESSION_CLAIMS_MAX": 3, "DEADLOCK_STEPS_MAX": 5},
+    {"DEADLOCK_STEPS_MAX": 0},
+    {"REQUESTS_COUNT_MAX": 3, "ORIGINS_COUNT_MAX": 1, "CYCLE_SHOWN_MAX": 1},
+    {"HOLDS_COUNT_MAX": 2, "RECORDS_COUNT_MAX": 4, "SEMAPHORES_COUNT_MAX": 1, "FENCES_COUNT_MAX": 1},
+    {"RATE_LIMITERS_COUNT_MAX": 1, "RATE_ROWS_COUNT_MAX": 2, "RATE_ROWS_MAX": 2, "SESSIONS_COUNT_MAX": 1},
+    {"HOLDERS_SHOWN_MAX": 1, "LIST_ROWS_MAX": 1, "LIST_LIMIT_MAX": 1, "AUDIT_LIMIT_MAX": 1},
+]
+"""Limits that are as they are, or so small that they are met all the time."""
+
+
+class Chance:
+    """Draws commands, each field for itself."""
+
+    def __init__(self, seed: int, machine: LockMachine) -> None:
+        self.rng = Random(seed)
+        self._machine = machine
+        self._is_reusing = seed % REUSING == 0
+        self._made_count = 0
+
+    def made(self) -> str:
+        """Return an id for something new: mostly one that never was."""
+        self._made_count += 1
+        is_new = not self._is_reusing and self.rng.randrange(6)
+        return f"i{self._made_count}" if is_new else self.pick(IDS, ODD_IDS)
+
+    def known(self) -> str:
+        """Return the id of something: mostly of what is held or waits."""
+        state = self._machine.state
+        alive = [*state.holds, *state.tickets]
+        return self.rng.choice(alive) if alive and self.rng.randrange(6) else self.pick(IDS, ODD_IDS)
+
+    def pick(self, usual: list[_Value], odd: list[_Value]) -> _Value:
+        """Return one of the usual values, now and then an odd one."""
+        return self.rng.choice(odd if self.rng.randrange(ODD_IN) == 0 else usual)
+
+    def name(self) -> str:
+        """Return a name."""
+        return self.pick(NAMES, ODD_NAMES)
+
+    def number(self, usual: list[int]) -> int:
+        """Return one of the usual numbers, or one that is far out."""
+        return self.pick(usual, NUMBERS)
+
+    def owner(self) -> str:
+        """Return an owner, or none."""
+        return self.pick(["", "", "ann", "bob"], ["\x00", "o" * 257])
+
+    def request_id(self) -> str:
+        """Return a request id, mostly a new one or none."""
+        self._made_count += 1
+        return self.pick(
+            ["", "", f"q{self._made_count}", self.rng.choice(["", *REQUEST_IDS])], ["r" * 65, "\n"]
+        )
+
+    def text(self) -> str:
+        """Return a note, a value or a reason."""
+        return self.pick(["", "v", "w"], ["\n", "v" * 1025])
+
+    def attempt_id(self) -> str:
+        """Return the id of an attempt."""
+        return self.pick(["a1", "a2"], ODD_IDS)
+
+    def mode(self) -> Mode:
+        """Return a mode."""
+        return self.rng.choice([Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED, Mode.UPDATE])
+
+    def scope(self) -> Scope:
+        """Return a scope."""
+        return self.rng.choice([Scope.NODE, Scope.NODE, Scope.SUBTREE])
+
+    def lease(self) -> tuple[str, int]:
+        """Return a session id and a ttl, mostly exactly one of them."""
+        if self.rng.randrange(ODD_IN) == 0:
+            return self.made(), self.number(TTLS_MS)
+        return (self.pick(SESSIONS, IDS), 0) if self.rng.randrange(2) else ("", self.number(TTLS_MS))
+
+    def wanted(self) -> tuple[Wanted, ...]:
+        """Return several locks, one in three times: a few, seldom 64 or more of deep paths."""
+        if self.rng.randrange(3):
+            return ()
+        if self.rng.randrange(ODD_IN) == 0:
+            count = self.rng.choice([64, 65])
+            return tuple(Wanted(f"{i}/{DEEP[:-40]}", self.mode(), self.scope()) for i in range(count))
+        names = self.rng.sample(["a", "a/b", "a/b/c", "a/d", "e"], k=self.rng.randint(1, 3))
+        locks = [Wanted(self.pick([name], NAMES), self.mode(), self.scope()) for name in names]
+        return tuple(locks)
+
+    def command(self) -> Command:
+        """Return any command."""
+        return self.rng.choice(_COMMANDS)(self)
+
+
+def _acquire(it: Chance) -> Command:
+    locks = it.wanted()
+    name = it.name() if not locks or it.rng.randrange(ODD_IN) == 0 else ""
+    session_id, ttl_ms = it.lease()
+    return Acquire(
+        name,
+        it.mode(),
+        it.made(),
+        it.attempt_id(),
+        session_id,
+        ttl_ms,
+        it.owner(),
+        it.number(WAITS_MS),
+        it.number([0, 0, 60]),
+        it.text(),
+        it.request_id(),
+        it.scope(),
+        locks,
+    )
+
+
+def _permits(it: Chance) -> Command:
+    session_id, ttl_ms = it.lease()
+    return AcquirePermits(
+        it.pick(["a", "q"], ODD_NAMES),
+        it.number([3, 3, 3, 2]),
+        it.number([1, 1, 2]),
+        it.made(),
+        it.attempt_id(),
+        session_id,
+        ttl_ms,
+        it.owner(),
+        it.number(WAITS_MS),
+        it.number([0, 60]),
+        it.text(),
+        it.request_id(),
+    )
+
+
+def _campaign(it: Chance) -> Command:
+    return Campaign(
+        it.pick(["a", "a/b"], ODD_NAMES),
+        it.pick(SESSIONS, IDS),
+        it.text(),
+        it.made(),
+        it.attempt_id(),
+        it.owner(),
+        it.number(WAITS_MS),
+        it.request_id(),
+    )
+
+
+def _convert(it: Chance) -> Command:
+    return Convert(it.known(), it.mode(), it.made(), it.attempt_id(), it.number(WAITS_MS), it.request_id())
+
+
+def _release(it: Chance) -> Command:
+    names = tuple(it.name() for _ in range(it.rng.choice([0] * 6 + [1, 2])))
+    return Release(it.known(), it.request_id(), names)
+
+
+def _take_rate(it: Chance) -> Command:
+    return TakeRate(
+        it.pick(["a", "q"], ODD_NAMES),
+        it.number([1, 3, 2_000]),
+        it.number([10, 1000, 3_000_000]),
+        it.rng.choice(list(Algorithm)),
+        it.number([1, 1, 2]),
+        it.number(WAITS_MS),
+        it.request_id(),
+    )
+
+
+def _open(it: Chance) -> Command:
+    labels = it.pick([{}, {"owner": "ann"}], [{"": "x"}, {"owner": "\x00"}, {"k": "v" * 257}])
+    return OpenSession(
+        it.pick(SESSIONS, IDS), it.number([50, 5_000, 60_000, 60_000, 60_000]), labels, it.request_id()
+    )
+
+
+_COMMANDS: Final[list[Callable[[Chance], Command]]] = [
+    *[_acquire] * 10,
+    *[_permits] * 4,
+    *[_campaign] * 3,
+    *[_convert] * 8,
+    *[_release] * 4,
+    *[_open] * 6,
+    _take_rate,
+    lambda it: KeepAlive(it.pick(SESSIONS, IDS)),
+    lambda it: CloseSession(it.pick(SESSIONS, IDS), it.request_id()),
+    lambda it: Cancel(it.known(), it.attempt_id()),
+    lambda it: Renew(it.known(), it.number([0, 0, 60]), it.request_id()),
+    lambda it: ForceRelease(it.pick(NAMES, ODD_NAMES), it.text(), it.number([0, 60]), it.request_id()),
+    lambda it: ResizeSemaphore(it.pick(["a", "q"], ODD_NAMES), it.number([1, 2, 3, 4]), it.request_id()),
+    lambda it: Proclaim(it.known(), it.text(), it.request_id()),
+    lambda it: AdvanceFence(it.name(), it.number([0, 1, 2]), it.request_id()),
+    lambda it: AbandonWaits(it.pick(["n1", "n2", "n3", "n4"], ORIGINS)),
+    lambda _: Tick(),
+    lambda _: Barrier(),
+]
+
+
+class History:
+    """Draws entries that lead on from each other: requests come again, time mostly goes on."""
+
+    def __init__(self, seed: int, machine: LockMachine) -> None:
+        self.chance = Chance(seed, machine)
+        self.rng = self.chance.rng
+        self.now_ms = 1_000
+        self.seq = 0
+        self.requests: list[Command] = []
+
+    def entry(self) -> bytes:
+        """Return the next entry as it stands in a log."""
+        rng = self.rng
+        if rng.randrange(ODD_ENTRIES) == 0:
+            now_ms = self.chance.number([self.now_ms - 500, 0])
+            self.now_ms += rng.choice([0, 0, 0, limits.REQUEST_AGE_MS + 1, limits.WAIT_MS_MAX * 400])
+        else:
+            self.now_ms += rng.choice([0] * 30 + [1, 10, 49, 50, 51, 60, 300])
+            now_ms = self.now_ms
+        batches = [self._batch() for _ in range(rng.choice([0, 1, 1, 1, 2, 3]))]
+        return encode_entry(now_ms, batches)
+
+    def _batch(self) -> tuple[str, list[int], list[bytes]]:
+        commands = [self._command() for _ in range(self.rng.choice([1, 1, 2, 4]))]
+        seqs = list(range(self.seq + 1, self.seq + 1 + len(commands)))
+        self.seq += len(commands)
+        if self.rng.randrange(2 * ODD_ENTRIES) == 0:
+            self.rng.shuffle(seqs)
+        encoded = [encode_command(command) for command in commands]
+        if self.rng.randrange(ODD_ENTRIES) == 0:
+            encoded[0] = msgspec.msgpack.encode([self.rng.randrange(25), "a", -1, None])
+        return self.chance.pick(["n1", "n2", "n2", "n3"], ORIGINS), seqs, encoded
+
+    def _command(self) -> Command:
+        if self.requests and self.rng.randrange(5) == 0:
+            return self._again(self.rng.choice(self.requests[-12:]))
+        command = self.chance.command()
+        if command.request_id:
+            self.requests.append(command)
+        return command
+
+    def _again(self, command: Command) -> Command:
+        """Repeat a request, as another attempt and mostly with another id."""
+        it = self.chance
+        if isinstance(command, Acquire | AcquirePermits | Campaign):
+            return msgspec.structs.replace(command, hold_id=it.made(), attempt_id=it.attempt_id())
+        if isinstance(command, Convert):
+            return msgspec.structs.replace(command, ticket_id=it.made(), attempt_id=it.attempt_id())
+        if isinstance(command, OpenSession):
+            return msgspec.structs.replace(command, session_id=it.pick(SESSIONS, IDS))
+        return command
+
+
+def read_all(machine: LockMachine) -> list[object]:
+    """Return what every read of the machine says, asked for all that there may be and for more."""
+    seen: list[object] = [machine.counts(), machine.next_deadline_ms(), sorted(machine.waiting_origins())]
+    for name in [*sorted(set(NAMES)), "q", *ODD_NAMES]:
+        seen += [machine.lock(name), machine.semaphore(name), machine.election(name)]
+        seen += [machine.check_fence(name, token) for token in (0, -1, machine.next_token - 1)]
+        seen += [machine.locks(name, "", 2), machine.locks("", name, -1)]
+    for it in [*IDS, *ODD_IDS]:
+        seen += [machine.session(it), machine.attempt(it), machine.audit(session_id=it, limit=3)]
+    return [*seen, [machine.applied_seq(it) for it in ORIGINS], machine.audit("a"), machine.audit(limit=-1)]
+
+
+def run(seed: int) -> None:
+    """Apply a history to a machine and to one that restarts now and then, and compare all they say."""
+    machine, restarted = LockMachine(), LockMachine()
+    history, rng = History(seed, machine), Random(~seed)
+    told: list[str] = []
+    try:
+        for _ in range(ENTRIES):
+            data = history.entry()
+            told.append(repr(decode_entry(data)))
+            outcome = machine.apply(decode_entry(data))
+            assert restarted.apply(decode_entry(data)) == outcome, "a restart makes a difference"
+            invariants.check(machine)
+            stored = snapshot.encode(machine)
+            assert snapshot.encode(restarted) == stored, "a restart makes a difference in the state"
+            if rng.randrange(3) == 0:
+                assert read_all(machine) == read_all(restarted), "a restart makes a difference to readers"
+                invariants.check(restarted)
+            if rng.randrange(3) == 0:
+                restarted = snapshot.decode(stored)
+        _end_everything(machine)
+    except Exception as error:
+        error.add_note("\n".join(told))
+        raise
+
+
+def _end_everything(machine: LockMachine) -> None:
+    """Let time pass until nothing ends by itself any more, and check that the machine is as good as new."""
+    while (deadline_ms := machine.next_deadline_ms()) is not None:
+        machine.apply(Entry(max(machine.now_ms, deadline_ms + 1)))
+    machine.apply(Entry(machine.now_ms + limits.REQUEST_AGE_MS + 1))
+    for table, value in vars(machine.state).items():
+        assert table in KEPT or not value, f"{table} are remembered for ever"
+    assert not list(machine.state.names.after("", inclusive=True)), "names are remembered for ever"
+
+
+KEPT: Final = [
+    "revision",
+    "now_ms",
+    "next_token",
+    "next_order",
+    "asking",
+    "origins",
+    "fences",
+    "audit",
+    "names",
+]
+"""What a machine knows when nothing is held, wanted or remembered any more. All else is empty then."""
+
+
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
+def test_whatever_an_entry_says_the_machine_bears_it(seed: int) -> None:
+    """Nothing that entries say raises, no restart makes a difference, and in the end nothing is left."""
+    with patch.multiple(limits, **SMALL[seed % len(SMALL)]):
+        run(seed)
+
+
+def ask(machine: LockMachine, *commands: Command) -> Result:
+    """Apply commands, each in an entry of its own, and return the result of the last."""
+    for command in commands:
+        seq = machine.applied_seq("n1") + 1
+        outcome = machine.apply(Entry(1_000, (Batch("n1", (seq,), (command,)),)))
+    return outcome.batches[0].results[0]
+
+
+def test_a_hold_id_that_is_used_again_mixes_up_no_requests() -> None:
+    """A repeated request whose hold has ended does not take over a waiter that has the same id."""
+    machine = LockMachine()
+    first = Acquire("f", Mode.EXCLUSIVE, "h1", "a1", ttl_ms=5_000, owner="ann", request_id="r1")
+    second = Acquire(
+        "e", Mode.EXCLUSIVE, "h1", "a2", ttl_ms=5_000, owner="bob", wait_ms=3_000, request_id="r2"
+    )
+    other = Acquire("e", Mode.EXCLUSIVE, "h0", "a0", ttl_ms=5_000)
+    assert isinstance(ask(machine, first, Release("h1"), other, second), Queued)
+    again = msgspec.structs.replace(first, hold_id="h8", attempt_id="a8")
+    assert isinstance(ask(machine, again), Granted)
+    later = msgspec.structs.replace(second, hold_id="h9", attempt_id="a9")
+    assert isinstance(ask(machine, Release("h0"), later), Granted)
+
+
+def test_a_hold_id_that_is_used_for_a_conversion_mixes_up_no_requests() -> None:
+    """A repeated conversion whose hold has ended does not take over another one whose ticket has that id."""
+    machine = LockMachine()
+    first = Convert("h1", Mode.EXCLUSIVE, "t1", "a1", 0, "r1")
+    ask(machine, Acquire("f", Mode.SHARED, "h1", "a1", ttl_ms=5_000), first, Release("h1"))
+    holds = [Acquire("e", Mode.SHARED, hold_id, "a1", ttl_ms=5_000) for hold_id in ("h2", "h3")]
+    second = Convert("h2", Mode.EXCLUSIVE, "h1", "a2", 3_000, "r2")
+    assert isinstance(ask(machine, *holds, second), Queued)
+    again = msgspec.structs.replace(first, ticket_id="t8", attempt_id="a8")
+    assert isinstance(ask(machine, again), Granted)
+    later = msgspec.structs.replace(second, ticket_id="t9", attempt_id="a9")
+    assert isinstance(ask(machine, Release("h3"), later), Granted)

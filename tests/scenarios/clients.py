@@ -1,0 +1,242 @@
+"""The clients of a scenario, and how a line that they speak becomes a command.
+
+    C open ttl=3 [owner=, label:KEY=VALUE, request=]          C keepalive / C close [request=]
+    C acquire NAME [shared | update, subtree, ttl=, wait=, delay=, note=, owner=, request=]
+    C acquire a, b shared, c subtree [...]                    several locks, all or none
+    C acquire 2 permits of NAME limit=3 [...]                 of a semaphore
+    C convert NAME MODE [wait=, request=]                     C renew NAME [ttl=]
+    C release NAME [request=] / C release only a, b           the hold that has NAME, or a part of it
+    C cancel NAME [attempt=] / C cancel conversion of NAME    as a node does when the client went away
+    C campaign NAME value= [wait=, owner=, request=]          C proclaim NAME value= / C resign NAME
+    C take 2 from NAME limit= window= [algorithm=, wait=, request=]
+    C advance RESOURCE token= [request=]                      C resize NAME to LIMIT
+    C force-release NAME reason= [delay=, request=]
+
+A client that has opened a session acquires for it unless it gives a ttl. An underscore in a note, a reason or
+a value is a space.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from lockstate.commands import (
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Algorithm,
+    Campaign,
+    Cancel,
+    CloseSession,
+    Command,
+    Convert,
+    ForceRelease,
+    KeepAlive,
+    OpenSession,
+    Proclaim,
+    Release,
+    Renew,
+    ResizeSemaphore,
+    TakeRate,
+    Wanted,
+)
+from lockstate.modes import Mode, Scope
+
+_OPTION = re.compile(r"([a-z:_-]+)=(.*)")
+_LABEL = "label:"
+
+
+def milliseconds(text: str) -> int:
+    """Return what `text` says in seconds."""
+    return round(float(text) * 1000)
+
+
+@dataclass
+class Client:
+    """What a client remembers between its calls."""
+
+    name: str
+    has_session: bool = False
+    holds: dict[str, str] = field(default_factory=dict)
+    """By lock: the hold id of the last acquire. Each of several locks has that of all."""
+    conversions: dict[str, str] = field(default_factory=dict)
+    """By lock: what the last conversion answers to."""
+    tokens: dict[str, int] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    """By lock: how often it was tried."""
+
+    @property
+    def session_id(self) -> str:
+        """The session that it opens."""
+        return f"{self.name}-session"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What a client asks for that may wait: for the names of which locks, and what it knew of them before."""
+
+    client: Client
+    names: tuple[str, ...]
+    before: dict[str, str]
+
+
+@dataclass
+class Line:
+    """A command as it is written: words, and options with a value."""
+
+    words: list[str]
+    options: dict[str, str]
+
+    @classmethod
+    def of(cls, arguments: list[str]) -> "Line":
+        """Return what stands behind the verb."""
+        found = [(word, _OPTION.fullmatch(word)) for word in arguments]
+        options = {match[1]: match[2] for _, match in found if match}
+        return cls([word for word, match in found if not match], options)
+
+    def ms(self, name: str) -> int:
+        """Return an option that is a time; 0 if it is not given."""
+        return milliseconds(self.options.get(name, "0"))
+
+    def text(self, name: str) -> str:
+        """Return an option that is a text for people."""
+        return self.options.get(name, "").replace("_", " ")
+
+    @property
+    def request_id(self) -> str:
+        """The option that most commands have."""
+        return self.options.get("request", "")
+
+
+class Speech:
+    """Turns what clients say into commands. The secrets in them tell whose they are."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[str, Attempt] = {}
+        """By hold id, or ticket id of a conversion."""
+
+    def command(self, client: Client, verb: str, arguments: list[str]) -> Command:
+        """Return the command that a line stands for."""
+        line = Line.of(arguments)
+        match verb, line.words:
+            case "open", []:
+                return _open(client, line)
+            case "keepalive", []:
+                return KeepAlive(client.session_id)
+            case "close", []:
+                return CloseSession(client.session_id, line.request_id)
+            case "acquire", [permits, "permit" | "permits", "of", name]:
+                made = self._ids(client, (name,)) | _terms(client, line)
+                return AcquirePermits(
+                    name=name, limit=int(line.options["limit"]), permits=int(permits), **made
+                )
+            case "acquire", words:
+                return self._acquire(client, words, line)
+            case "campaign", [name]:
+                made = self._ids(client, (name,))
+                wait_ms, owner = line.ms("wait"), line.options.get("owner", "")
+                return Campaign(
+                    name,
+                    client.session_id,
+                    line.text("value"),
+                    owner=owner,
+                    wait_ms=wait_ms,
+                    request_id=line.request_id,
+                    **made,
+                )
+            case "convert", [name, mode]:
+                return self._convert(client, name, Mode(mode), line)
+        return self._with_hold(client, verb, line) or _without_hold(verb, line)
+
+    def _with_hold(self, client: Client, verb: str, line: Line) -> Command | None:
+        """Return the command about a hold that `client` has, or thinks that it has."""
+        match verb, line.words:
+            case "renew", [name]:
+                return Renew(client.holds[name], line.ms("ttl"))
+            case "release", ["only", *words]:
+                names = tuple(" ".join(words).replace(",", " ").split())
+                return Release(client.holds[names[0]], line.request_id, names)
+            case "release" | "resign", [name]:
+                return Release(client.holds[name], line.request_id)
+            case "cancel", ["conversion", "of", name]:
+                return Cancel(client.conversions[name], f"attempt-{client.attempts[name]}")
+            case "cancel", [name]:
+                attempt = line.options.get("attempt", client.attempts[name])
+                return Cancel(client.holds[name], f"attempt-{attempt}")
+            case "proclaim", [name]:
+                return Proclaim(client.holds[name], line.text("value"), line.request_id)
+        return None
+
+    def _acquire(self, client: Client, words: list[str], line: Line) -> Acquire:
+        wanted = [_wanted(part.split()) for part in " ".join(words).split(",")]
+        made = self._ids(client, tuple(it.name for it in wanted)) | _terms(client, line)
+        if len(wanted) > 1:
+            return Acquire(name="", mode=Mode.EXCLUSIVE, locks=tuple(wanted), **made)
+        return Acquire(name=wanted[0].name, mode=wanted[0].mode, scope=wanted[0].scope, **made)
+
+    def _convert(self, client: Client, name: str, mode: Mode, line: Line) -> Convert:
+        hold_id = client.holds[name]
+        attempt = client.attempts[name] = client.attempts[name] + 1
+        ticket_id = client.conversions[name] = f"{client.name}-{name}-converts-{attempt}"
+        self.attempts[ticket_id] = Attempt(client, self.attempts[hold_id].names, {})
+        return Convert(hold_id, mode, ticket_id, f"attempt-{attempt}", line.ms("wait"), line.request_id)
+
+    def _ids(self, client: Client, names: tuple[str, ...]) -> dict[str, Any]:
+        """Return new ids for a hold and the attempt to get it."""
+        whole = "+".join(names)
+        attempt = client.attempts.get(whole, 0) + 1
+        hold_id = f"{client.name}-{whole}-{attempt}"
+        self.attempts[hold_id] = Attempt(
+            client, names, {name: client.holds[name] for name in names if name in client.holds}
+        )
+        for name in {*names, whole}:
+            client.attempts[name], client.holds[name] = attempt, hold_id
+        return {"hold_id": hold_id, "attempt_id": f"attempt-{attempt}"}
+
+
+def _open(client: Client, line: Line) -> OpenSession:
+    client.has_session = True
+    labels = {"owner": line.options.get("owner", client.name)}
+    labels |= {key.removeprefix(_LABEL): it for key, it in line.options.items() if key.startswith(_LABEL)}
+    return OpenSession(client.session_id, line.ms("ttl"), labels, line.request_id)
+
+
+def _terms(client: Client, line: Line) -> dict[str, Any]:
+    """Return what a client may say of every hold."""
+    for_session = client.has_session and "ttl" not in line.options
+    return {
+        "session_id": client.session_id if for_session else "",
+        "ttl_ms": 0 if for_session else milliseconds(line.options["ttl"]),
+        "owner": line.options.get("owner", "" if for_session else client.name),
+        "wait_ms": line.ms("wait"),
+        "lock_delay_ms": line.ms("delay"),
+        "note": line.text("note"),
+        "request_id": line.request_id,
+    }
+
+
+def _wanted(words: list[str]) -> Wanted:
+    name, *others = words
+    wanted = Wanted(name)
+    for word in others:
+        if word in set(Mode):
+            wanted = Wanted(name, Mode(word), wanted.scope)
+        else:
+            wanted = Wanted(name, wanted.mode, Scope(word))
+    return wanted
+
+
+def _without_hold(verb: str, line: Line) -> Command:
+    options, request_id = line.options, line.request_id
+    match verb, line.words:
+        case "force-release", [name]:
+            return ForceRelease(name, line.text("reason"), line.ms("delay"), request_id)
+        case "resize", [name, "to", limit]:
+            return ResizeSemaphore(name, int(limit), request_id)
+        case "take", [cost, "from", name]:
+            algorithm = Algorithm(options.get("algorithm", Algorithm.FIXED_WINDOW))
+            limit_and_window = int(options["limit"]), line.ms("window")
+            return TakeRate(name, *limit_and_window, algorithm, int(cost), line.ms("wait"), request_id)
+        case "advance", [resource]:
+            return AdvanceFence(resource, int(options["token"]), request_id)
+    raise ValueError(f"no such command: {verb}")

@@ -1,0 +1,277 @@
+"""What happens in a scenario, in words: results, events and views. Nothing is decided here."""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from lockstate.commands import Wanted
+from lockstate.modes import Mode, Scope
+from lockstate.owners import shown_owner
+from lockstate.results import (
+    Cancelled,
+    CycleView,
+    Done,
+    ElectionView,
+    Event,
+    EventKind,
+    FenceAdvanced,
+    FenceView,
+    ForceReleased,
+    Granted,
+    HolderView,
+    Kind,
+    LockView,
+    Proclaimed,
+    Queued,
+    RateTaken,
+    Reason,
+    Refused,
+    Released,
+    Renewed,
+    Resized,
+    Result,
+    SemaphoreView,
+    SessionClosed,
+    SessionKept,
+    SessionOpened,
+    SessionView,
+    WaiterView,
+    WaitsAbandoned,
+)
+
+_ALIKE_SHOWN_MAX = 8
+"""Of more lines that differ only in their numbers, the first and the last are shown."""
+
+
+def seconds(ms: int) -> str:
+    """Return a time or an interval as people read it."""
+    return f"{ms // 1000}.{ms % 1000:03d}"
+
+
+def shortened(lines: Iterable[str]) -> list[str]:
+    """Return `lines`, of many that are alike only two."""
+    short: list[str] = []
+    for _, group in groupby(lines, lambda line: re.sub(r"\d+", "#", line)):
+        alike = list(group)
+        if len(alike) > _ALIKE_SHOWN_MAX:
+            indent = " " * (len(alike[0]) - len(alike[0].lstrip()))
+            alike = [alike[0], f"{indent}… {len(alike) - 2} like these …", alike[-1]]
+        short += alike
+    return short
+
+
+# -- what is held or wanted --------------------------------------------------------------------------------
+
+
+def lock_text(lock: Wanted) -> str:
+    """Return one lock."""
+    return f"{lock.name} {_mode_text(lock.mode, lock.scope)}"
+
+
+def _mode_text(mode: Mode, scope: Scope) -> str:
+    return f"{mode} subtree" if scope is Scope.SUBTREE else f"{mode}"
+
+
+def _permits_text(count: int) -> str:
+    return f"{count} permit{'s' if count > 1 else ''}"
+
+
+def _listed(locks: Iterable[Wanted]) -> str:
+    return ", ".join(lock_text(lock) for lock in locks)
+
+
+# -- results -----------------------------------------------------------------------------------------------
+
+
+def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str:  # noqa: C901, PLR0912 - a table
+    """Return what a client is told that asked for the locks `names`."""
+    match result:
+        case SessionOpened():
+            return f"session opened for {seconds(result.expires_in_ms)} s"
+        case SessionKept():
+            return f"session kept for {seconds(result.expires_in_ms)} s"
+        case SessionClosed():
+            return f"session closed, released: {', '.join(result.released) or 'nothing'}"
+        case Granted():
+            return _granted_text(result)
+        case Queued():
+            return f"queued at position {result.position}"
+        case Renewed():
+            return f"renewed token {result.token} for {seconds(result.expires_in_ms)} s"
+        case Released():
+            return f"released, still holds {_listed(result.locks)}" if result.locks else "released"
+        case ForceReleased():
+            ended = ", ".join(f"{holder.owner} token {holder.token}" for holder in result.released)
+            return f"force-released: {ended or 'nothing'}"
+        case Cancelled():
+            return "cancelled" if result.undone else "nothing to cancel"
+        case Done():
+            return "done"
+        case Resized():
+            return f"resized to {result.limit}, {result.available} available"
+        case Proclaimed():
+            return f"proclaimed with token {result.token}"
+        case RateTaken():
+            return _rate_text(result)
+        case WaitsAbandoned():
+            return f"{result.ended} waits undone, {result.left} left"
+        case FenceAdvanced():
+            return f"accepted, {result.highest_token} is the highest token"
+        case Refused():
+            return _refused_text(result, names, fully=fully)
+
+
+def _granted_text(granted: Granted) -> str:
+    left = f"token {granted.token}, {seconds(granted.expires_in_ms)} s left"
+    if granted.permits:
+        permits = _permits_text(granted.permits)
+        return f"granted {permits} of {granted.name} {left}; {granted.available} available"
+    if granted.owner:  # told of elections only
+        return f"leads {granted.name} {left}"
+    locks = granted.locks or (Wanted(granted.name, granted.mode, granted.scope),)
+    return f"granted {_listed(locks)} {left}"
+
+
+def _rate_text(taken: RateTaken) -> str:
+    state = f"{taken.remaining} of {taken.limit} remain, whole in {seconds(taken.reset_in_ms)} s"
+    if taken.allowed:
+        return f"may go at {seconds(taken.at_ms)}; {state}"
+    return f"may not go, again in {seconds(taken.retry_after_ms)} s; {state}"
+
+
+def _refused_text(refused: Refused, names: tuple[str, ...], *, fully: bool) -> str:
+    holders = ", ".join(_in_the_way(holder, names) for holder in refused.holders)
+    reasons = [f"held by {holders}"] if holders else []
+    if refused.cycle:
+        reasons.append(cycle_text(refused.cycle))
+    elif refused.reason is Reason.INVALID_REQUEST and fully:
+        reasons.append(refused.detail)
+    reasons += [f"{key} {value}" for key, value in refused.facts.items()]
+    if fully and refused.retry_after_ms:
+        reasons.append(f"{refused.queue_length} wait, again in {seconds(refused.retry_after_ms)} s")
+    return f"refused: {refused.reason}" + (f" ({'; '.join(reasons)})" if reasons else "")
+
+
+def _in_the_way(holder: HolderView, names: tuple[str, ...]) -> str:
+    permits = f" {_permits_text(holder.permits)}" if holder.permits else ""
+    where = "" if holder.name in names and len(names) == 1 else f" at {holder.name}"
+    tree = " subtree" if holder.scope is Scope.SUBTREE else ""
+    return f"{holder.owner}{permits} token {holder.token}{where}{tree}"
+
+
+def cycle_text(cycle: tuple[CycleView, ...]) -> str:
+    """Return a deadlock: who waits for what."""
+    of = {Kind.LOCK: "", Kind.SEMAPHORE: "permits of ", Kind.ELECTION: "election "}
+    return ", ".join(f"{step.owner} waits for {of[step.kind]}{step.name}" for step in cycle)
+
+
+# -- events ------------------------------------------------------------------------------------------------
+
+
+def event_text(event: Event, wait_ended: Refused | None = None) -> str:
+    """Return an event; of the end of a wait, with how it ended."""
+    owner = shown_owner(event.owner, event.session_id)
+    text = " ".join(f"{event.kind} {_of_what(event)} {owner}".split())
+    if event.token:
+        text += f" token {event.token}"
+    if event.kind is EventKind.ELECTED:
+        text += f' says "{event.value}"'
+    if event.reason:
+        text += f" ({event.reason})"
+    if wait_ended is not None:
+        text += f": {wait_ended.reason}"
+    return text
+
+
+def _of_what(event: Event) -> str:
+    if event.kind is EventKind.SESSION_EXPIRED:
+        return ""
+    if event.of is Kind.SEMAPHORE:
+        return f"{_permits_text(event.permits)} of {event.name}"
+    if event.of is Kind.ELECTION:
+        has_own_word = event.kind in {EventKind.ELECTED, EventKind.RESIGNED}
+        return event.name if has_own_word else f"election {event.name}"
+    return f"{event.name} {_mode_text(event.mode, event.scope)}"
+
+
+def audit_lines(events: Iterable[Event]) -> Iterator[str]:
+    """Yield what happened last: when, what, and how long it had lasted or been waited for."""
+    for event in events:
+        yield f"  {seconds(event.now_ms)} revision {event.revision}: {event_text(event)}{_lasted(event)}"
+
+
+def _lasted(event: Event) -> str:
+    if event.kind is EventKind.SESSION_EXPIRED:
+        return ""
+    is_grant = event.kind in {EventKind.GRANTED, EventKind.ELECTED}
+    return f", {'waited' if is_grant else 'held'} for {seconds(event.lasted_ms)} s"
+
+
+# -- views -------------------------------------------------------------------------------------------------
+
+
+def lock_lines(view: LockView) -> Iterator[str]:
+    """Yield what a reader of a lock sees."""
+    yield f"{view.name} is {view.state}"
+    for holder in view.holders:
+        at = "" if holder.name == view.name else f" at {holder.name}"
+        yield f"  held by {holder.owner} {_mode_text(holder.mode, holder.scope)}{at} {_left(holder)}"
+    for waiter in view.queue:
+        yield f"  {_waiter_text(waiter, _mode_text(waiter.mode, waiter.scope))}"
+
+
+def semaphore_lines(view: SemaphoreView) -> Iterator[str]:
+    """Yield what a reader of a semaphore sees."""
+    yield f"{view.name} has {view.available} of {view.limit} permits available"
+    for holder in view.holders:
+        yield f"  {_permits_text(holder.permits)} held by {holder.owner} {_left(holder)}"
+    for waiter in view.queue:
+        yield f"  {_waiter_text(waiter, _permits_text(waiter.permits))}"
+
+
+def election_lines(view: ElectionView) -> Iterator[str]:
+    """Yield what a reader of an election sees."""
+    if view.leader is None:
+        yield f"{view.name} has no leader"
+    else:
+        yield f'{view.name} is led by {view.leader.owner} {_left(view.leader)}, says "{view.value}"'
+    for waiter in view.queue:
+        yield f"  {_waiter_text(waiter, 'wants to lead')}"
+
+
+def session_lines(view: SessionView | None) -> Iterator[str]:
+    """Yield what the owner of a session sees."""
+    if view is None:
+        yield "the session has expired or never was"
+        return
+    labels = ", ".join(f"{key}: {value}" for key, value in view.labels.items())
+    left = f"{seconds(view.expires_in_ms)} of {seconds(view.ttl_ms)} s left"
+    yield f"session of {view.owner}, {left} ({labels})"
+    for holder in view.holds:
+        what = _session_text(holder, holder.mode, holder.scope)
+        yield f"  holds {what} token {holder.token}"
+    for waiter in view.tickets:
+        what = _session_text(waiter, waiter.mode, waiter.scope)
+        yield f"  waits for {what} at position {waiter.position}, for {seconds(waiter.waited_ms)} s"
+
+
+def _session_text(view: HolderView | WaiterView, mode: Mode, scope: Scope) -> str:
+    if view.kind is Kind.SEMAPHORE:
+        return f"{_permits_text(view.permits)} of {view.name}"
+    return f"election {view.name}" if view.kind is Kind.ELECTION else f"{view.name} {_mode_text(mode, scope)}"
+
+
+def fence_line(name: str, token: int, view: FenceView) -> str:
+    """Return what who checks a token is told."""
+    is_valid = "is valid" if view.valid else "is not valid"
+    return f"token {token} of {name} {is_valid}, {view.current_token} is current"
+
+
+def _left(holder: HolderView) -> str:
+    note = f" ({holder.note})" if holder.note else ""
+    return f"token {holder.token}, {seconds(holder.expires_in_ms)} s left{note}"
+
+
+def _waiter_text(waiter: WaiterView, what: str) -> str:
+    converts = " converts to" if waiter.is_conversion else ""
+    return f"{waiter.position}. {waiter.owner}{converts} {what}, waits for {seconds(waiter.waited_ms)} s"

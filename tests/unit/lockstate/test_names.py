@@ -1,0 +1,142 @@
+"""The index of names: all of them in order, whenever they came, and told through the machine."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstate.commands import Acquire, Cancel, Release
+from lockstate.modes import Mode, Scope
+from lockstate.names import YOUNG_MAX
+from tests.unit.lockstate.effort import Meter
+from tests.unit.lockstate.world import World, wanted
+
+
+class Names(Meter):
+    """A machine in which somebody holds each name that was added."""
+
+    def add(self, *names: str) -> None:
+        """Make names active, in this order."""
+        self.run(*[Acquire(name, Mode.EXCLUSIVE, name, "a1", ttl_ms=1000) for name in names])
+
+    def remove(self, *names: str) -> None:
+        """Let names be idle again."""
+        self.run(*[Release(name) for name in names])
+
+    def all(self, after: str = "", *, inclusive: bool = True) -> list[str]:
+        """Return the names from a place on."""
+        return list(self.machine.state.names.after(after, inclusive=inclusive))
+
+
+def test_names_are_in_order() -> None:
+    """Names come in order whatever the order in which they were added, and from any place on."""
+    index = Names()
+    index.add("b", "c", "a")
+    assert index.all() == ["a", "b", "c"]
+    assert index.all("b") == ["b", "c"]
+    assert index.all("b", inclusive=False) == ["c"]
+    assert index.all("bb") == ["c"]
+    assert index.all("z") == []
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_an_empty_index_has_no_names(*, is_listed: bool) -> None:
+    """An index is empty again when its last name is removed, sorted in or not."""
+    index = Names()
+    assert index.all() == []
+    index.add("a")
+    assert not is_listed or index.all() == ["a"]
+    index.remove("a")
+    assert index.all() == []
+
+
+def test_a_name_that_comes_back_is_there_once() -> None:
+    """A name that went and came again before anybody listed is listed once."""
+    index = Names()
+    for _ in range(3):
+        index.add("a", "b")
+        index.remove("a")
+        index.add("a")
+        index.remove("b")
+        assert index.all() == ["a"]
+        index.remove("a")
+    assert index.all() == []
+
+
+@pytest.mark.parametrize(
+    "key", [lambda n: n, lambda n: -n, lambda n: (n * 7919) % 3001], ids=["up", "down", "mixed"]
+)
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_large_index_stays_in_order(key: Callable[[int], int], *, is_listed: bool) -> None:
+    """Names are sorted in as others come, and no name is lost as many come and go."""
+    index = Names()
+    names = [f"{number:05}" for number in range(3000)]
+    in_order = [names[number] for number in sorted(range(3000), key=key)]
+    index.add(*in_order)
+    if is_listed:
+        assert index.all() == names
+        for start in (0, 511, 512, 1500, 2999):
+            assert index.all(names[start], inclusive=False) == names[start + 1 :]
+    index.remove(*[name for name in in_order if int(name) % 7])
+    assert index.all() == names[::7]
+    assert index.all("00700") == names[700::7]
+    index.remove(*names[::7])
+    assert index.all() == []
+
+
+def test_names_that_are_soon_gone_are_never_sorted() -> None:
+    """A name that is held for a moment costs the same whether few or thousands are active."""
+    index = Names()
+    index.add("x/few")
+    few = [index.cost(*_passing(number)) for number in range(2000)]
+    index.add(*[f"{number:05}" for number in range(5000)])
+    many = [index.cost(*_passing(number)) for number in range(2000)]
+    assert sum(many) < 1.2 * sum(few)
+
+
+def _passing(number: int) -> tuple[Acquire, Release]:
+    name = f"y{number}"
+    return Acquire(name, Mode.EXCLUSIVE, name, "a1", ttl_ms=1000), Release(name)
+
+
+def test_a_name_that_is_only_wanted_goes_with_the_wait() -> None:
+    """Also a name that nobody ever had is known while somebody waits for it, listed or not."""
+    index = Names()
+    subtree = Acquire("t", Mode.EXCLUSIVE, "t", "a1", ttl_ms=1000, scope=Scope.SUBTREE)
+    wish = Acquire("t/a", Mode.EXCLUSIVE, "w", "a1", ttl_ms=1000, wait_ms=500)
+    index.run(subtree, wish, Cancel("w", "a1"))
+    assert index.all() == ["t"]
+    index.run(wish)
+    assert index.all() == ["t", "t/a"]
+    index.run(Cancel("w", "a1"))
+    assert index.all() == ["t"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.text("abc", min_size=1, max_size=3)), max_size=60))
+def test_an_index_agrees_with_a_set(steps: list[tuple[bool, str]]) -> None:
+    """Under any history of coming, going and listing, the index has the names of a set, in order."""
+    index = Names()
+    expected: set[str] = set()
+    for is_listed, name in steps:
+        if name in expected:
+            expected.remove(name)
+            index.remove(name)
+        else:
+            expected.add(name)
+            index.add(name)
+        if is_listed:
+            assert index.all() == sorted(expected)
+            assert index.all(name, inclusive=False) == sorted(it for it in expected if it > name)
+    assert index.all() == sorted(expected)
+
+
+def test_names_that_were_only_wanted_are_forgotten() -> None:
+    """Waits for ever new names leave nothing in the index, also when nobody gets anything meanwhile."""
+    world = World()
+    world.granted("held")
+    for number in range(3 * YOUNG_MAX):
+        ticket = world.queued(locks=wanted("held", f"name-{number}"))
+        world.run(Cancel(ticket.hold_id, ticket.hold_id.replace("h", "a")))
+    assert world.machine.counts()["tickets"] == 0
+    assert len(world.machine.state.names.young) <= YOUNG_MAX

@@ -1,0 +1,114 @@
+"""Names and claims: what a lock claims where, and how its records are called."""
+
+from lockstate.claims import (
+    ancestors,
+    claims_of,
+    is_lock,
+    parent,
+    permits_of,
+    record_name,
+    semaphore_of,
+    shown_name,
+)
+from lockstate.modes import Mode, claim_of, intent_of
+from lockstate.records import NOTHING, Delay, Hold, Lock, Session, Ticket, each_lock, precedence
+from lockstate.results import Kind
+from tests.unit.lockstate.world import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, World, wanted
+
+
+def _hold(hold_id: str, token: int) -> Hold:
+    return Hold(hold_id, token, "a", SHARED, "", "", hold_id, 0, "a1", None, 0)
+
+
+def _ticket(order: int, converts: str = "") -> Ticket:
+    return Ticket(order, 50, f"h{order}", "a", EXCLUSIVE, "", "", "", 50, 0, 0, "a1", None, converts=converts)
+
+
+def test_a_lock_claims_its_name_and_an_intent_above() -> None:
+    """The claim on the own name comes first, then an intent on every ancestor, the nearest first."""
+    intent = intent_of(UPDATE)
+    assert claims_of("a/b/c", UPDATE, SUBTREE) == (
+        ("a/b/c", claim_of(UPDATE, SUBTREE)),
+        ("a/b", intent),
+        ("a", intent),
+    )
+    assert claims_of("a", SHARED) == (("a", claim_of(SHARED, NODE)),)
+
+
+def test_several_locks_claim_nothing_twice() -> None:
+    """Two locks with the same ancestor and mode have one intent there; with two modes, two."""
+    same = claims_of("", EXCLUSIVE, locks=wanted("a/b", "a/c"))
+    assert [name for name, _ in same] == ["a/b", "a", "a/c"]
+    mixed = claims_of("", EXCLUSIVE, locks=wanted("a/b") + wanted("a/c", mode=SHARED))
+    assert [name for name, _ in mixed] == ["a/b", "a", "a/c", "a"]
+
+
+def test_elections_have_names_of_their_own() -> None:
+    """An election claims one record, which no lock's name can have, and nothing above it."""
+    ((name, claim),) = claims_of("a/b", EXCLUSIVE, kind=Kind.ELECTION)
+    assert (name, claim) == (record_name(Kind.ELECTION, "a/b"), claim_of(EXCLUSIVE, NODE))
+    assert not name.isprintable()
+    assert not is_lock(name)
+    assert shown_name(name) == shown_name("a/b") == "a/b"
+    assert record_name(Kind.LOCK, "a/b") == "a/b"
+    assert is_lock("a/b")
+
+
+def test_permits_are_told_from_records() -> None:
+    """What becomes free of a semaphore stands under a name that is neither a lock's nor an election's."""
+    assert semaphore_of(permits_of("a")[0]) == "a"
+    assert semaphore_of("a") == semaphore_of(record_name(Kind.ELECTION, "a")) == ""
+
+
+def test_a_name_has_the_ancestors_that_its_path_tells() -> None:
+    """Each '/' ends an ancestor."""
+    assert ancestors("a/b/c") == ["a/b", "a"]
+    assert ancestors("a") == []
+    assert (parent("a/b/c"), parent("a")) == ("a/b", "")
+
+
+def test_holders_come_and_go() -> None:
+    """A record keeps one holder as it is, and several in the order in which they came."""
+    lock = Lock("a")
+    holds = [_hold(f"h{token}", token) for token in (1, 2, 3)]
+    assert (list(lock.all_holders()), lock.holders_count) == ([], 0)
+    for count, hold in enumerate(holds, 1):
+        lock.add_holder(hold)
+        assert (list(lock.all_holders()), lock.holders_count) == (holds[:count], count)
+    for count, hold in enumerate(holds, 1):
+        lock.remove_holder(hold)
+        assert (list(lock.all_holders()), lock.holders_count) == (holds[count:], 3 - count)
+    assert lock.holders is NOTHING
+
+
+def test_empty_tables_of_records_are_one_and_the_same() -> None:
+    """Records without labels, holds and tickets share one empty table, which nobody ever fills."""
+    session = Session(1, 50, "s1", 50, "ann", NOTHING, is_own=False)
+    for table in (session.holds, session.tickets, session.labels, Lock("a").holders):
+        assert table is NOTHING
+    world = World()
+    world.open("s1")
+    world.granted("a", session_id="s1")
+    world.queued("a", session_id="s1", owner="bob")
+    assert NOTHING == {}
+
+
+def test_conversions_stand_before_all_others() -> None:
+    """Tickets are sorted by arrival, those that convert before those that do not."""
+    tickets = [_ticket(3), _ticket(4, "h9"), _ticket(1), _ticket(5, "h8")]
+    assert [ticket.order for ticket in sorted(tickets, key=precedence)] == [4, 5, 1, 3]
+
+
+def test_a_record_names_each_of_its_locks() -> None:
+    """A hold of one lock names that one; a hold of several, each of them."""
+    one = _hold("h1", 1)
+    assert [(it.name, it.mode, it.scope) for it in each_lock(one)] == [("a", SHARED, NODE)]
+    one.locks = wanted("b", "c", mode=UPDATE)
+    assert list(each_lock(one)) == list(one.locks)
+
+
+def test_a_delay_covers_a_lock_unless_it_says_otherwise() -> None:
+    """A lock-delay is of a node and of no permits by default."""
+    delay = Delay(1, 50, "a")
+    assert (delay.scope, delay.kind, delay.permits) == (NODE, Kind.LOCK, 0)
+    assert [mode.place for mode in Mode] == [0, 1, 2]
