@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Generator
 from typing import Final, ParamSpec, cast
 
+from cluster.abandoned import AbandonedWaits
 from cluster.batcher import Batcher
 from cluster.child import Child
 from cluster.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
 from cluster.config import Address, NodeConfig, format_peers
 from cluster.datadir import DataDir
 from cluster.errors import DataDirError, IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
+from cluster.event_log import EventLog
 from cluster.expiry import Expiry
 from cluster.files import Files
 from cluster.gauges import gauges
@@ -50,6 +52,8 @@ _TICKS_PER_HEARTBEAT: Final = 2
 _TICK_MS_MAX: Final = STALL_COUNTED_MS_MAX / 2
 """However slow the heartbeat is: cluster time counts no longer gap between two looks at the clock."""
 _DONE: Final = Done()
+_NO_TERM: Final = 0
+"""Of commands for no leader: of none at all."""
 
 
 class Core:
@@ -63,11 +67,15 @@ class Core:
         self.metrics = Metrics(lambda: gauges(self))
         self.outbox = Outbox(new_origin(config.node_id), self._loop)
         self.waiters = Waiters(self._loop)
+        self.events = EventLog(self._loop)
         self.failed: asyncio.Future[BaseException] = self._loop.create_future()
         self.leadership = asyncio.Event()
         self._batcher = Batcher()
         self._clock = ClusterClock(SystemClock())
         self._expiry = Expiry(self._loop, self._clock, self._pass_time)
+        self._abandoned = AbandonedWaits(
+            self.outbox, self._loop, self._clock, self._waiting_origins, self.request_flush
+        )
         self._handover: Handover | None = None
         self._was_leader = False
         self._leader_seen: str | None = None
@@ -127,6 +135,7 @@ class Core:
         if self._timer is not None:
             self._timer.cancel()
         self._expiry.stop()
+        self._abandoned.stop()
         self._end_requests()
         await self.links.stop()
         self.replica.close()
@@ -158,6 +167,7 @@ class Core:
 
     def forwarded(self, term: int, origin: str, seqs: list[int], commands: list[bytes]) -> None:
         """Take a follower's commands if they are meant for this very leadership; else it sends them again."""
+        self._abandoned.heard(origin)
         if self.replica.is_leader and term == self.replica.term:
             self._batcher.add(origin, seqs, commands)
             self.request_tick()
@@ -275,19 +285,19 @@ class Core:
 
     def apply(self, entry: bytes) -> None:
         """Apply one committed entry and complete what it answers here."""
-        if codec.entry_format(entry) > codec.FORMAT:
-            raise NodeFailed("the log was written by a newer version of Holdfast: upgrade this node")
+        _check_format(codec.entry_format(entry))
         outcome = self.machine.apply(codec.decode_entry(entry))
         for batch in outcome.batches:
             if batch.origin == self.outbox.origin:
                 for seq, result in zip(batch.seqs, batch.results, strict=True):
                     self._complete(seq, result, outcome.revision)
-        for event in outcome.events:
-            self.metrics.events[event.kind] += 1
-            if event.result is not None:
-                self.waiters.wake(event)
+        for settled in outcome.settled:
+            self.waiters.wake(settled, outcome.revision)
+        self.metrics.applied(outcome)
+        self.events.append(outcome.events)
         if self.replica.is_leader:
             self._expiry.arm(self.machine.next_deadline_ms())
+            self._abandoned.look()
 
     def _complete(self, seq: int, result: Result, revision: int) -> None:
         """Hand a result to who asked. Who is queued begins to wait here, before any event can come."""
@@ -310,6 +320,8 @@ class Core:
         """Replace the state machine by that of a snapshot; find out what it means for who waits here."""
         machine = state if isinstance(state, LockMachine) else snapshot.decode(cast("bytes", state))
         self.machine = machine
+        self.events.restart(machine.revision)
+        self.metrics.restored(machine)
         lost = OutcomeUnknown("this node fell behind; repeat the request with the same request_id")
         for pending in self.outbox.applied_up_to(machine.applied_seq(self.outbox.origin)):
             if pending.readers is None:
@@ -335,6 +347,7 @@ class Core:
         self._was_leader = replica.is_leader
         self._batcher.clear()
         self._expiry.arm(self.machine.next_deadline_ms() if replica.is_leader else None)
+        self._abandoned.lead(is_leader=replica.is_leader)
         if self._handover is not None:
             self._handover.step()
         self.changes.step()
@@ -370,10 +383,18 @@ class Core:
             self._batcher.add_tick()
             self.request_tick()
 
+    def _waiting_origins(self) -> list[str]:
+        """Return whose clients wait. The machine is another one after a snapshot."""
+        return self.machine.waiting_origins()
+
     # -- peering.Host ---------------------------------------------------------------------------------------
 
     def peer_up(self, peer_id: str) -> None:
-        """Take note that a peer can be reached; if it leads, begin again with it."""
+        """Take note that a peer can be reached; if it leads, begin again with it.
+
+        It is told first which run of this node's process it is connected with.
+        """
+        self.links.send(peer_id, Kind.FORWARD, (_NO_TERM, self.outbox.origin, [], []))
         self._guarded(self.replica.peer_up, peer_id)
         if peer_id == self.replica.leader_id:
             self._resend()
@@ -382,6 +403,7 @@ class Core:
     def peer_down(self, peer_id: str) -> None:
         """Take note that a peer cannot be reached. It will send again what is not proposed yet."""
         self._batcher.drop_from(peer_id)
+        self._abandoned.lost(peer_id)
         self._guarded(self.replica.peer_down, peer_id)
 
     def raft_message(self, peer_id: str, message: Message) -> None:
@@ -492,3 +514,14 @@ class Core:
         self.links.ping()
         self.leadership.set()
         self.leadership = asyncio.Event()
+
+
+def _check_format(found: int) -> None:
+    """Refuse what another version wrote. Bytes that are no entry at all (0) change nothing, on any node."""
+    if found > codec.FORMAT:
+        raise NodeFailed("the log was written by a newer version of Holdfast: upgrade this node")
+    if 0 < found < codec.FORMAT:
+        raise NodeFailed(
+            "the log was written by an earlier version of Holdfast that this one cannot read: use that"
+            " version, or begin with empty data directories on all nodes"
+        )

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from cluster.event_log import EventLog
 from cluster.metrics import Sample, gauge
 from cluster.outbox import Outbox
 from cluster.replica import RaftReplica
@@ -18,6 +19,7 @@ class Node(Protocol):
     links: PeerLinks
     outbox: Outbox
     waiters: Waiters
+    events: EventLog
 
     def leader_id(self) -> str | None:
         """Return who leads, if it can be reached."""
@@ -28,7 +30,7 @@ def gauges(node: Node) -> list[Sample]:
     replica, machine = node.replica, node.machine
     return [
         *(
-            gauge(table, f"{table.capitalize()} in the replicated state.", count)
+            gauge(table, f"{table.replace('_', ' ').capitalize()} in the replicated state.", count)
             for table, count in machine.counts().items()
         ),
         *(
@@ -45,4 +47,17 @@ def gauges(node: Node) -> list[Sample]:
         gauge("pending_commands", "Commands of this node's clients without an outcome.", len(node.outbox)),
         gauge("waiting_acquires", "Acquires of this node's clients in queues.", len(node.waiters)),
         gauge("next_token", "Fencing token of the next grant.", machine.next_token),
+        gauge("history_events", "Events that watchers can still read.", len(node.events)),
+        gauge("history_oldest_revision", "Revision that can still be resumed from.", node.events.oldest),
+        gauge("watchers", "Clients that watch on this node.", node.events.watchers),
+        *(
+            (
+                "holdfast_watch_cuts_total",
+                "Watches ended by this node.",
+                "counter",
+                {"reason": cut.value},
+                count,
+            )
+            for cut, count in node.events.cuts.items()
+        ),
     ]

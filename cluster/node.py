@@ -9,6 +9,7 @@ from cluster.child import Child
 from cluster.config import NodeConfig, check_member
 from cluster.core import Core
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, ShuttingDown, TransferFailed
+from cluster.event_log import EventLog
 from cluster.files import Files
 from cluster.link import Kind
 from cluster.members import Members
@@ -16,20 +17,23 @@ from cluster.metrics import Metrics
 from cluster.outbox import Answer, Pending
 from cluster.status import ClusterStatus, PeerStatus
 from lockstate import codec
-from lockstate.commands import Acquire, Cancel, Command
+from lockstate.commands import Acquire, AcquirePermits, Campaign, Cancel, Command, Convert
 from lockstate.machine import LockMachine
-from lockstate.results import Granted
+from lockstate.results import Granted, Queued, Result
 
 __all__ = ["Answer", "Node"]
 
 T = TypeVar("T")
+
+Waiting = Acquire | AcquirePermits | Campaign | Convert
+"""The commands that may wait in a queue."""
 
 HANDOVERS_MAX: Final = 2
 """How often a stopping leader tries to hand leadership over."""
 DRAIN_S: Final = 2.0
 """How long a stopping node waits for the outcomes of what is under way."""
 CANCEL_S: Final = 5.0
-"""How long the cancel of an abandoned acquire is tried."""
+"""How long the cancel of an abandoned request is tried."""
 READY_LAG_MS_MAX: Final = 3_000
 """A node that has heard of no leader for longer is not ready. Nor is one that has the log to come yet."""
 
@@ -48,7 +52,7 @@ class Node:
         self._files = files or Files()
         self._child = child or Child()
         self._core: Core | None = None
-        self._is_shutting_down = False
+        self._shutdown = asyncio.Event()
         self._cancels: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -61,9 +65,14 @@ class Node:
             raise
 
     def begin_shutdown(self) -> None:
-        """Refuse new work; waits in queues end here. What was sent may still finish."""
-        self._is_shutting_down = True
+        """Refuse new work; waits in queues and watches end here. What was sent may still finish."""
+        self._shutdown.set()
         self.core.waiters.fail_all(_left())
+        self.core.events.end()
+
+    async def wait_shutdown(self) -> None:
+        """Return once this node begins to shut down."""
+        await self._shutdown.wait()
 
     async def hand_over(self) -> None:
         """Make another node lead, if this one does and any can: before clients have to notice anything."""
@@ -82,7 +91,8 @@ class Node:
         core = self._core
         if core is None:
             return
-        self._is_shutting_down = True
+        self._shutdown.set()
+        core.events.end()
         if not core.failed.done():
             await self.hand_over()
             core.waiters.fail_all(_left())
@@ -105,6 +115,11 @@ class Node:
         return self.core.machine
 
     @property
+    def events(self) -> EventLog:
+        """Return what happened lately, as this node applied it."""
+        return self.core.events
+
+    @property
     def metrics(self) -> Metrics:
         """Return this node's counters."""
         return self.core.metrics
@@ -112,7 +127,7 @@ class Node:
     @property
     def is_shutting_down(self) -> bool:
         """Whether this node refuses new work."""
-        return self._is_shutting_down
+        return self._shutdown.is_set()
 
     # -- commands and reads ---------------------------------------------------------------------------------
 
@@ -125,11 +140,12 @@ class Node:
         """
         return await self._submit(command, timeout_s).future
 
-    async def acquire(self, command: Acquire, timeout_s: float) -> Answer:
-        """Replicate an acquire and wait in the queue if need be: the result is Granted or Refused.
+    async def acquire(self, command: Waiting, timeout_s: float) -> Answer:
+        """Replicate a request that may wait in a queue, and wait there: the result is Granted or Refused.
 
-        When the calling task is cancelled (the client went away) the acquire is undone in the cluster too,
+        When the calling task is cancelled (the client went away) the request is undone in the cluster too,
         unless this node is shutting down: then its client may ask on another node with the same request_id.
+        Of a conversion only the wait is undone: one that came through stays, as the hold does.
         Takes at most `wait_ms` + 2 * `timeout_s`. Raises as `submit`.
         """
         pending = self._submit(command, timeout_s)
@@ -152,7 +168,7 @@ class Node:
             self._undo(command, answer)
             raise
         except OutcomeUnknown:
-            if self._is_shutting_down and not command.request_id:
+            if self.is_shutting_down and not command.request_id:
                 # Nobody can ask for this outcome again: take the ticket back rather than leave it behind.
                 await self._cancel(command, answer)
             raise
@@ -178,14 +194,14 @@ class Node:
         return pending
 
     def _check_open(self) -> None:
-        if self._is_shutting_down or self.core.failed.done():
+        if self.is_shutting_down or self.core.failed.done():
             self.metrics.failures[ShuttingDown.code] += 1
             raise ShuttingDown("this node is stopping; ask another")
 
     # -- clients that went away -----------------------------------------------------------------------------
 
-    def _undo_when_known(self, command: Acquire, pending: Pending) -> None:
-        """Undo an acquire whose client left before it was known whether it waits or holds."""
+    def _undo_when_known(self, command: Waiting, pending: Pending) -> None:
+        """Undo a request whose client left before it was known whether it waits or holds."""
 
         def on_outcome(future: asyncio.Future[Answer]) -> None:
             if not future.cancelled() and future.exception() is None:
@@ -193,28 +209,28 @@ class Node:
 
         pending.future.add_done_callback(on_outcome)
 
-    def _undo(self, command: Acquire, answer: Answer) -> None:
+    def _undo(self, command: Waiting, answer: Answer) -> None:
         """Cancel in the background."""
         if answer.wait is not None:
             answer.wait.cancel()
-        if not self._is_shutting_down:
+        if not self.is_shutting_down:
             task = asyncio.get_running_loop().create_task(self._cancel(command, answer))
             self._cancels.add(task)
             task.add_done_callback(self._cancels.discard)
 
-    async def _cancel(self, command: Acquire, answer: Answer) -> None:
-        """Take a wait back. If no leader can be told, ticket and hold end by themselves."""
-        result = answer.result
-        hold_id = getattr(result, "hold_id", "")
-        if not hold_id or (isinstance(result, Granted) and hold_id != command.hold_id):
+    async def _cancel(self, command: Waiting, answer: Answer) -> None:
+        """Take back a wait, or a grant. If no leader can be told, ticket and hold end by themselves."""
+        undone = _to_undo(command, answer.result)
+        if not undone:
             return
-        cancel = codec.encode_command(Cancel(hold_id, command.attempt_id))
+        cancel = codec.encode_command(Cancel(undone, command.attempt_id))
         try:
             pending = self.core.outbox.submit(cancel, CANCEL_S)
             self.core.request_flush()
             await pending.future
         except ClusterError as error:
-            logger.warning("event=cancel-failed code=%s name=%r", error.code, command.name)
+            name = "" if isinstance(command, Convert) else command.name
+            logger.warning("event=cancel-failed code=%s name=%r", error.code, name)
 
     # -- cluster --------------------------------------------------------------------------------------------
 
@@ -235,7 +251,7 @@ class Node:
         )
 
     def _is_ready(self, leader_id: str | None, lag_ms: int) -> bool:
-        is_broken = self._is_shutting_down or self.core.failed.done()
+        is_broken = self.is_shutting_down or self.core.failed.done()
         is_voter = self.config.node_id in self.core.replica.voters
         return not is_broken and is_voter and leader_id is not None and lag_ms < READY_LAG_MS_MAX
 
@@ -307,6 +323,20 @@ class Node:
         """
         self._check_open()
         return await self.core.changes.change(node_id, "", timeout_s)
+
+
+def _to_undo(command: Waiting, result: Result) -> str:
+    """Return the id of the ticket or hold that a client left behind, empty if there is none.
+
+    A hold that the session had before, or that an earlier attempt got, is not this one's to undo. Nor is the
+    hold of a conversion.
+    """
+    match result:
+        case Queued():
+            return result.hold_id
+        case Granted() if not isinstance(command, Convert) and result.hold_id == command.hold_id:
+            return result.hold_id
+    return ""
 
 
 def _left() -> OutcomeUnknown:

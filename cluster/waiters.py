@@ -1,10 +1,13 @@
-"""Acquires of this node's clients that wait in queues of the cluster: woken by events, found by hold id."""
+"""Requests of this node's clients that wait in queues of the cluster, found by what the wait answers to.
+
+That is the id of the hold that an acquire will have, or the ticket of a conversion: `hold_id` in both cases.
+"""
 
 import asyncio
 
 from cluster.errors import ClusterError
 from cluster.outbox import Answer
-from lockstate.results import Event, Granted, Queued
+from lockstate.results import Granted, Queued, Settled
 
 
 class Waiters:
@@ -15,25 +18,28 @@ class Waiters:
         self._futures: dict[str, list[asyncio.Future[Answer]]] = {}
 
     def __len__(self) -> int:
-        """Return how many holds are waited for."""
+        """Return how many waits there are."""
         return len(self._futures)
 
     def add(self, hold_id: str) -> "asyncio.Future[Answer]":
-        """Return a future for the end of a wait. Called at the apply that queued it: no event is missed."""
+        """Return a future for the end of a wait. Called at the apply that queued it: no end is missed."""
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._futures.setdefault(hold_id, []).append(future)
         future.add_done_callback(lambda done: self._forget(hold_id, done))
         return future
 
-    def wake(self, event: Event) -> None:
+    def wake(self, settled: Settled, revision: int) -> None:
         """Hand the end of a wait to who waits for it."""
-        if event.result is not None and event.hold_id in self._futures:
-            self._settle(event.hold_id, Answer(event.result, event.revision))
+        if settled.hold_id in self._futures:
+            self._settle(settled.hold_id, Answer(settled.result, revision))
 
     def reconcile(
         self, hold_id: str, found: Granted | Queued | None, revision: int, lost: ClusterError
     ) -> None:
-        """Take over what a snapshot says of a wait whose events this node never saw."""
+        """Take over what a snapshot says of a wait whose end this node may have missed.
+
+        The ticket of a conversion is gone once it ended, however it did: that outcome is lost.
+        """
         match found:
             case Granted():
                 self._settle(hold_id, Answer(found, revision))

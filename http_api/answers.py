@@ -1,4 +1,4 @@
-"""What a node answers: one struct per JSON object. No secret but the asker's own."""
+"""What a node answers to writes: one struct per JSON object. No secret but the asker's own."""
 
 from collections.abc import Iterable
 
@@ -6,42 +6,12 @@ import msgspec
 
 from cluster.members import Members
 from holdfast import wire
-from lockstate.modes import Mode
-from lockstate.results import HolderView, LockView, SessionView, WaiterView
+from http_api.views import Holder, Leader
+from lockstate.commands import Wanted
+from lockstate.modes import Mode, Scope
 
 _ENCODER = msgspec.json.Encoder()
 encode = _ENCODER.encode
-
-
-class Holder(msgspec.Struct):
-    """Who holds a lock, as others may see it."""
-
-    owner: str
-    mode: Mode
-    token: int
-    expires_in_ms: int
-    note: str
-
-
-class Waiter(msgspec.Struct):
-    """Who waits for a lock; position 1 is next."""
-
-    owner: str
-    mode: Mode
-    position: int
-    waited_ms: int
-
-
-class Held(Holder):
-    """A lock that a session holds."""
-
-    name: str
-
-
-class Ticket(Waiter):
-    """A lock that a session waits for."""
-
-    name: str
 
 
 class SessionOpened(msgspec.Struct):
@@ -62,32 +32,41 @@ class SessionKept(msgspec.Struct):
 
 
 class SessionClosed(msgspec.Struct):
-    """The names of the locks that the session held."""
+    """The names of what the session held."""
 
     released: tuple[str, ...]
     revision: int
 
 
-class Session(msgspec.Struct, kw_only=True):
-    """A session, for who knows its id. Stale answers say how old they are."""
-
-    ttl_ms: int
-    expires_in_ms: int
-    owner: str
-    labels: dict[str, str]
-    holds: tuple[Held, ...]
-    tickets: tuple[Ticket, ...]
-    revision: int | msgspec.UnsetType = msgspec.UNSET
-    lag_ms: int | msgspec.UnsetType = msgspec.UNSET
-
-
 class Granted(msgspec.Struct):
-    """A hold. `hold_id` is a secret; `token` is the fencing token, to be given to what the lock protects."""
+    """A hold. `hold_id` is a secret; `token` is the fencing token, to be given to what the lock protects.
+
+    `scope` is there when the lock covers its subtree.
+    """
 
     hold_id: str
     token: int
     name: str
     mode: Mode
+    expires_in_ms: int
+    revision: int
+    scope: Scope | msgspec.UnsetType = msgspec.UNSET
+
+
+class HeldLock(msgspec.Struct):
+    """One of the locks of a hold."""
+
+    name: str
+    mode: Mode
+    scope: Scope
+
+
+class GrantedSeveral(msgspec.Struct):
+    """A hold of several locks, which has one id and one token."""
+
+    hold_id: str
+    token: int
+    locks: tuple[HeldLock, ...]
     expires_in_ms: int
     revision: int
 
@@ -101,10 +80,11 @@ class Renewed(msgspec.Struct):
 
 
 class Released(msgspec.Struct):
-    """A hold that was given back."""
+    """A hold that was given back. `locks` is what is left of it, when only a part was."""
 
     released: bool
     revision: int
+    locks: tuple[HeldLock, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ForceReleased(msgspec.Struct):
@@ -114,24 +94,60 @@ class ForceReleased(msgspec.Struct):
     revision: int
 
 
-class Lock(msgspec.Struct, kw_only=True):
-    """A lock: free, held or delayed. Stale answers say how old they are."""
+class PermitsGranted(msgspec.Struct):
+    """Permits of a semaphore; `available` are left to others."""
+
+    hold_id: str
+    token: int
+    name: str
+    permits: int
+    available: int
+    expires_in_ms: int
+    revision: int
+
+
+class Resized(msgspec.Struct):
+    """A semaphore with a new limit. `available` is negative while more is held than that."""
 
     name: str
-    state: str
-    holders: tuple[Holder, ...]
-    queue: tuple[Waiter, ...]
-    revision: int | msgspec.UnsetType = msgspec.UNSET
-    lag_ms: int | msgspec.UnsetType = msgspec.UNSET
+    limit: int
+    available: int
+    revision: int
 
 
-class LockPage(msgspec.Struct, kw_only=True):
-    """Locks in order of name, and the name to pass as `after` for more."""
+class RateTaken(msgspec.Struct):
+    """What a rate limit says to one request; `retry_after_ms` is 0 when it is allowed."""
 
-    locks: tuple[Lock, ...]
-    next: str | None
-    revision: int | msgspec.UnsetType = msgspec.UNSET
-    lag_ms: int | msgspec.UnsetType = msgspec.UNSET
+    allowed: bool
+    remaining: int
+    retry_after_ms: int
+    reset_in_ms: int
+    revision: int
+
+
+class FenceAdvanced(msgspec.Struct):
+    """A resource that accepts this token and higher ones."""
+
+    accepted: bool
+    highest_token: int
+    revision: int
+
+
+class Elected(msgspec.Struct):
+    """An election that was won. `hold_id` is the secret by which the leader proclaims and resigns."""
+
+    hold_id: str
+    token: int
+    leader: Leader
+    expires_in_ms: int
+    revision: int
+
+
+class Proclaimed(msgspec.Struct):
+    """An election whose leader says something else now."""
+
+    token: int
+    revision: int
 
 
 class LeadershipTransferred(msgspec.Struct):
@@ -161,9 +177,9 @@ class Health(msgspec.Struct):
     ok: bool
 
 
-def holders_of(views: Iterable[HolderView]) -> tuple[Holder, ...]:
-    """Return holders as JSON objects."""
-    return tuple([Holder(view.owner, view.mode, view.token, view.expires_in_ms, view.note) for view in views])
+def held_locks(locks: Iterable[Wanted]) -> tuple[HeldLock, ...]:
+    """Return the locks of a hold as JSON objects."""
+    return tuple([HeldLock(lock.name, lock.mode, lock.scope) for lock in locks])
 
 
 def member_list(members: Members, revision: int) -> MemberList:
@@ -174,38 +190,4 @@ def member_list(members: Members, revision: int) -> MemberList:
             for node_id, member in members.nodes.items()
         ),
         revision,
-    )
-
-
-def waiters_of(views: Iterable[WaiterView]) -> tuple[Waiter, ...]:
-    """Return waiters as JSON objects."""
-    return tuple([Waiter(view.owner, view.mode, view.position, view.waited_ms) for view in views])
-
-
-def lock_of(view: LockView) -> Lock:
-    """Return a lock as a JSON object."""
-    return Lock(
-        name=view.name, state=view.state, holders=holders_of(view.holders), queue=waiters_of(view.queue)
-    )
-
-
-def session_of(view: SessionView) -> Session:
-    """Return a session as a JSON object."""
-    return Session(
-        ttl_ms=view.ttl_ms,
-        expires_in_ms=view.expires_in_ms,
-        owner=view.owner,
-        labels=view.labels,
-        holds=tuple(
-            [
-                Held(hold.owner, hold.mode, hold.token, hold.expires_in_ms, hold.note, hold.name)
-                for hold in view.holds
-            ]
-        ),
-        tickets=tuple(
-            [
-                Ticket(ticket.owner, ticket.mode, ticket.position, ticket.waited_ms, ticket.name)
-                for ticket in view.tickets
-            ]
-        ),
     )

@@ -1,4 +1,4 @@
-"""The route table, and the server that answers from it.
+"""The server that answers from the route table.
 
 aiohttp's low-level server stands under it: the Application layer would cost as much time per request as all
 the rest of this package.
@@ -14,101 +14,17 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from cluster.status import ClusterStatus
 from holdfast import wire
-from http_api import answers, locks, members, schema, sessions, status
 from http_api.call import Call
 from http_api.host import Node
 from http_api.metrics import RequestCounts
 from http_api.middleware import Front, problem_reply
 from http_api.problems import ProblemError
-from http_api.routes import Route, Router
-
-_WORLD: Final = ("overloaded", "no-leader", "shutting-down", "outcome-unknown")
-"""What can come between a node and the cluster."""
-_READ: Final = ("overloaded", "no-leader", "shutting-down")
-_CHANGE: Final = ("no-leader", "shutting-down", "outcome-unknown")
+from http_api.routes import Router
+from http_api.table import make_routes
 
 CONNECTIONS_COUNT_MAX: Final = 50_000
 """Of clients at once, if the process may have so many files open."""
-
-
-def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
-    """Return all calls of the API."""
-    routes = [
-        Route(
-            method="POST", path=wire.SESSIONS, handler=sessions.open_session,
-            takes=schema.OpenSessionRequest, gives=answers.SessionOpened, status=201,
-            problems=("ttl-out-of-range", *_WORLD),
-        ),
-        Route(
-            method="POST", path=wire.SESSION_KEEPALIVE, handler=sessions.keep_alive,
-            takes=schema.KeepAliveRequest, gives=answers.SessionKept, problems=("session-expired", *_WORLD),
-        ),
-        Route(
-            method="GET", path=wire.SESSION, handler=sessions.get_session,
-            gives=answers.Session, query=("consistency",), problems=("session-expired", *_READ),
-        ),
-        Route(
-            method="DELETE", path=wire.SESSION, handler=sessions.close_session,
-            takes=schema.CloseSessionRequest, gives=answers.SessionClosed,
-            problems=("session-expired", *_WORLD),
-        ),
-        Route(
-            method="POST", path=wire.LOCK_ACQUIRE, handler=locks.acquire,
-            takes=schema.AcquireRequest, gives=answers.Granted,
-            problems=(
-                "name-too-long", "ttl-out-of-range", "lock-held", "session-expired", "lease-expired",
-                "queue-full", *_WORLD,
-            ),
-        ),
-        Route(
-            method="POST", path=wire.LOCK_RENEW, handler=locks.renew,
-            takes=schema.RenewRequest, gives=answers.Renewed,
-            problems=("ttl-out-of-range", "lease-expired", *_WORLD),
-        ),
-        Route(
-            method="POST", path=wire.LOCK_RELEASE, handler=locks.release,
-            takes=schema.ReleaseRequest, gives=answers.Released, problems=("lease-expired", *_WORLD),
-        ),
-        Route(
-            method="POST", path=wire.LOCK_FORCE_RELEASE, handler=locks.force_release,
-            takes=schema.ForceReleaseRequest, gives=answers.ForceReleased,
-            problems=("name-too-long", *_WORLD),
-        ),
-        Route(
-            method="GET", path=wire.LOCK, handler=locks.get_lock,
-            gives=answers.Lock, query=("consistency",), problems=("name-too-long", *_READ),
-        ),
-        Route(
-            method="GET", path=wire.LOCKS, handler=locks.list_locks,
-            gives=answers.LockPage, query=("prefix", "limit", "after", "consistency"), problems=_READ,
-        ),
-        Route(method="GET", path=wire.CLUSTER, handler=status.get_cluster, gives=ClusterStatus),
-        Route(
-            method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, handler=status.transfer_leadership,
-            takes=schema.TransferRequest, gives=answers.LeadershipTransferred,
-            problems=("transfer-failed", *_WORLD),
-        ),
-        Route(
-            method="POST", path=wire.CLUSTER_MEMBERS, handler=members.add_member,
-            takes=schema.AddMemberRequest, gives=answers.MemberList,
-            problems=("member-change-refused", "member-change-pending", *_CHANGE),
-        ),
-        Route(
-            method="DELETE", path=wire.CLUSTER_MEMBERS, handler=members.remove_member,
-            takes=schema.RemoveMemberRequest, gives=answers.MemberList, query=("id",),
-            problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
-        ),
-        Route(method="GET", path=wire.LIVEZ, handler=status.get_livez, gives=answers.Health),
-        Route(
-            method="GET", path=wire.READYZ, handler=status.get_readyz,
-            gives=answers.Health, problems=("not-ready", "shutting-down"),
-        ),
-        Route(method="GET", path=wire.METRICS, handler=status.metrics_handler(counts)),
-    ]  # fmt: skip
-    routes.append(Route(method="GET", path=wire.OPENAPI, handler=status.openapi_handler(routes), gives=dict))
-    return tuple(routes)
 
 
 class _Protocol(RequestHandler):

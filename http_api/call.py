@@ -134,16 +134,17 @@ class Reply(web.StreamResponse):
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive and request.version >= (1, 1)
         connection = "" if self._keep_alive else "Connection: close\r\n"
-        head = (
-            f"{_head(self.status, self._type)}{self._lines}{connection}"
-            f"{wire.HEADER_REQUEST_ID}: {request.id_text}\r\n"
-            f"Content-Length: {len(self._bytes)}\r\n\r\n"
-        ).encode("ascii")
+        head = self._head_bytes(request, f"{connection}Content-Length: {len(self._bytes)}\r\n")
         transport.write(head if request.method == "HEAD" else head + self._bytes)
         self._eof_sent = True
         if transport.get_write_buffer_size() > _UNDRAINED_BYTES_MAX:
             await request.writer.drain()
         return None
+
+    def _head_bytes(self, call: Call, lines: str) -> bytes:
+        """Return status line and headers, `lines` among them."""
+        text = f"{_head(self.status, self._type)}{self._lines}{lines}{wire.HEADER_REQUEST_ID}: {call.id_text}"
+        return f"{text}\r\n\r\n".encode("ascii")
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Do nothing: the answer went out as a whole."""

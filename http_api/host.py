@@ -3,14 +3,18 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
+from cluster.event_log import EventLog
 from cluster.members import Members
 from cluster.metrics import Sample
 from cluster.status import ClusterStatus
-from lockstate.commands import Acquire, Command
+from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert
 from lockstate.machine import LockMachine
 from lockstate.results import Result
 
 T = TypeVar("T")
+
+Waiting = Acquire | AcquirePermits | Campaign | Convert
+"""The commands that may wait in a queue."""
 
 
 class Answer(Protocol):
@@ -44,6 +48,11 @@ class Node(Protocol):
         ...
 
     @property
+    def events(self) -> EventLog:
+        """Return what happened lately, as this node applied it."""
+        ...
+
+    @property
     def metrics(self) -> Metrics:
         """Return the counters."""
         ...
@@ -57,8 +66,12 @@ class Node(Protocol):
         """Replicate one command and return its result."""
         ...
 
-    async def acquire(self, command: Acquire, timeout_s: float) -> Answer:
-        """Replicate an acquire and wait in the queue, if it has to. Cancelled with the calling task."""
+    async def acquire(self, command: Waiting, timeout_s: float) -> Answer:
+        """Replicate a request and wait in the queue, if it has to. Cancelled with the calling task."""
+        ...
+
+    async def wait_shutdown(self) -> None:
+        """Return once the node takes no new work."""
         ...
 
     async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:

@@ -1,35 +1,61 @@
-"""Locks: acquire, renew, release, force release, look at one, list."""
+"""Locks: acquire one or several, renew, release, convert, force release, look at one, list."""
 
-from http_api import answers, schema
+from http_api import answers, bodies_locks, reads, schema, views
 from http_api.call import Call, Reply
 from http_api.host import Node
 from http_api.problems import expect
 from lockstate import results
-from lockstate.machine import LockMachine
+from lockstate.modes import Scope
 
 
 async def acquire(node: Node, call: Call) -> Reply:
-    """Acquire a lock, waiting in its queue if asked to."""
-    request = await schema.read(call, schema.AcquireRequest)
+    """Acquire a lock, or several at once, waiting in the queue if asked to."""
+    request = await schema.read(call, bodies_locks.AcquireRequest)
     answer = await node.acquire(request.command(), call.timeout_s)
-    granted = expect(answer.result, results.Granted)
-    made = answers.Granted(
-        granted.hold_id, granted.token, granted.name, granted.mode, granted.expires_in_ms, answer.revision
-    )
+    return _granted(expect(answer.result, results.Granted), answer.revision)
+
+
+async def convert(node: Node, call: Call) -> Reply:
+    """Change the mode of a hold, waiting ahead of the queue if asked to."""
+    request = await schema.read(call, bodies_locks.ConvertRequest)
+    answer = await node.acquire(request.command(), call.timeout_s)
+    return _granted(expect(answer.result, results.Granted), answer.revision)
+
+
+def _granted(granted: results.Granted, revision: int) -> Reply:
+    """Return the answer to who holds one lock, or several."""
+    hold_id, token, expires_in_ms = granted.hold_id, granted.token, granted.expires_in_ms
+    if granted.locks:
+        locks = answers.held_locks(granted.locks)
+        return Reply(answers.encode(answers.GrantedSeveral(hold_id, token, locks, expires_in_ms, revision)))
+    made = answers.Granted(hold_id, token, granted.name, granted.mode, expires_in_ms, revision)
+    if granted.scope is not Scope.NODE:
+        made.scope = granted.scope
     return Reply(answers.encode(made))
 
 
 async def renew(node: Node, call: Call) -> Reply:
     """Start the lease of a hold anew."""
-    request = await schema.read(call, schema.RenewRequest)
+    request = await schema.read(call, bodies_locks.RenewRequest)
     answer = await node.submit(request.command(), call.timeout_s)
     renewed = expect(answer.result, results.Renewed)
     return Reply(answers.encode(answers.Renewed(renewed.token, renewed.expires_in_ms, answer.revision)))
 
 
 async def release(node: Node, call: Call) -> Reply:
-    """Give a hold back."""
-    request = await schema.read(call, schema.ReleaseRequest)
+    """Give a hold back, or some of its locks."""
+    request = await schema.read(call, bodies_locks.ReleaseRequest)
+    answer = await node.submit(request.command(), call.timeout_s)
+    released = expect(answer.result, results.Released)
+    made = answers.Released(released=True, revision=answer.revision)
+    if released.locks:
+        made.locks = answers.held_locks(released.locks)
+    return Reply(answers.encode(made))
+
+
+async def release_whole(node: Node, call: Call) -> Reply:
+    """Give back a hold that has no parts."""
+    request = await schema.read(call, bodies_locks.ReleaseHoldRequest)
     answer = await node.submit(request.command(), call.timeout_s)
     expect(answer.result, results.Released)
     return Reply(answers.encode(answers.Released(released=True, revision=answer.revision)))
@@ -37,35 +63,20 @@ async def release(node: Node, call: Call) -> Reply:
 
 async def force_release(node: Node, call: Call) -> Reply:
     """End every hold of a lock."""
-    request = await schema.read(call, schema.ForceReleaseRequest)
+    request = await schema.read(call, bodies_locks.ForceReleaseRequest)
     answer = await node.submit(request.command(), call.timeout_s)
     forced = expect(answer.result, results.ForceReleased)
-    made = answers.ForceReleased(answers.holders_of(forced.released), answer.revision)
+    made = answers.ForceReleased(views.holders_of(forced.released), answer.revision)
     return Reply(answers.encode(made))
 
 
 async def get_lock(node: Node, call: Call) -> Reply:
     """Return a lock with its holders and its queue."""
-    name, is_stale = schema.lock_name(call), schema.consistency(call)
-
-    def query(machine: LockMachine) -> results.LockView:
-        return machine.lock(name)
-
-    lock = answers.lock_of(query(node.machine) if is_stale else await node.read(query, call.timeout_s))
-    if is_stale:
-        lock.revision, lock.lag_ms = node.machine.revision, node.status().lag_ms
-    return Reply(answers.encode(lock))
+    name = schema.name(call)
+    return await reads.answer(node, call, lambda machine: machine.lock(name), views.lock_of)
 
 
 async def list_locks(node: Node, call: Call) -> Reply:
     """Return a page of the locks that are held, delayed or waited for."""
-    (prefix, after, limit), is_stale = schema.page(call), schema.consistency(call)
-
-    def query(machine: LockMachine) -> tuple[list[results.LockView], str | None]:
-        return machine.locks(prefix, after, limit)
-
-    views, more = query(node.machine) if is_stale else await node.read(query, call.timeout_s)
-    page = answers.LockPage(locks=tuple([answers.lock_of(view) for view in views]), next=more)
-    if is_stale:
-        page.revision, page.lag_ms = node.machine.revision, node.status().lag_ms
-    return Reply(answers.encode(page))
+    prefix, after, limit = schema.page(call)
+    return await reads.answer(node, call, lambda machine: machine.locks(prefix, after, limit), views.page_of)

@@ -3,7 +3,7 @@
 from cluster.config import check_member, check_node_id
 from cluster.config_sources import WrongValueError
 from cluster.members import Members
-from http_api import answers, schema
+from http_api import answers, bodies_service, schema
 from http_api.call import Call, Reply
 from http_api.host import Node
 from http_api.problems import ProblemError
@@ -11,7 +11,7 @@ from http_api.problems import ProblemError
 
 async def add_member(node: Node, call: Call) -> Reply:
     """Add a node, which joins and then counts."""
-    request = await schema.read(call, schema.AddMemberRequest)
+    request = await schema.read(call, bodies_service.AddMemberRequest)
     try:
         check_member(request.id, request.peer)
     except WrongValueError as wrong:
@@ -22,7 +22,7 @@ async def add_member(node: Node, call: Call) -> Reply:
 
 async def remove_member(node: Node, call: Call) -> Reply:
     """Remove a node; leadership is handed over first if it leads."""
-    request = await schema.read(call, schema.RemoveMemberRequest)
+    request = await schema.read(call, bodies_service.RemoveMemberRequest)
     try:
         node_id = check_node_id("id", request.node_id(call))
     except WrongValueError as wrong:

@@ -19,7 +19,13 @@ _PARAMETERS: dict[str, JsonObject] = {
     "name": {
         "in": "path",
         "schema": {"type": "string", "maxLength": limits.NAME_BYTES_MAX},
-        "description": "The lock's name; its '/' may be percent-encoded or not.",
+        "description": "The name; its '/' may be percent-encoded or not.",
+    },
+    "of-name": {
+        "name": "name",
+        "in": "query",
+        "schema": {"type": "string", "maxLength": limits.NAME_BYTES_MAX},
+        "description": "Only what happened to this name.",
     },
     "consistency": {
         "in": "query",
@@ -29,6 +35,11 @@ _PARAMETERS: dict[str, JsonObject] = {
         "in": "query",
         "schema": {"type": "string"},
         "description": "Only names that start with this.",
+    },
+    "since": {
+        "in": "query",
+        "schema": {"type": "string"},
+        "description": "A revision, or the id of an event: go on behind it. Without it, from now on.",
     },
     "after": {"in": "query", "schema": {"type": "string"}, "description": "Only names behind this one."},
     "id": {"in": "query", "schema": {"type": "string"}, "description": "The node, if no body names it."},
@@ -50,13 +61,25 @@ _PARAMETERS: dict[str, JsonObject] = {
     },
 }
 
+_OF_ONE_LOCK = [{"required": [field]} for field in ("name", "mode", "scope")]
+_LEASE = {"oneOf": [{"required": ["session_id"]}, {"required": ["ttl_ms"]}]}
+_LOCKS = {
+    "oneOf": [{"required": ["name"]}, {"required": ["locks"], "not": {"anyOf": _OF_ONE_LOCK}}],
+}
+_RULES: dict[str, list[JsonObject]] = {
+    "AcquireRequest": [_LEASE, _LOCKS],
+    "AcquirePermitsRequest": [_LEASE],
+}
+"""What a struct cannot say: one of the two, and only one."""
+
 
 def make_document(routes: Sequence[Route]) -> JsonObject:
     """Return the document."""
-    types = [kind for route in routes for kind in (route.takes, route.gives) if kind not in (None, dict)]
+    kinds = [kind for route in routes for kind in (route.takes, route.gives, route.or_gives)]
+    types = [kind for kind in kinds if kind not in (None, dict)]
     _, schemas = msgspec.json.schema_components([*types, Problem], ref_template=_REF)
-    # What a struct cannot say: one of the two, and only one.
-    schemas["AcquireRequest"]["oneOf"] = [{"required": ["session_id"]}, {"required": ["ttl_ms"]}]
+    for name, rules in _RULES.items():
+        schemas[name]["allOf"] = rules
     paths: JsonObject = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -72,13 +95,14 @@ def make_document(routes: Sequence[Route]) -> JsonObject:
 
 
 def _parameter(name: str) -> JsonObject:
-    parameter = {"name": name, **_PARAMETERS[name]}
+    parameter: JsonObject = {"name": name, **_PARAMETERS[name]}
     return {**parameter, "required": True} if parameter["in"] == "path" else parameter
 
 
 def _operation(route: Route) -> JsonObject:
     in_path = [name for name in ("session_id", "name") if f"{{{name}}}" in route.path]
-    parameters = [*in_path, *route.query, "timeout", "request-id"]
+    in_query = ["of-name" if name == "name" else name for name in route.query]
+    parameters = [*in_path, *in_query, "timeout", "request-id"]
     operation: JsonObject = {
         "operationId": route.handler.__name__,
         "summary": (route.handler.__doc__ or "").strip().splitlines()[0],
@@ -86,7 +110,8 @@ def _operation(route: Route) -> JsonObject:
         "responses": {str(route.status): _success(route), **_refusals(route)},
     }
     if route.takes is not None:
-        is_required = any(field.required for field in msgspec.structs.fields(route.takes))
+        has_required = any(field.required for field in msgspec.structs.fields(route.takes))
+        is_required = has_required or route.takes.__name__ in _RULES
         operation["requestBody"] = {
             "required": is_required,
             "content": {wire.JSON: {"schema": _ref(route.takes)}},
@@ -96,8 +121,10 @@ def _operation(route: Route) -> JsonObject:
 
 def _success(route: Route) -> JsonObject:
     if route.gives is None:
-        return {"description": "Text", "content": {"text/plain": {"schema": {"type": "string"}}}}
+        return {"description": "Text", "content": {route.media_type: {"schema": {"type": "string"}}}}
     schema = {"type": "object"} if route.gives is dict else _ref(route.gives)
+    if route.or_gives is not None:
+        schema = {"anyOf": [schema, _ref(route.or_gives)]}
     return {"description": "It is done", "content": {wire.JSON: {"schema": schema}}}
 
 

@@ -4,16 +4,20 @@ Codes, statuses and outcomes are the table in holdfast/wire.py.
 """
 
 import urllib.parse
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
 from cluster.errors import ClusterError
 from holdfast import wire
-from http_api.answers import Holder, holders_of
+from http_api.views import CycleStep, Holder, holders_of
 from lockstate.results import Reason, Refused, Result
 
 T = TypeVar("T")
+
+_HELD: Final = frozenset({Reason.LOCK_HELD, Reason.NO_PERMITS})
+"""Refusals because of others: they say who, even when nobody holds and only waiters are in the way."""
 
 
 class Problem(msgspec.Struct, kw_only=True):
@@ -30,6 +34,11 @@ class Problem(msgspec.Struct, kw_only=True):
     retry_after_ms: int | msgspec.UnsetType = msgspec.UNSET
     holders: tuple[Holder, ...] | msgspec.UnsetType = msgspec.UNSET
     queue_length: int | msgspec.UnsetType = msgspec.UNSET
+    cycle: tuple[CycleStep, ...] | msgspec.UnsetType = msgspec.UNSET
+    available: int | msgspec.UnsetType = msgspec.UNSET
+    limit: int | msgspec.UnsetType = msgspec.UNSET
+    highest_token: int | msgspec.UnsetType = msgspec.UNSET
+    oldest: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ProblemError(Exception):
@@ -43,12 +52,20 @@ class ProblemError(Exception):
         retry_after_ms: int = 0,
         allow: str = "",
         refused: Refused | None = None,
+        oldest: int | None = None,
         ends_connection: bool = False,
     ) -> None:
-        """Make a problem; `allow` names the methods of a path, `refused` brings holders and queue length."""
+        """Make a problem.
+
+        `allow` names the methods of a path, `refused` brings what the state machine says besides, `oldest` is
+        the revision from which on events are still there.
+        """
         super().__init__(detail)
         self.code, self.detail = code, detail
         self.retry_after_ms, self.allow, self.refused = retry_after_ms, allow, refused
+        self.facts: Mapping[str, int] = refused.facts if refused is not None else {}
+        if oldest is not None:
+            self.facts = {"oldest": oldest}
         self.ends_connection = ends_connection
 
 
@@ -99,10 +116,21 @@ def document(problem: ProblemError, request_id: str) -> Problem:
     )
     if problem.retry_after_ms:
         made.retry_after_ms = problem.retry_after_ms
-    if problem.refused is not None and problem.refused.reason is Reason.LOCK_HELD:
-        made.holders = holders_of(problem.refused.holders)
-        made.queue_length = problem.refused.queue_length
+    for name, number in problem.facts.items():
+        setattr(made, name, number)
+    refused = problem.refused
+    if refused is not None:
+        _add_others(made, refused)
     return made
+
+
+def _add_others(made: Problem, refused: Refused) -> None:
+    """Say who is in the way."""
+    if refused.reason in _HELD:
+        made.holders = holders_of(refused.holders)
+        made.queue_length = refused.queue_length
+    if refused.cycle:
+        made.cycle = tuple([CycleStep(step.owner, step.name, step.kind) for step in refused.cycle])
 
 
 def header_lines(problem: ProblemError) -> str:

@@ -14,22 +14,24 @@ Handler = Callable[[Node, Call], Awaitable[Reply]]
 
 _QUERY_FIELDS_MAX = 16
 
-_LATER = re.compile(
-    r"POST /v1/locks/convert|\w+ /v1/(semaphores|ratelimits|fences|elections)(/.*)?"
-    r"|\w+ /v1/(watch|stream)(/.*)?"
-)
+_LATER = re.compile(r"\w+ /v1/stream(/.*)?")
 """Calls that this API will have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One call: where it is, what answers it, and what /openapi.json says about it."""
+    """One call: where it is, what answers it, and what /openapi.json says about it.
+
+    It answers with JSON that looks like `gives`, or like `or_gives`; without either, with `media_type`.
+    """
 
     method: str
     path: str
     handler: Handler
     takes: type[Any] | None = None
     gives: type[Any] | None = None
+    or_gives: type[Any] | None = None
+    media_type: str = "text/plain"
     status: int = 200
     query: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

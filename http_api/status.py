@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 
-from http_api import answers, schema
+from http_api import answers, bodies_service, schema
 from http_api.call import Call, Reply
 from http_api.host import Node
 from http_api.metrics import CONTENT_TYPE, RequestCounts, render
@@ -21,7 +21,7 @@ async def get_cluster(node: Node, call: Call) -> Reply:  # noqa: ARG001 - all ha
 
 async def transfer_leadership(node: Node, call: Call) -> Reply:
     """Hand leadership to another node."""
-    request = await schema.read(call, schema.TransferRequest)
+    request = await schema.read(call, bodies_service.TransferRequest)
     to = request.to or None
     known = [peer.id for peer in node.status().nodes]
     if to is not None and to not in known:

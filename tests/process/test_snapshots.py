@@ -55,7 +55,7 @@ async def fill(http: Http, node_id: str, session_id: str, holds: int = HOLDS) ->
     """Make the state larger than what a link takes at once."""
     for first in range(0, holds, CONCURRENT):
         numbers = range(first, first + CONCURRENT)
-        names = [f"large/{number}" for number in numbers]
+        names = [f"large-{number}" for number in numbers]
         note = "n" * NOTE_BYTES
         answers = await asyncio.gather(
             *[http.acquire(node_id, name, session_id=session_id, note=note) for name in names]
@@ -87,7 +87,7 @@ async def test_large_snapshot(compacting: LocalCluster) -> None:
         assert not leader_said.lines("event=leadership ")
         assert not history.violations(load.history)
         assert not history.errors(load.history)
-        assert len(await equal_states(cluster, http, "large/")) == HOLDS
+        assert len(await equal_states(cluster, http, "large-")) == HOLDS
         closed = await http.call(other, "DELETE", wire.SESSION.format(session_id=session_id))
         assert len(closed.body["released"]) == HOLDS
 
@@ -125,7 +125,7 @@ async def test_transfer_resumed(compacting: LocalCluster) -> None:
         assert number_in(second, "from") >= have_bytes
         assert number_in(first, "index") == number_in(second, "index")
         assert not absent_said.lines("event=snapshot-refused")
-        assert len(await equal_states(cluster, http, "large/")) == MANY_HOLDS
+        assert len(await equal_states(cluster, http, "large-")) == MANY_HOLDS
         closed = await http.call(other, "DELETE", wire.SESSION.format(session_id=session_id))
         assert len(closed.body["released"]) == MANY_HOLDS
 

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import aiohttp
 import pytest
 
 import holdfast
@@ -10,7 +11,7 @@ from holdfast import wire
 from scripts.local_cluster import LocalCluster
 from tests.process import history
 from tests.process.load import Load
-from tests.process.nodes import Http, LogSince, followers, http_to, mend, node_ids, until, urls
+from tests.process.nodes import Got, Http, LogSince, followers, http_to, mend, node_ids, until, urls
 
 pytestmark = pytest.mark.process
 
@@ -161,3 +162,115 @@ async def test_leader_paused(cluster: LocalCluster) -> None:
         assert await http.token(old, "paused/kept") == kept.body["token"]
         held = history.still_held(load.history).values()
         assert not history.lost_grants(held, await http.tokens(old, "paused/kept/"))
+
+
+async def until_queue_is(http: Http, node_id: str, name: str, *owners: str) -> None:
+    """Wait until exactly these wait for a lock, in this order."""
+
+    async def is_so() -> bool:
+        got = await http.lock(node_id, name)
+        return got.status == 200 and [waiter["owner"] for waiter in got.body["queue"]] == list(owners)
+
+    await until(is_so, f"{owners} in the queue of {name}")
+
+
+async def line_up(http: Http, other: str, name: str, waits: dict[str, str]) -> dict[str, "asyncio.Task[Got]"]:
+    """Let owners wait on nodes, one behind the other; `other` is asked about the queue."""
+    tasks: dict[str, asyncio.Task[Got]] = {}
+    for owner, node_id in waits.items():
+        request = http.acquire(node_id, name, owner=owner, wait_ms=10 * WAIT_MS, request_id=name)
+        tasks[owner] = asyncio.create_task(request)
+        await until_queue_is(http, other, name, *tasks)
+    return tasks
+
+
+async def connection_is_lost(task: "asyncio.Task[Got]") -> None:
+    """Wait until a client has seen its node die."""
+    with pytest.raises(aiohttp.ClientError):
+        await task
+
+
+async def test_waits_of_killed_node_end(cluster: LocalCluster) -> None:
+    """A killed node's clients lose their places, but for one that soon repeats its request elsewhere."""
+    name = "wait/abandoned"
+    leader = cluster.leader()
+    dying, other = followers(cluster)
+    said = LogSince(cluster, leader)
+    async with http_to(cluster) as http:
+        held = await http.acquire(leader, name)
+        waits = await line_up(http, other, name, {"lost": dying, "moved": dying, "behind": other})
+        await asyncio.to_thread(cluster.kill, dying)
+        await connection_is_lost(waits["moved"])
+        moved = asyncio.create_task(
+            http.acquire(other, name, owner="moved", wait_ms=10 * WAIT_MS, request_id=name)
+        )
+        await until_queue_is(http, other, name, "moved", "behind")
+        await connection_is_lost(waits["lost"])
+        told = ("event=waits-abandoned", f"node={dying}", "ended=1 left=0")
+        await until(lambda: said.lines(*told), "the leader tells of it")
+        assert (await http.release(leader, held.body["hold_id"])).status == 200
+        granted = await moved
+        assert await http.token(other, name) == granted.body["token"] == held.body["token"] + 1
+        assert (await http.release(leader, granted.body["hold_id"])).status == 200
+        assert (await waits["behind"]).body["token"] == granted.body["token"] + 1
+
+
+async def test_waits_of_restarted_node_end(cluster: LocalCluster) -> None:
+    """What waited on a node's earlier process loses its place though the node is back; later waits do not."""
+    name = "wait/started-anew"
+    leader = cluster.leader()
+    dying, other = followers(cluster)
+    async with http_to(cluster) as http:
+        held = await http.acquire(leader, name)
+        lost = await line_up(http, other, name, {"lost": dying})
+        await asyncio.to_thread(cluster.kill, dying)
+        await asyncio.to_thread(mend, cluster)
+        await connection_is_lost(lost["lost"])
+        later = asyncio.create_task(http.acquire(dying, name, owner="later", wait_ms=10 * WAIT_MS))
+        await until_queue_is(http, other, name, "later")
+        assert (await http.release(leader, held.body["hold_id"])).status == 200
+        assert (await later).body["token"] == held.body["token"] + 1
+
+
+async def test_waits_of_killed_leader_end(cluster: LocalCluster) -> None:
+    """The next leader ends the waits of the one that died, and keeps those of nodes that come to it."""
+    name = "wait/leader-died"
+    leader = cluster.leader()
+    one, other = followers(cluster)
+    async with http_to(cluster) as http:
+        held = await http.acquire(one, name)
+        waits = await line_up(http, other, name, {"lost": leader, "one": one, "other": other})
+        await asyncio.to_thread(cluster.kill, leader)
+        await connection_is_lost(waits["lost"])
+        # The other node has nothing to forward meanwhile: that it is connected has to be enough.
+        leads = await asyncio.to_thread(cluster.leader)
+        await until_queue_is(http, leads, name, "one", "other")
+        assert (await http.release(other, held.body["hold_id"])).status == 200
+        granted = await waits["one"]
+        assert (await http.release(other, granted.body["hold_id"])).status == 200
+        assert (await waits["other"]).body["token"] == granted.body["token"] + 1
+
+
+async def test_waits_of_silent_node_end(cluster: LocalCluster) -> None:
+    """A client whose node falls silent is told, as soon as the node is back, that it waits no more."""
+    name = "wait/silent"
+    leader = cluster.leader()
+    silent, other = followers(cluster)
+    async with http_to(cluster) as http:
+        held = await http.acquire(leader, name)
+        waits = await line_up(http, other, name, {"lost": silent, "behind": other})
+        cluster.pause(silent)
+        try:
+            await until_queue_is(http, other, name, "behind")
+        finally:
+            cluster.resume(silent)
+        refused = await waits["lost"]
+        assert (refused.status, refused.code) == (409, "lock-held")
+        anew = asyncio.create_task(
+            http.acquire(silent, name, owner="lost", wait_ms=10 * WAIT_MS, request_id=name)
+        )
+        await until_queue_is(http, other, name, "behind", "lost")
+        for waiting in (waits["behind"], anew):
+            assert (await http.release(other, held.body["hold_id"])).status == 200
+            held = await waiting
+            assert held.status == 200

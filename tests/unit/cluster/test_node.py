@@ -1,18 +1,22 @@
-"""A whole node on a real disk, alone: what becomes of requests whose clients leave."""
+"""A whole node on a real disk, alone: what becomes of requests whose clients leave, and what it remembers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cluster.config import load
-from cluster.errors import OutcomeUnknown, ShuttingDown
+from cluster.errors import NodeFailed, OutcomeUnknown, ShuttingDown
+from cluster.event_log import Position
 from cluster.node import Node
-from lockstate.commands import Acquire, Release
+from lockstate import codec, snapshot
+from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, OpenSession, Release
+from lockstate.machine import LockMachine
 from lockstate.modes import Mode
-from lockstate.results import Granted, Queued, Reason, Refused
+from lockstate.results import EventKind, Granted, Queued, Reason, Refused
 
 DEADLINE_S = 20.0
 
@@ -36,11 +40,21 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def acquire(hold_id: str, *, wait_ms: int = 0, request_id: str = "") -> Acquire:
+def acquire(hold_id: str, *, wait_ms: int = 0, request_id: str = "", mode: Mode = Mode.EXCLUSIVE) -> Acquire:
     """Return an acquire of the one lock of these tests."""
-    return Acquire(
-        "a", Mode.EXCLUSIVE, hold_id, f"of-{hold_id}", ttl_ms=60_000, wait_ms=wait_ms, request_id=request_id
-    )
+    return Acquire("a", mode, hold_id, f"of-{hold_id}", ttl_ms=60_000, wait_ms=wait_ms, request_id=request_id)
+
+
+def upgrade(hold_id: str, ticket_id: str) -> Convert:
+    """Return a conversion to exclusive that waits."""
+    return Convert(hold_id, Mode.EXCLUSIVE, ticket_id, f"of-{ticket_id}", wait_ms=60_000)
+
+
+async def hold_both(node: Node) -> None:
+    """Let h1 and h2 hold the lock together."""
+    for hold_id in ("h1", "h2"):
+        held = await node.acquire(acquire(hold_id, mode=Mode.SHARED), DEADLINE_S)
+        assert isinstance(held.result, Granted)
 
 
 @pytest.mark.parametrize("wait_ms", [0, 60_000])
@@ -96,6 +110,133 @@ async def test_a_stopping_node_takes_tickets_back_that_nobody_can_ask_for(tmp_pa
         assert isinstance(node.machine.attempt("h3"), Queued)
         with pytest.raises(ShuttingDown):
             await node.submit(Release("h1"), DEADLINE_S)
+
+
+async def test_a_conversion_waits_under_its_ticket(tmp_path: Path) -> None:
+    """A conversion that has to wait ends with the hold that it converted, once the other one is gone."""
+    async with running(tmp_path) as node:
+        await hold_both(node)
+        waiting = asyncio.create_task(node.acquire(upgrade("h1", "t1"), DEADLINE_S))
+        await until(lambda: len(node.core.waiters) == 1)
+        assert node.core.waiters.hold_ids() == ["t1"]
+        await node.submit(Release("h2"), DEADLINE_S)
+        answer = await asyncio.wait_for(waiting, DEADLINE_S)
+        assert isinstance(answer.result, Granted)
+        assert (answer.result.hold_id, answer.result.mode) == ("h1", Mode.EXCLUSIVE)
+
+
+async def test_who_leaves_a_waiting_conversion_keeps_its_hold(tmp_path: Path) -> None:
+    """The wait of a conversion is undone when its client leaves; the hold stays as it was."""
+    async with running(tmp_path) as node:
+        await hold_both(node)
+        waiting = asyncio.create_task(node.acquire(upgrade("h1", "t1"), DEADLINE_S))
+        await until(lambda: len(node.core.waiters) == 1)
+        waiting.cancel()
+        await until(lambda: node.machine.attempt("t1") is None)
+        assert [holder.mode for holder in node.machine.lock("a").holders] == [Mode.SHARED, Mode.SHARED]
+        assert len(node.core.waiters) == 0
+
+
+async def test_a_conversion_that_came_through_is_not_undone(tmp_path: Path) -> None:
+    """A client that leaves before it hears of its conversion has its hold, converted."""
+    async with running(tmp_path) as node:
+        await node.acquire(acquire("h1", mode=Mode.SHARED), DEADLINE_S)
+        converting = asyncio.create_task(node.acquire(upgrade("h1", "t1"), DEADLINE_S))
+        await asyncio.sleep(0)
+        converting.cancel()
+        await until(lambda: node.machine.lock("a").holders[0].mode is Mode.EXCLUSIVE)
+        await node.read(lambda machine: machine.revision, DEADLINE_S)
+        assert not node._cancels
+        assert len(node.machine.lock("a").holders) == 1
+
+
+def permits(hold_id: str, session_id: str) -> AcquirePermits:
+    """Return an acquire of all permits of a semaphore."""
+    return AcquirePermits("p", 1, 1, hold_id, f"of-{hold_id}", session_id=session_id, wait_ms=60_000)
+
+
+def campaign(hold_id: str, session_id: str) -> Campaign:
+    """Return a candidacy."""
+    return Campaign("e", session_id, "me", hold_id, f"of-{hold_id}", wait_ms=60_000)
+
+
+@pytest.mark.parametrize("command", [permits, campaign])
+async def test_permits_and_elections_are_waited_for_like_locks(
+    tmp_path: Path, command: Callable[[str, str], AcquirePermits | Campaign]
+) -> None:
+    """Who waits for permits, or to lead, is answered when its turn comes, and undone when it leaves."""
+    async with running(tmp_path) as node:
+        for session_id in ("s1", "s2"):
+            await node.submit(OpenSession(session_id, 60_000), DEADLINE_S)
+        first = await node.acquire(command("h1", "s1"), DEADLINE_S)
+        assert isinstance(first.result, Granted)
+        leaves = asyncio.create_task(node.acquire(command("h2", "s2"), DEADLINE_S))
+        await until(lambda: len(node.core.waiters) == 1)
+        leaves.cancel()
+        await until(lambda: node.machine.attempt("h2") is None)
+        stays = asyncio.create_task(node.acquire(command("h3", "s2"), DEADLINE_S))
+        await until(lambda: len(node.core.waiters) == 1)
+        await node.submit(Release("h1"), DEADLINE_S)
+        answer = await asyncio.wait_for(stays, DEADLINE_S)
+        assert isinstance(answer.result, Granted)
+        assert answer.result.token > first.result.token
+
+
+async def test_a_snapshot_without_the_ticket_of_a_conversion_leaves_its_outcome_open(tmp_path: Path) -> None:
+    """Behind a snapshot a ticket that is gone may have ended either way: the client has to ask again."""
+    async with running(tmp_path) as node:
+        await hold_both(node)
+        waiting = asyncio.create_task(node.acquire(upgrade("h1", "t1"), DEADLINE_S))
+        await until(lambda: len(node.core.waiters) == 1)
+        elsewhere = snapshot.decode(snapshot.encode(node.machine))
+        node.core.restore_state(elsewhere)
+        await asyncio.sleep(0)
+        assert not waiting.done(), "it still waits there"
+        empty = LockMachine()
+        empty.state.revision = elsewhere.revision + 1
+        node.core.restore_state(empty)
+        with pytest.raises(OutcomeUnknown):
+            await asyncio.wait_for(waiting, DEADLINE_S)
+        assert node.events.oldest == empty.revision
+
+
+async def test_shutdown_can_be_waited_for(tmp_path: Path) -> None:
+    """Who waits for this node to shut down is told at once, also who asks later."""
+    async with running(tmp_path) as node:
+        waiting = asyncio.create_task(node.wait_shutdown())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert not node.is_shutting_down
+        node.begin_shutdown()
+        await asyncio.wait_for(waiting, DEADLINE_S)
+        await asyncio.wait_for(node.wait_shutdown(), DEADLINE_S)
+        assert node.is_shutting_down
+
+
+async def test_events_are_remembered_across_a_restart(tmp_path: Path) -> None:
+    """A node that starts again has the events of what it applies again, with the same revisions."""
+    async with running(tmp_path) as node:
+        await node.acquire(acquire("h1"), DEADLINE_S)
+        await node.submit(Release("h1"), DEADLINE_S)
+        before = node.events.read(Position(1), 100)
+        kinds = [[event.kind for event in block] for block in before]
+        assert kinds == [[EventKind.GRANTED], [EventKind.RELEASED]]
+    async with running(tmp_path) as node:
+        assert node.events.read(Position(1), 100) == before
+        assert node.metrics.events[EventKind.GRANTED] == 1
+
+
+@pytest.mark.parametrize(("entry_format", "said"), [(-1, "earlier version"), (1, "upgrade this node")])
+async def test_an_entry_of_another_version_stops_the_node(
+    tmp_path: Path, entry_format: int, said: str
+) -> None:
+    """What another version wrote is not guessed at: the node stops, changes nothing, and says what to do."""
+    async with running(tmp_path) as node:
+        revision = node.machine.revision
+        entry = msgspec.msgpack.encode((codec.FORMAT + entry_format, 0, []))
+        with pytest.raises(NodeFailed, match=said):
+            node.core.apply(entry)
+        assert node.machine.revision == revision
 
 
 async def test_what_was_granted_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Acquires that wait: woken by events, settled by snapshots, forgotten when nobody waits any more."""
+"""Requests that wait: woken when they are settled, or by snapshots; forgotten when nobody waits any more."""
 
 import asyncio
 
@@ -7,23 +7,23 @@ import pytest
 from cluster.errors import OutcomeUnknown
 from cluster.waiters import Waiters
 from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, Granted, Queued, Reason, Refused
+from lockstate.results import Granted, Queued, Reason, Refused, Settled
 
 GRANTED = Granted("h1", 7, "n", Mode.EXCLUSIVE, 1000)
 LOST = OutcomeUnknown("lost")
 
 
-def event(result: Granted | Refused | None, hold_id: str = "h1", revision: int = 3) -> Event:
+def end(result: Granted | Refused = GRANTED, hold_id: str = "h1") -> Settled:
     """Return the end of a wait."""
-    return Event(revision, 0, EventKind.GRANTED, hold_id=hold_id, result=result)
+    return Settled(hold_id, result)
 
 
 async def test_the_end_of_a_wait_reaches_everyone_who_waits_for_it() -> None:
-    """Several attempts of one request get the same answer, with the revision of the event."""
+    """Several attempts of one request get the same answer, with the revision at which it was settled."""
     waiters = Waiters(asyncio.get_running_loop())
     futures = [waiters.add("h1"), waiters.add("h1")]
     other = waiters.add("h2")
-    waiters.wake(event(GRANTED))
+    waiters.wake(end(), 3)
     for future in futures:
         answer = await future
         assert (answer.result, answer.revision) == (GRANTED, 3)
@@ -36,17 +36,26 @@ async def test_a_refusal_ends_a_wait_too() -> None:
     waiters = Waiters(asyncio.get_running_loop())
     future = waiters.add("h1")
     refused = Refused(Reason.LOCK_HELD, "the wait is over")
-    waiters.wake(event(refused))
+    waiters.wake(end(refused), 3)
     assert (await future).result is refused
 
 
-async def test_an_event_without_a_result_or_a_waiter_wakes_nobody() -> None:
-    """Other people's events, and those that end no wait, pass."""
+async def test_the_end_of_another_wait_wakes_nobody() -> None:
+    """What is settled for the clients of other nodes passes."""
     waiters = Waiters(asyncio.get_running_loop())
     future = waiters.add("h1")
-    waiters.wake(event(None))
-    waiters.wake(event(GRANTED, "unknown"))
+    waiters.wake(end(hold_id="elsewhere"), 3)
     assert not future.done()
+
+
+async def test_a_conversion_is_woken_by_its_ticket() -> None:
+    """A conversion waits under its ticket and gets its hold, whose id is another one."""
+    waiters = Waiters(asyncio.get_running_loop())
+    future = waiters.add("t1")
+    waiters.wake(end(hold_id="h1"), 3)
+    assert not future.done()
+    waiters.wake(end(hold_id="t1"), 4)
+    assert (await future).result == GRANTED
 
 
 async def test_who_leaves_is_forgotten() -> None:
@@ -55,7 +64,7 @@ async def test_who_leaves_is_forgotten() -> None:
     left, stays = waiters.add("h1"), waiters.add("h1")
     left.cancel()
     await asyncio.sleep(0)
-    waiters.wake(event(GRANTED))
+    waiters.wake(end(), 3)
     assert (await stays).result is GRANTED
     alone = waiters.add("h2")
     alone.cancel()
@@ -67,10 +76,10 @@ async def test_a_new_wait_for_the_same_hold_is_not_taken_down_by_the_old_one() -
     """The callbacks of futures that are done do not touch a waiter that was added since."""
     waiters = Waiters(asyncio.get_running_loop())
     waiters.add("h1")
-    waiters.wake(event(GRANTED))
+    waiters.wake(end(), 3)
     again = waiters.add("h1")
     await asyncio.sleep(0)
-    waiters.wake(event(GRANTED, revision=4))
+    waiters.wake(end(), 4)
     assert (await again).revision == 4
 
 

@@ -9,10 +9,12 @@ import msgspec
 
 from cluster import members
 from cluster.errors import ShuttingDown
+from cluster.event_log import EventLog
 from cluster.members import Member, Members
 from cluster.metrics import Sample
 from cluster.status import ClusterStatus, PeerStatus
-from lockstate.commands import Acquire, Batch, Cancel, Command, Entry
+from http_api.host import Waiting
+from lockstate.commands import Batch, Cancel, Command, Entry
 from lockstate.machine import LockMachine
 from lockstate.results import Queued, Result
 
@@ -44,7 +46,6 @@ class LocalNode:
     def __init__(self) -> None:
         self.machine = LockMachine()
         self.metrics = LocalMetrics()
-        self.is_shutting_down = False
         self.is_ready = True
         self.failure: Exception | None = None
         self.timeouts_s: list[float] = []
@@ -54,15 +55,26 @@ class LocalNode:
         self._seqs = itertools.count(1)
         self._waiters: dict[str, asyncio.Future[Result]] = {}
         self._loop = asyncio.get_running_loop()
+        self._shutdown = asyncio.Event()
+        self.events = EventLog(self._loop)
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether it refuses new work."""
+        return self._shutdown.is_set()
+
+    async def wait_shutdown(self) -> None:
+        """Wait until it refuses new work."""
+        await self._shutdown.wait()
 
     async def submit(self, command: Command, timeout_s: float) -> LocalAnswer:
         """Apply one command."""
         self._check(timeout_s)
         return self._apply(command)
 
-    async def acquire(self, command: Acquire, timeout_s: float) -> LocalAnswer:
-        """Apply an acquire and wait for its end; undo it when cancelled."""
+    async def acquire(self, command: Waiting, timeout_s: float) -> LocalAnswer:
+        """Apply a request and wait for its end; undo it when cancelled."""
         self._check(timeout_s)
         answer = self._apply(command)
         if not isinstance(answer.result, Queued):
@@ -111,7 +123,7 @@ class LocalNode:
 
     def begin_shutdown(self) -> None:
         """Refuse new work and end the waits."""
-        self.is_shutting_down = True
+        self._shutdown.set()
         for waiter in self._waiters.values():
             waiter.set_exception(ShuttingDown("the node is shutting down"))
 
@@ -126,10 +138,10 @@ class LocalNode:
         """Apply a command, or only let time pass, and wake the waiters that it concerns."""
         batches = () if command is None else (Batch("local", (next(self._seqs),), (command,)),)
         outcome = self.machine.apply(Entry(int(self._loop.time() * 1000), batches))
-        for event in outcome.events:
-            waiter = self._waiters.get(event.hold_id)
-            if waiter is not None and event.result is not None and not waiter.done():
-                waiter.set_result(event.result)
+        for settled in outcome.settled:
+            waiter = self._waiters.get(settled.hold_id)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(settled.result)
         self._set_timer()
         result = outcome.batches[0].results[0] if outcome.batches else None
         return LocalAnswer(result, outcome.revision)  # type: ignore[arg-type]  # of no command, nobody asks

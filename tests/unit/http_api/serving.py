@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import aiohttp
 from aiohttp import web
 
+from holdfast import wire
 from http_api.app import build_server
 from tests.unit.http_api.local_node import LocalNode
 
@@ -21,6 +22,19 @@ class Got(NamedTuple):
     status: int
     body: Any
     headers: Any
+
+
+def check_problem(got: Got, status: int, code: str, outcome: str = "not-applied") -> None:
+    """Check the form of a problem document."""
+    assert (got.status, got.body["code"], got.body["outcome"]) == (status, code, outcome)
+    assert got.headers["Content-Type"] == wire.PROBLEM_JSON
+    assert tuple(got.body)[: len(wire.PROBLEM_FIELDS)] == wire.PROBLEM_FIELDS
+    assert set(got.body) <= {*wire.PROBLEM_FIELDS, *wire.PROBLEM_EXTRA_FIELDS}
+    assert got.body["status"] == status
+    assert got.body["type"] == wire.PROBLEM_TYPE_PREFIX + code
+    assert got.body["request_id"] == got.headers[wire.HEADER_REQUEST_ID]
+    assert got.body["title"]
+    assert got.body["detail"]
 
 
 class Served:
@@ -44,6 +58,16 @@ class Served:
         """Acquire a lock with a lease of its own, unless told otherwise."""
         owned = {} if "session_id" in fields else {"ttl_ms": 60_000}
         return await self.call("POST", "/v1/locks/acquire", {"name": name, **owned, **fields})
+
+    async def post(self, path: str, **fields: Any) -> Got:
+        """Send a write."""
+        return await self.call("POST", path, fields)
+
+    async def session(self, **fields: Any) -> str:
+        """Open a session and return its id."""
+        got = await self.post(wire.SESSIONS, **{"ttl_ms": 60_000, **fields})
+        assert got.status == 201
+        return str(got.body["session_id"])
 
     async def raw(self, sent: bytes) -> bytes:
         """Send bytes on a connection of their own and return all that comes back."""

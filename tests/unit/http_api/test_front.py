@@ -66,7 +66,7 @@ async def test_polling_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -
     async with serving() as served:
         await served.acquire("a")
         assert (await served.acquire("a")).status == 409
-        served.node.is_shutting_down = True
+        served.node.begin_shutdown()
         assert (await served.call("GET", wire.READYZ)).status == 503
     assert {record.levelno for record in caplog.records if record.name == ACCESS} == {logging.DEBUG}
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import wire
-from http_api.app import make_routes
 from http_api.metrics import RequestCounts
 from http_api.routes import Route
+from http_api.table import make_routes
 
 MANUAL = (Path(__file__).parents[3] / "docs" / "http-api.md").read_text(encoding="utf-8")
 

@@ -6,10 +6,17 @@ from typing import Any
 import msgspec
 
 from holdfast import wire
-from http_api.app import make_routes
+from http_api import answers, bodies_locks, problems, views
 from http_api.metrics import RequestCounts
 from http_api.openapi import make_document
+from http_api.table import make_routes
 from tests.unit.http_api.serving import serving
+
+EXTRA: dict[type[Any], set[str]] = {
+    answers.Granted: {*wire.GRANTED_EXTRA_FIELDS},
+    answers.Released: {*wire.RELEASED_EXTRA_FIELDS},
+}
+"""What is there where it applies."""
 
 ROUTES = make_routes(RequestCounts())
 DOCUMENT = make_document(ROUTES)
@@ -71,8 +78,10 @@ def test_bodies_have_the_fields_of_the_wire() -> None:
         assert set(takes) == set(wire.REQUEST_FIELDS.get(call, ()))
         if call in wire.ANSWER_FIELDS:
             assert route.gives is not None
-            extra = {"revision", "lag_ms"} if "consistency" in route.query else set()
+            extra = {"revision", "lag_ms"} if "consistency" in route.query else EXTRA.get(route.gives, set())
             assert set(route.gives.__struct_fields__) - extra == set(wire.ANSWER_FIELDS[call])
+        if route.or_gives is not None:
+            assert route.or_gives.__struct_fields__ == wire.SEVERAL_FIELDS
     calls = {f"{route.method} {route.path}" for route in ROUTES}
     assert set(wire.REQUEST_FIELDS) | set(wire.ANSWER_FIELDS) <= calls
 
@@ -81,7 +90,44 @@ def test_bounds_are_told() -> None:
     """A reader of the document sees ranges, allowed words, and that unknown fields are refused."""
     acquire = DOCUMENT["components"]["schemas"]["AcquireRequest"]
     assert acquire["additionalProperties"] is False
-    assert acquire["required"] == ["name"]
+    assert acquire["required"] == []
     assert acquire["properties"]["ttl_ms"]["minimum"] == 50
-    assert DOCUMENT["components"]["schemas"]["Mode"]["enum"] == sorted(wire.MODES)
-    assert acquire["oneOf"] == [{"required": ["session_id"]}, {"required": ["ttl_ms"]}]
+    assert acquire["properties"]["mode"]["default"] == "exclusive"
+    assert acquire["properties"]["locks"]["maxItems"] == 64
+    lease, locks = acquire["allOf"]
+    assert lease["oneOf"] == [{"required": ["session_id"]}, {"required": ["ttl_ms"]}]
+    assert locks["oneOf"][0] == {"required": ["name"]}
+    assert locks["oneOf"][1]["required"] == ["locks"]
+    body = DOCUMENT["paths"][wire.LOCK_ACQUIRE]["post"]["requestBody"]
+    assert body["required"] is True
+
+
+def test_words_are_those_of_the_wire() -> None:
+    """Modes, scopes, kinds and algorithms are told as clients know them."""
+    schemas = DOCUMENT["components"]["schemas"]
+    for name, words in (
+        ("Mode", wire.MODES),
+        ("Scope", wire.SCOPES),
+        ("Kind", wire.KINDS),
+        ("Algorithm", wire.ALGORITHMS),
+    ):
+        assert schemas[name]["enum"] == sorted(words)
+
+
+def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
+    """Holders, waiters, leaders, events, cycles and problems carry what clients are told in holdfast.wire."""
+    waiter = {*wire.WAITER_FIELDS, *wire.PERMITS_WAITER_FIELDS, *wire.WAITER_EXTRA_FIELDS}
+    holder = {*wire.HOLDER_FIELDS, *wire.PERMITS_HOLDER_FIELDS}
+    for kind, fields in (
+        (views.Holder, holder),
+        (views.Held, {*holder, "kind"}),
+        (views.Waiter, waiter),
+        (views.Ticket, {*waiter, "kind"}),
+        (views.Leader, {*wire.LEADER_FIELDS}),
+        (views.CycleStep, {*wire.CYCLE_FIELDS}),
+        (views.AuditEvent, {*wire.EVENT_FIELDS, *wire.EVENT_EXTRA_FIELDS}),
+        (answers.HeldLock, {*wire.LOCK_FIELDS}),
+        (bodies_locks.WantedLock, {*wire.LOCK_FIELDS}),
+        (problems.Problem, {*wire.PROBLEM_FIELDS, *wire.PROBLEM_EXTRA_FIELDS}),
+    ):
+        assert set(kind.__struct_fields__) == fields

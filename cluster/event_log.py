@@ -1,0 +1,196 @@
+"""The events of the newest entries, as this node applied them: what watchers read, and resume from.
+
+Kept are whole entries, the oldest dropped first. The log knows from which revision on it is complete: before
+that it says Compacted and leaves out nothing in silence. Nobody who reads it is waited for, and nothing is
+encoded here.
+"""
+
+import asyncio
+import enum
+import re
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol, Self
+
+from lockstate.results import Event, EventKind
+
+EVENTS_COUNT_MAX: Final = 100_000
+"""Some 60 MB of short names. At a thousand grants a second that is the better part of a minute."""
+
+
+class Cut(enum.StrEnum):
+    """Why somebody is told nothing more, though the watch has not ended."""
+
+    SLOW_READER = "slow-reader"
+    FELL_BEHIND = "fell-behind"
+    NO_LEADER = "no-leader"
+    SHUTTING_DOWN = "shutting-down"
+
+
+Block = tuple[Event, ...]
+"""The events of one entry, never empty. All have its revision."""
+
+
+class Position(NamedTuple):
+    """A place in the history: behind event `number` of `revision`; 0 is before its first, counted from 1."""
+
+    revision: int
+    number: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Return the place behind the event that has the id `text`, None if it is no id.
+
+        `REVISION.N` is the N-th event of a revision that has more, `REVISION` the end of one.
+        """
+        found = _ID.fullmatch(text)
+        if found is None:
+            return None
+        revision, number = found.groups()
+        return cls(int(revision), int(number)) if number else cls.behind(int(revision))
+
+    @classmethod
+    def behind(cls, revision: int) -> Self:
+        """Return the place behind everything that happened up to `revision`."""
+        return cls(revision + 1)
+
+    @property
+    def known_revision(self) -> int:
+        """Return the newest revision that something before this place belongs to."""
+        return self.revision if self.number else self.revision - 1
+
+    def __str__(self) -> str:
+        """Return the id of the event before this place."""
+        return f"{self.revision}.{self.number}" if self.number else f"{self.revision - 1}"
+
+
+_ID: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?", re.ASCII)
+
+
+class Compacted(Exception):
+    """The events behind a place are no longer all there. `oldest` is the lowest revision to resume behind."""
+
+    def __init__(self, oldest: int) -> None:
+        """Say from where on the log is complete."""
+        super().__init__(f"the events up to revision {oldest} are gone")
+        self.oldest = oldest
+
+
+class Follower(Protocol):
+    """Who wants to know that there is something new. The node waits for it: no work but notes."""
+
+    def log_grew(self) -> None:
+        """Take new events. Called by the loop, never from within an apply; several entries may have come."""
+        ...
+
+    def log_restarted(self) -> None:
+        """Take note that the history begins anew, behind a snapshot."""
+        ...
+
+    def log_ended(self) -> None:
+        """Take note that this node stops."""
+        ...
+
+
+class EventLog:
+    """The newest events of one node, in order. `watchers` counts who is told of them, `cuts` who was."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count_max: int = EVENTS_COUNT_MAX) -> None:
+        self._loop = loop
+        self._count_max = count_max
+        self._blocks: deque[Block] = deque()
+        self._count = 0
+        self._oldest = self._newest = 0
+        self._followers: list[Follower] = []
+        self._is_due = False
+        self.watchers = 0
+        self.cuts: Counter[Cut] = Counter(dict.fromkeys(Cut, 0))
+
+    def __len__(self) -> int:
+        """Return how many events are kept."""
+        return self._count
+
+    @property
+    def oldest(self) -> int:
+        """Return the revision behind which the log is complete: the lowest that one can resume from."""
+        return self._oldest
+
+    @property
+    def newest(self) -> Position:
+        """Return the place behind the newest event."""
+        return Position.behind(self._newest)
+
+    # -- what the node does ---------------------------------------------------------------------------------
+
+    def append(self, events: Block) -> None:
+        """Take the events of the next entry, if there are any."""
+        if not events:
+            return
+        self._blocks.append(events)
+        self._newest = events[0].revision
+        self._count += len(events)
+        while self._count > self._count_max and len(self._blocks) > 1:
+            dropped = self._blocks.popleft()
+            self._count -= len(dropped)
+            self._oldest = dropped[0].revision
+        if self._followers and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._tell)
+
+    def restart(self, revision: int) -> None:
+        """Begin anew behind a state of `revision`: what led to it was not seen here."""
+        self._blocks.clear()
+        self._count = 0
+        self._oldest = self._newest = revision
+        for follower in list(self._followers):
+            follower.log_restarted()
+
+    def end(self) -> None:
+        """Tell everybody that this node stops."""
+        for follower in list(self._followers):
+            follower.log_ended()
+
+    def _tell(self) -> None:
+        self._is_due = False
+        for follower in list(self._followers):
+            follower.log_grew()
+
+    # -- what those who read it do --------------------------------------------------------------------------
+
+    def follow(self, follower: Follower) -> None:
+        """Tell `follower` of what comes from now on."""
+        self._followers.append(follower)
+
+    def unfollow(self, follower: Follower) -> None:
+        """Tell it nothing more."""
+        self._followers.remove(follower)
+
+    def check(self, position: Position) -> None:
+        """Raise Compacted unless everything behind `position` is there, or yet to come."""
+        if position.revision <= self._oldest:
+            raise Compacted(self._oldest)
+
+    def read(self, position: Position, count_max: int) -> list[Block]:
+        """Return the next entries' events from that of `position` on: `count_max` events, or one entry more.
+
+        The first may begin before `position`. Raises Compacted.
+        """
+        self.check(position)
+        blocks = self._blocks
+        found: list[Block] = []
+        for index in range(bisect_left(blocks, position.revision, key=_revision_of), len(blocks)):
+            if count_max <= 0:
+                break
+            found.append(blocks[index])
+            count_max -= len(found[-1])
+        return found
+
+
+def numbered(block: Block) -> Iterator[tuple[int, Event]]:
+    """Return the events of an entry that are told to everybody, with their numbers."""
+    return enumerate((event for event in block if event.kind is not EventKind.WAIT_ENDED), 1)
+
+
+def _revision_of(block: Block) -> int:
+    return block[0].revision

@@ -1,0 +1,24 @@
+"""Fences: is this token still good, and which is the highest that a resource has seen."""
+
+from http_api import answers, bodies_primitives, reads, schema, views
+from http_api.call import Call, Reply
+from http_api.host import Node
+from http_api.problems import expect
+from lockstate import results
+
+
+async def check_fence(node: Node, call: Call) -> Reply:
+    """Say whether a token is that of a present holder of a lock."""
+    name, token = (await schema.read(call, bodies_primitives.CheckFenceRequest)).checked()
+    return await reads.answer(node, call, lambda machine: machine.check_fence(name, token), views.fence_of)
+
+
+async def advance_fence(node: Node, call: Call) -> Reply:
+    """Let a resource accept a token and higher ones only."""
+    request = await schema.read(call, bodies_primitives.AdvanceFenceRequest)
+    answer = await node.submit(request.command(), call.timeout_s)
+    advanced = expect(answer.result, results.FenceAdvanced)
+    made = answers.FenceAdvanced(
+        accepted=True, highest_token=advanced.highest_token, revision=answer.revision
+    )
+    return Reply(answers.encode(made))

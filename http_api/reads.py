@@ -1,0 +1,23 @@
+"""How every read is answered: from a state that is new enough, or at once, with its age."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from http_api import answers, schema
+from http_api.call import Call, Reply
+from http_api.host import Node
+from http_api.views import Read
+from lockstate.machine import LockMachine
+
+T = TypeVar("T")
+
+
+async def answer(
+    node: Node, call: Call, query: Callable[[LockMachine], T], shown: Callable[[T], Read]
+) -> Reply:
+    """Answer with what `query` finds, as `shown` shows it. Raises ProblemError, ClusterError."""
+    if not schema.consistency(call):
+        return Reply(answers.encode(shown(await node.read(query, call.timeout_s))))
+    made = shown(query(node.machine))
+    made.revision, made.lag_ms = node.machine.revision, node.status().lag_ms
+    return Reply(answers.encode(made))

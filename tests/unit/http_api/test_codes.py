@@ -1,0 +1,190 @@
+"""Every problem code of the API, brought about over real HTTP: one way to it for each."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from cluster import errors
+from holdfast import wire
+from lockstate import limits
+from lockstate.results import Reason
+from tests.unit.http_api.serving import Got, Served, check_problem, serving, until
+
+Way = Callable[[Served], Awaitable[Got]]
+
+
+def _call(method: str, path: str, body: Any = None) -> Way:
+    """Return a call that is refused whatever there is."""
+    return lambda served: served.call(method, path, body)
+
+
+def _failing(error: Exception) -> Way:
+    """Return a call of a node that fails."""
+
+    async def way(served: Served) -> Got:
+        served.node.failure = error
+        return await served.acquire("a")
+
+    return way
+
+
+async def _held(served: Served) -> Got:
+    await served.acquire("a")
+    return await served.acquire("a")
+
+
+async def _not_ready(served: Served) -> Got:
+    served.node.is_ready = False
+    return await served.call("GET", wire.READYZ)
+
+
+async def _shutting_down(served: Served) -> Got:
+    served.node.begin_shutdown()
+    return await served.acquire("a")
+
+
+async def _unknown(served: Served) -> Got:
+    """Reserve a place in a rate limit on a node that stops before it is reached."""
+    body = {"name": "a", "limit": 1, "window_ms": 60_000, "algorithm": "gcra", "wait_ms": 60_000}
+    await served.post(wire.RATE_TAKE, **body)
+    waiting = asyncio.ensure_future(served.post(wire.RATE_TAKE, **body, request_id="r"))
+    await until(lambda: len(served.node.timeouts_s) == 2)
+    served.node.begin_shutdown()
+    return await waiting
+
+
+async def _deadlock(served: Served) -> Got:
+    """Let two sessions each wait for what the other one has."""
+    one, two = await served.session(), await served.session()
+    await served.acquire("a", session_id=one)
+    await served.acquire("b", session_id=two)
+    waiting = asyncio.ensure_future(served.acquire("b", session_id=one, wait_ms=60_000))
+    await until(lambda: served.node.machine.lock("b").queue)
+    got = await served.acquire("a", session_id=two, wait_ms=60_000)
+    waiting.cancel()
+    return got
+
+
+async def _conversion_deadlock(served: Served) -> Got:
+    """Let two readers each wait for the other to leave."""
+    sessions = [await served.session() for _ in range(2)]
+    held = [await served.acquire("a", session_id=session, mode="shared") for session in sessions]
+    one, two = [got.body["hold_id"] for got in held]
+    waiting = asyncio.ensure_future(
+        served.post(wire.LOCK_CONVERT, hold_id=one, mode="exclusive", wait_ms=60_000)
+    )
+    await until(lambda: served.node.machine.lock("a").queue)
+    got = await served.post(wire.LOCK_CONVERT, hold_id=two, mode="exclusive")
+    waiting.cancel()
+    return got
+
+
+async def _permits(served: Served, limit: int) -> Got:
+    await served.post(wire.SEMAPHORE_ACQUIRE, name="a", limit=1, ttl_ms=60_000)
+    return await served.post(wire.SEMAPHORE_ACQUIRE, name="a", limit=limit, ttl_ms=60_000)
+
+
+async def _stale_token(served: Served) -> Got:
+    await served.post(wire.FENCE_ADVANCE, resource="a", token=8)
+    return await served.post(wire.FENCE_ADVANCE, resource="a", token=7)
+
+
+async def _queue_full(served: Served) -> Got:
+    await served.acquire("a")
+    waiting = asyncio.ensure_future(served.acquire("a", wait_ms=60_000))
+    await until(lambda: served.node.machine.lock("a").queue)
+    got = await served.acquire("a", wait_ms=60_000)
+    waiting.cancel()
+    return got
+
+
+async def _overloaded(served: Served) -> Got:
+    """Ask for more than one session may have: each part of a path counts."""
+    return await served.acquire("/".join("abcdef"), session_id=await served.session())
+
+
+async def _compacted(served: Served) -> Got:
+    served.node.events.restart(9)
+    return await served.call("GET", f"{wire.WATCH}?since=0")
+
+
+WAYS: dict[str, Way] = {
+    "invalid-request": _call("POST", wire.LOCK_ACQUIRE, {}),
+    "name-too-long": _call("GET", f"/v1/locks/{'x' * 513}"),
+    "ttl-out-of-range": _call("POST", wire.SESSIONS, {"ttl_ms": 1}),
+    "not-found": _call("GET", "/"),
+    "member-not-found": _call("DELETE", f"{wire.CLUSTER_MEMBERS}?id=n9"),
+    "method-not-allowed": _call("PUT", wire.LOCK_ACQUIRE),
+    "lock-held": _held,
+    "deadlock": _deadlock,
+    "conversion-deadlock": _conversion_deadlock,
+    "not-holder": _call("POST", wire.SEMAPHORE_RESIZE, {"name": "a", "limit": 1}),
+    "no-permits": lambda served: _permits(served, 1),
+    "limit-mismatch": lambda served: _permits(served, 2),
+    "stale-token": _stale_token,
+    "member-change-refused": _failing(errors.MemberChangeRefused("no")),
+    "member-change-pending": _failing(errors.MemberChangePending("later")),
+    "session-expired": _call("DELETE", "/v1/sessions/nobody"),
+    "lease-expired": _call("POST", wire.LOCK_RENEW, {"hold_id": "nothing"}),
+    "compacted": _compacted,
+    "payload-too-large": _call("POST", wire.LOCK_ACQUIRE, {"name": "x" * wire.BODY_BYTES_MAX}),
+    "queue-full": _queue_full,
+    "overloaded": _overloaded,
+    "internal": _failing(RuntimeError("a bug")),
+    "no-leader": _failing(errors.NoLeader("nobody")),
+    "shutting-down": _shutting_down,
+    "not-ready": _not_ready,
+    "transfer-failed": _failing(errors.TransferFailed("no")),
+    "outcome-unknown": _unknown,
+}
+
+
+@pytest.mark.parametrize("code", wire.PROBLEMS)
+async def test_every_code_is_answered(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each code is told with the status and the outcome of the table, whatever brought it about."""
+    monkeypatch.setattr(limits, "QUEUE_LENGTH_MAX", 1)
+    monkeypatch.setattr(limits, "SESSION_CLAIMS_MAX", 5)
+    kind = wire.PROBLEMS[code]
+    async with serving() as served:
+        check_problem(await WAYS[code](served), kind.status, code, kind.outcome)
+
+
+def test_there_is_no_code_besides() -> None:
+    """Refusals and failures have no code, and no outcome, that the table does not know; none is unused."""
+    assert set(WAYS) == set(wire.PROBLEMS)
+    assert {reason.value for reason in Reason} <= set(wire.PROBLEMS)
+    for kind in errors.ClusterError.__subclasses__():
+        assert wire.PROBLEMS[kind.code].outcome == kind.outcome
+
+
+async def test_a_deadlock_is_told_step_by_step() -> None:
+    """The cycle begins with who asked; each step waits for what the next one has, and it names no secret."""
+    async with serving() as served:
+        one = await served.session()
+        two = await served.session()
+        await served.acquire("a", session_id=one, owner="ann")
+        await served.acquire("b", session_id=two, owner="bob")
+        waiting = asyncio.ensure_future(served.acquire("b", session_id=one, owner="ann", wait_ms=60_000))
+        await until(lambda: served.node.machine.lock("b").queue)
+        got = await served.acquire("a", session_id=two, owner="bob", wait_ms=60_000)
+        assert got.body["cycle"] == [
+            {"owner": "bob", "name": "a", "kind": "lock"},
+            {"owner": "ann", "name": "b", "kind": "lock"},
+        ]
+        assert all(tuple(step) == wire.CYCLE_FIELDS for step in got.body["cycle"])
+        assert "holders" not in got.body
+        waiting.cancel()
+
+
+async def test_numbers_that_belong_to_a_code_stand_beside_it() -> None:
+    """What is available, the limit, the highest token and the oldest event are members of the document."""
+    async with serving() as served:
+        got = await _permits(served, 1)
+        assert (got.body["available"], got.body["limit"]) == (0, 1)
+        assert (got.body["queue_length"], len(got.body["holders"])) == (0, 1)
+        assert 59_000 < got.body["retry_after_ms"] <= 60_000
+        assert (await _permits(served, 3)).body["limit"] == 1
+        assert (await _stale_token(served)).body["highest_token"] == 8
+        assert (await _compacted(served)).body["oldest"] == 9

@@ -1,0 +1,102 @@
+"""Rate limits over HTTP."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import wire
+from tests.unit.http_api.serving import Got, Served, check_problem, serving, until
+
+
+async def _take(served: Served, **fields: Any) -> Got:
+    body = {"name": "mail", "limit": 2, "window_ms": 60_000, "algorithm": "sliding-window", **fields}
+    return await served.post(wire.RATE_TAKE, **body)
+
+
+async def test_so_many_are_allowed_in_a_window() -> None:
+    """An answer says whether it is allowed; one that is not is no error, and says when to come again."""
+    async with serving() as served:
+        first = await _take(served)
+        assert first.status == 200
+        assert tuple(first.body) == wire.ANSWER_FIELDS[f"POST {wire.RATE_TAKE}"]
+        assert (first.body["allowed"], first.body["remaining"]) == (True, 1)
+        assert first.body["retry_after_ms"] == 0
+        assert (await _take(served)).body["remaining"] == 0
+        got = await _take(served)
+        assert (got.status, got.body["allowed"], got.body["remaining"]) == (200, False, 0)
+        assert 59_000 < got.body["retry_after_ms"] <= 60_000
+        assert got.body["retry_after_ms"] <= got.body["reset_in_ms"] <= 60_001
+        assert (await _take(served, name="other")).body["allowed"] is True
+
+
+@pytest.mark.parametrize("algorithm", wire.ALGORITHMS)
+async def test_every_algorithm_is_served(algorithm: str) -> None:
+    """Each way of counting takes a cost and keeps what is left."""
+    async with serving() as served:
+        got = await _take(served, algorithm=algorithm, limit=10, cost=4)
+        assert (got.body["allowed"], got.body["remaining"]) == (True, 6)
+
+
+async def test_the_fixed_window_is_the_default() -> None:
+    """Without a word about it, the windows are those that all share."""
+    async with serving() as served:
+        body = {"name": "a", "limit": 1, "window_ms": 3_600_000}
+        assert (await served.post(wire.RATE_TAKE, **body)).body["allowed"] is True
+        fixed = await served.post(wire.RATE_TAKE, **body, algorithm="fixed-window")
+        assert fixed.body["allowed"] is False
+
+
+async def test_answers_carry_the_fields_of_the_draft() -> None:
+    """RateLimit-Policy and RateLimit are structured fields that count whole seconds, rounded up."""
+    async with serving() as served:
+        got = await _take(served, limit=100, window_ms=10_000)
+        assert got.headers[wire.HEADER_RATE_POLICY] == '"default";q=100;w=10'
+        assert got.headers[wire.HEADER_RATE] == '"default";r=99;t=10'
+        got = await _take(served, name="fast", limit=5, window_ms=1_001, cost=5)
+        assert got.headers[wire.HEADER_RATE_POLICY] == '"default";q=5;w=2'
+        assert got.headers[wire.HEADER_RATE] == '"default";r=0;t=2'
+        assert "Retry-After" not in got.headers
+
+
+async def test_the_answer_is_held_until_the_reserved_moment() -> None:
+    """Who is willing to wait gets the next place, and the answer when it has come."""
+    async with serving() as served:
+        loop = asyncio.get_running_loop()
+        await _take(served, limit=1, window_ms=200, algorithm="gcra")
+        began_s = loop.time()
+        got = await _take(served, limit=1, window_ms=200, algorithm="gcra", wait_ms=60_000)
+        assert (got.status, got.body["allowed"]) == (200, True)
+        assert loop.time() - began_s >= 0.15
+        assert got.body["reset_in_ms"] <= 250
+
+
+async def test_a_place_that_is_too_far_away_is_refused_at_once() -> None:
+    """A wait that would not be enough is none; `retry_after_ms` says when it would be."""
+    async with serving() as served:
+        await _take(served, limit=1, algorithm="gcra")
+        got = await _take(served, limit=1, algorithm="gcra", wait_ms=20_000)
+        assert (got.status, got.body["allowed"]) == (200, False)
+        assert 39_000 < got.body["retry_after_ms"] <= 40_000
+
+
+async def test_a_node_that_stops_does_not_let_anybody_go_early() -> None:
+    """Whoever still waits hears that the outcome is open, and gets it elsewhere under the same id."""
+    async with serving() as served:
+        await _take(served, limit=1, algorithm="gcra")
+        waiting = asyncio.ensure_future(
+            _take(served, limit=1, algorithm="gcra", wait_ms=60_000, request_id="r1")
+        )
+        await until(lambda: len(served.node.timeouts_s) == 2)
+        served.node.begin_shutdown()
+        got = await waiting
+        check_problem(got, 504, "outcome-unknown", "unknown")
+        assert "request_id" in got.body["detail"]
+
+
+async def test_the_same_request_id_takes_once() -> None:
+    """A repeated take gets the first outcome and costs nothing."""
+    async with serving() as served:
+        for _ in range(3):
+            assert (await _take(served, request_id="r1")).body["remaining"] == 1
+        assert (await _take(served)).body["remaining"] == 0
