@@ -20,14 +20,18 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from scripts import bench_journal, bench_snapshot
+from scripts import bench_journal, bench_machine, bench_snapshot
 from scripts.lib import processes
 from scripts.lib.load import Tally, Worker
 from scripts.lib.ports import PortsBusyError
 from scripts.local_cluster import ClusterFailure, LocalCluster
 
 WORKERS = (1, 16, 64, 256)
-_WITHOUT_CLUSTER = {"snapshot": bench_snapshot.run, "journal": bench_journal.run}
+_WITHOUT_CLUSTER = {
+    "snapshot": bench_snapshot.run,
+    "journal": bench_journal.run,
+    "machine": bench_machine.run,
+}
 WARM_UP_S = 1.0
 DRAIN_S = 30.0
 
@@ -83,6 +87,12 @@ def build_parser() -> argparse.ArgumentParser:
         description=bench_journal.DESCRIPTION,
     )
     bench_journal.add_arguments(journal)
+    machine = commands.add_parser(
+        "machine",
+        help="the state machine alone: operations a second, pauses",
+        description=bench_machine.DESCRIPTION,
+    )
+    bench_machine.add_arguments(machine)
     for command in (http, idle):
         command.add_argument(
             "--dir", type=Path, metavar="DIR", help="measure the running cluster of DIR instead"

@@ -48,6 +48,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--faults", type=_names, metavar="NAME,...", help="only these kinds of faults, not what the seed says"
     )
+    parser.add_argument(
+        "--only-locks",
+        action="store_true",
+        help="clients ask for single locks only (default: on most seeds for everything there is)",
+    )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write the whole trace (of one seed)")
     parser.add_argument("--lines", type=int, default=60, metavar="N", help="of the trace at a failure")
     parser.add_argument("--keep-going", action="store_true", help="go on with the next seed after a failure")
@@ -110,7 +115,13 @@ def _run_all(arguments: argparse.Namespace) -> int:
     reports: list[Report] = []
     try:
         for seed in arguments.seed:
-            plan = make_plan(seed, arguments.nodes, hostile=arguments.hostile, faults=arguments.faults)
+            plan = make_plan(
+                seed,
+                arguments.nodes,
+                hostile=arguments.hostile,
+                faults=arguments.faults,
+                only_locks=arguments.only_locks,
+            )
             with contextlib.ExitStack() as stack:
                 file = stack.enter_context(arguments.trace.open("w")) if arguments.trace else None
                 report = run(plan, minutes * 60, file)
@@ -144,6 +155,8 @@ def _failure(report: "Report", arguments: argparse.Namespace, minutes: float) ->
     again = [f"scripts/simulate --seed {report.seed} --nodes {report.nodes} --minutes {minutes:g}"]
     if arguments.hostile is not None:
         again.append("--hostile" if arguments.hostile else "--no-hostile")
+    if arguments.only_locks:
+        again.append("--only-locks")
     if arguments.faults is not None:
         again.append(f"--faults '{','.join(arguments.faults)}'")
     return "\n".join(

@@ -8,28 +8,38 @@ objects:
     elections.py   election-agreed, elected-by-majority, leader-kept
     members.py     one-change, sure-leader
     durability.py  committed-by-majority, promise-on-disk, promise-kept, match-index
-    states.py      equal-digest, model-state
-    replies.py     reply, asked-once, not-applied, real-time
+    states.py      equal-digest, model-state, model-events
+    replies.py     reply, asked-once, not-applied, real-time, deadlock-real
     reads.py       read-fresh, read-view
+    ledger.py      holds-exclude, permits-limit, one-leader, token-drawn, delay-kept, events-true
     requests.py    one-outcome
-    grants.py      tokens-rise, tokens-once, first-come
-    leases.py      exclusion, lease-early, lease-late
+    grants.py      tokens-rise, tokens-once
+    order.py       first-come
+    rates.py       rate-promise, rate-outside
+    fences.py      fence-rises
+    beliefs.py     exclusion
+    leases.py      lease-early, lease-late
 
 Linearizability is checked with the order of revisions as its witness: each answer is right at its place in
 that order (reply, read-view), and the order respects real time (real-time, read-fresh).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lockstate.machine import LockMachine
-from lockstate.results import Result
+from lockstate.results import Event, Result
+from tests.simulation.checks.beliefs import Beliefs
 from tests.simulation.checks.durability import Durability
 from tests.simulation.checks.elections import Elections
-from tests.simulation.checks.grants import Order, Tokens
-from tests.simulation.checks.leases import Beliefs, Leases
+from tests.simulation.checks.fences import Fences
+from tests.simulation.checks.grants import Tokens
+from tests.simulation.checks.leases import Leases
+from tests.simulation.checks.ledger import Ledger
 from tests.simulation.checks.logs import Committed, Log, Logs
 from tests.simulation.checks.members import Changes
+from tests.simulation.checks.order import Order
+from tests.simulation.checks.rates import Rates
 from tests.simulation.checks.reads import Reads
 from tests.simulation.checks.replies import Replies
 from tests.simulation.checks.report import Report, Violation
@@ -81,6 +91,9 @@ class Checkers:
         self._requests = Requests(report, rate_allowance)
         self._tokens = Tokens(report)
         self._order = Order(report)
+        self._ledger = Ledger(report)
+        self._fences = Fences(report)
+        self.rates = Rates(report, rate_allowance)
         self._beliefs = Beliefs(report)
         self._leases = Leases(report, rate_allowance, latency_us)
         self._led_term = 0
@@ -116,7 +129,15 @@ class Checkers:
         is_newest = self._terms.leads(node_id, term)
         self._logs.leads(node_id, term, log, is_newest=is_newest)
 
-    def applied(self, node_id: str, index: int, term: int, entry: bytes, machine: LockMachine) -> None:
+    def applied(  # noqa: PLR0917 - all that is known of it
+        self,
+        node_id: str,
+        index: int,
+        term: int,
+        entry: bytes,
+        machine: LockMachine,
+        events: Sequence[Event],
+    ) -> None:
         """Tell that a node has applied the entry at `index`: `machine` is its state just after it.
 
         `entry` is without the library's mark. Entries of the library itself are not told. To be told before
@@ -128,11 +149,15 @@ class Checkers:
             return
         self._durability.committed(node_id, index, term)
         step = self.expected.replay(entry)
+        # Who needs no model goes first.
+        self._ledger.applied(step, events)
         self._states.as_expected(node_id, machine, self.expected)
+        self._states.events_as_expected(node_id, events, step.events)
         sent_us = self._replies.applied(step)
         self._leases.applied(step, sent_us, self._now_us())
         self._order.applied(step)
-        self._beliefs.void(step.voided)
+        self._requests.abandoned(step.abandoned, self._now_us())
+        self._beliefs.applied(step, self._now_us())
         self.reads.applied()
 
     def restored(self, node_id: str, index: int, machine: LockMachine) -> None:
@@ -199,17 +224,22 @@ class Checkers:
         """Take note of a command, before its node has it."""
         self._replies.called(call)
         self._tokens.called(call)
+        self._fences.called(call)
+        self.rates.called(call)
 
     def replied(self, call: Call, result: Result, revision: int, now_us: int) -> None:
         """Check a result. Those who look from outside go first: they need no log to object."""
         self._tokens.replied(call, result)
         self._requests.replied(call, result, now_us)
-        self._order.replied(result)
+        self._order.replied(call, result)
+        self._fences.replied(call, result)
+        self.rates.replied(call, result, now_us)
         self._replies.replied(call, result, revision)
 
     def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
         """Check an error, or note a client that gave up."""
         self._requests.failed(call, outcome, now_us)
+        self._fences.failed(call)
         self._replies.failed(call, outcome)
 
     def read_called(self, read: Read) -> None:

@@ -10,9 +10,18 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from lockstate.commands import Command
-from lockstate.modes import Mode
-from lockstate.results import Granted, LockView, Refused, Result, SessionView
+from lockstate.commands import Command, Wanted
+from lockstate.results import (
+    ElectionView,
+    FenceView,
+    Granted,
+    Kind,
+    LockView,
+    Refused,
+    Result,
+    SemaphoreView,
+    SessionView,
+)
 
 NOT_APPLIED: Final = "not-applied"
 UNKNOWN: Final = "unknown"
@@ -31,8 +40,18 @@ class Readable(Protocol):
     def session(self, session_id: str) -> SessionView | None:
         """Return one session."""
 
+    def semaphore(self, name: str) -> SemaphoreView:
+        """Return one semaphore."""
 
-View = LockView | tuple[list[LockView], str | None] | SessionView | None
+    def election(self, name: str) -> ElectionView:
+        """Return one election."""
+
+    def check_fence(self, name: str, token: int) -> FenceView:
+        """Return whether a token is a present holder's."""
+
+
+_Page = tuple[list[LockView], str | None]
+View = LockView | _Page | SessionView | SemaphoreView | ElectionView | FenceView | None
 
 
 class ReadLock(msgspec.Struct, frozen=True):
@@ -67,7 +86,38 @@ class ReadSession(msgspec.Struct, frozen=True):
         return state.session(self.session_id)
 
 
-Query = ReadLock | ReadLocks | ReadSession
+class ReadSemaphore(msgspec.Struct, frozen=True):
+    """Look at one semaphore."""
+
+    name: str
+
+    def ask(self, state: Readable) -> View:
+        """Return what `state` answers."""
+        return state.semaphore(self.name)
+
+
+class ReadElection(msgspec.Struct, frozen=True):
+    """Look at one election."""
+
+    name: str
+
+    def ask(self, state: Readable) -> View:
+        """Return what `state` answers."""
+        return state.election(self.name)
+
+
+class CheckToken(msgspec.Struct, frozen=True):
+    """Ask whether a token is a present holder's."""
+
+    name: str
+    token: int
+
+    def ask(self, state: Readable) -> View:
+        """Return what `state` answers."""
+        return state.check_fence(self.name, self.token)
+
+
+Query = ReadLock | ReadLocks | ReadSession | ReadSemaphore | ReadElection | CheckToken
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -97,15 +147,20 @@ class Read:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Belief:
-    """From `from_us`, when it was told, until `until_us` the client believes that it holds the lock."""
+    """From `from_us` until `until_us` the client believes that it holds all of `locks`. True times.
+
+    Told again when prolonged or changed. A semaphore or election is one lock, asked for at `since_us`.
+    """
 
     client: str
-    name: str
-    mode: Mode
+    locks: tuple[Wanted, ...]
     hold_id: str
     token: int
     from_us: int
     until_us: int
+    kind: Kind = Kind.LOCK
+    permits: int = 0
+    since_us: int = 0
 
 
 class Watcher(Protocol):
@@ -230,23 +285,8 @@ class History:
 
     # -- beliefs --------------------------------------------------------------------------------------------
 
-    def believes(  # noqa: PLR0917 - the fields of a Belief
-        self, client: str, name: str, mode: Mode, hold_id: str, token: int, from_us: int, until_us: int
-    ) -> None:
-        """Tell that from now (`from_us`) until `until_us` the client believes that it holds `name`.
-
-        `until_us` is its own reckoning, in true time: from before it asked, on its own clock, minus the rate
-        allowance. Told again when a renewal or a keepalive prolongs it.
-        """
-        belief = Belief(
-            client=client,
-            name=name,
-            mode=mode,
-            hold_id=hold_id,
-            token=token,
-            from_us=from_us,
-            until_us=until_us,
-        )
+    def believes(self, belief: Belief) -> None:
+        """Tell what a client believes from now on."""
         for watcher in self.watchers:
             watcher.believes(belief)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.simulation.clients import Habits
+from tests.simulation.habits import Habits
 from tests.simulation.hostile import Chances
 
 FAULTS: Final[dict[str, str]] = {
@@ -80,9 +80,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_plan(
-    seed: int, nodes_count: int, *, hostile: bool | None = None, faults: tuple[str, ...] | None = None
+    seed: int,
+    nodes_count: int,
+    *,
+    hostile: bool | None = None,
+    faults: tuple[str, ...] | None = None,
+    only_locks: bool = False,
 ) -> Plan:
-    """Return what `seed` decides; `hostile` and `faults` may be decided by the caller instead."""
+    """Return what `seed` decides; `hostile` and `faults` may be decided by the caller instead.
+
+    With `only_locks` clients ask for single exclusive and shared locks, side by side, and for nothing else.
+    """
 
     def one_of(setting: str, values: Sequence[Any]) -> Any:
         # Each setting has numbers of its own: a new one leaves the others of a seed as they were.
@@ -116,12 +124,13 @@ def make_plan(
         drift_ppm_max=one_of("drift", (50, 500, 950)),
         clients_count=clients_count,
         habits=Habits(
-            names=tuple(f"n{number}" for number in range(one_of("names", (1, 3, 10, 100)))),
+            names=_names(one_of("names", (1, 3, 10, 100)), is_tree=one_of("tree", (False, True, True))),
             sessions_max=2 if clients_count <= 2 else 1,
             think_s=clients_count / operations_per_s,
             ttl_ms=one_of("ttl", ((50, 2_000), (500, 20_000), (1_000, 300_000))),
             wait_ms=one_of("wait", ((50, 2_000), (1_000, 20_000))),
             timeout_s=one_of("timeout", ((0.3, 2.0), (1.0, 6.0))),
+            variety=one_of("variety", (0.0, 0.3, 0.6, 0.9)),
         ),
         hostile=chances if one_of("hostile", (True, False, False, False, False)) else None,
         rates={
@@ -137,4 +146,17 @@ def make_plan(
     if faults is not None:
         rates = {kind: one_of(f"rate of {kind}", RATES) * intensity for kind in faults}
         plan = msgspec.structs.replace(plan, rates=rates)
+    if only_locks:
+        names = _names(len(plan.habits.names), is_tree=False)
+        habits = msgspec.structs.replace(plan.habits, names=names, variety=0.0)
+        plan = msgspec.structs.replace(plan, habits=habits)
     return plan
+
+
+def _names(count: int, *, is_tree: bool) -> tuple[str, ...]:
+    """Return the names of locks: side by side, or each below one before it."""
+    names: list[str] = []
+    for number in range(count):
+        above = f"{names[(number - 1) // 2]}/" if is_tree and number else ""
+        names.append(f"{above}n{number}")
+    return tuple(names)

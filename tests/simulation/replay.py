@@ -4,38 +4,50 @@ The model of the property tests is the expected state. Here it only becomes fast
 and tells what happened in it: ends of waits, beginnings and ends of leases. Nothing of the machine is used.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
 
 from lockstate import limits
 from lockstate.codec import decode_entry
-from lockstate.commands import Cancel, Command, Undecodable
+from lockstate.commands import AbandonWaits, Command, Entry, TakeRate, Undecodable
 from lockstate.results import (
-    EventKind,
-    ForceReleased,
-    HolderView,
+    ElectionView,
+    Event,
+    FenceView,
+    Granted,
+    Kind,
     LockView,
+    Queued,
+    Reason,
     Refused,
     Result,
+    SemaphoreView,
     SessionView,
-    WaiterView,
+    WaitsAbandoned,
 )
-from tests.property.model import Model, without_holders
-from tests.property.model_records import Hold, Lease, Session, Ticket
+from tests.property import model_views
+from tests.property.model import pass_time, run
+from tests.property.model_changes import end_wait, serve
+from tests.property.model_checks import refuse_bad_request_id
+from tests.property.model_records import Edge, Hold, Key, Lease, Ticket, World
+from tests.property.model_requests import forget, remember, repeat, request_key
+from tests.simulation.expected_rates import ExpectedRates
 
 PURGE_MS = 60_000
 """Forgotten requests are swept out so often; who looks one up looks at its age."""
 
+Deadlock = tuple[Ticket, list[Edge]]
+"""Who was refused for one, and who waited for whom."""
+
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """A command that had its effect in an entry, and its result."""
+    """A command that had its effect in an entry, and its result; of a new deadlock, what a cycle may be."""
 
     node_id: str
     command: Command | Undecodable
     result: Result
+    deadlock: Deadlock | None = None
 
 
 @dataclass(slots=True)
@@ -51,127 +63,195 @@ class Step:
     """The ttl in milliseconds."""
     leases_ended: list[tuple[int, bool]] = field(default_factory=list)
     """Whether it expired."""
+    abandoned: list[Key] = field(default_factory=list)
+    """Requests whose waits were ended because nobody kept their connections: they may start afresh."""
     voided: list[str] = field(default_factory=list)
     """Holds that ended because somebody asked for it: released, closed, cancelled or by force."""
+    events: list[Event] = field(default_factory=list)
 
 
-class Expected(Model):
-    """The model, which notes what it does, and looks things up where the model walks through its lists."""
+class _NotingWorld(World):
+    """The state of the model, which notes the leases that begin."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.step = Step(0, 0)
-        self._purge_at_ms = 0
+    step = Step(0, 0)
 
-    def replay(self, data: bytes) -> Step:
-        """Apply one committed entry and return what it did."""
-        entry = decode_entry(data)
-        step = self.step = Step(self.revision + 1, max(self.now_ms, entry.now_ms))
-        by_place = {
-            (batch.origin, seq): command
-            for batch in entry.batches
-            for seq, command in zip(batch.seqs, batch.commands, strict=True)
-        }
-        step.answers = [
-            Answer(origin.rpartition(".")[0], by_place[origin, seq], result)
-            for origin, seq, result in self.apply(entry)
-        ]
-        return step
-
-    def locks(self, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
-        """Return a page of active locks, and where to go on, as readers see it."""
-        names = [name for name in self.active_names() if name.startswith(prefix) and name > after]
-        page = [self.lock(name) for name in names[:limit]]
-        return page, page[-1].name if len(names) > limit else None
-
-    # -- what the model does, noted -------------------------------------------------------------------------
-
-    def _lease(self, ttl_ms: int) -> Lease:
-        lease = super()._lease(ttl_ms)
+    def new_lease(self, ttl_ms: int) -> Lease:
+        """Return a lease that begins now."""
+        lease = super().new_lease(ttl_ms)
         self.step.leases_begun[lease.created] = ttl_ms
         return lease
 
-    def _restart(self, lease: Lease) -> int:
-        ttl_ms = super()._restart(lease)
-        self.step.leases_begun[lease.created] = ttl_ms
-        return ttl_ms
+    def restart(self, lease: Lease) -> int:
+        """Start a lease anew."""
+        left_ms = self.step.leases_begun[lease.created] = super().restart(lease)
+        return left_ms
 
-    def _end_hold(self, hold: Hold, kind: EventKind, lock_delay_ms: int) -> None:
-        if not hold.session_id:
-            self.step.leases_ended.append((hold.lease.created, kind is EventKind.EXPIRED))
-        if kind is not EventKind.EXPIRED:
-            self.step.voided.append(hold.hold_id)
-        super()._end_hold(hold, kind, lock_delay_ms)
+    def leases(self) -> set[int]:
+        """Return the leases that are alive."""
+        own = {hold.lease.created for hold in self.holds if not hold.session_id}
+        return own | {session.lease.created for session in self.sessions}
 
-    def _end_session(self, session: Session, kind: EventKind) -> tuple[str, ...]:
-        self.step.leases_ended.append((session.lease.created, kind is EventKind.EXPIRED))
-        return super()._end_session(session, kind)
-
-    def _conclude(self, ticket: Ticket, result: Result) -> None:
-        self.step.wait_ends.append((ticket.acquire.hold_id, result))
-        request = self.requests.get(ticket.request) if ticket.request else None
-        if request is not None and request.result is None and request.hold_id == ticket.acquire.hold_id:
-            request.result = without_holders(result)
-            request.outcome_ms = self.now_ms
-
-    def _cancel(self, command: Cancel) -> Result:
-        for ticket in self.tickets:
-            if (ticket.acquire.hold_id, ticket.attempt_id) == (command.hold_id, command.attempt_id):
-                told = self._refuse_held(ticket.acquire.name)
-                told = msgspec.structs.replace(told, queue_length=told.queue_length - 1)
-                self.step.wait_ends.append((command.hold_id, told))
-        return super()._cancel(command)
-
-    # -- the same, faster -----------------------------------------------------------------------------------
-
-    def _expire_first_due(self) -> bool:
-        is_due = (
-            any(session.lease.expires_at_ms < self.now_ms for session in self.sessions)
-            or any(hold.lease.expires_at_ms < self.now_ms for hold in self.holds)
-            or any(ticket.deadline_ms < self.now_ms for ticket in self.tickets)
-            or any(delay.until_ms < self.now_ms for delay in self.delays.values())
+    def is_due(self) -> bool:
+        """Whether anything is over."""
+        now_ms = self.now_ms
+        return (
+            any(session.lease.expires_at_ms < now_ms for session in self.sessions)
+            or any(hold.lease.expires_at_ms < now_ms for hold in self.holds)
+            or any(ticket.deadline_ms < now_ms for ticket in self.tickets)
+            or any(delay.until_ms < now_ms for delay in self.delays)
         )
-        return is_due and super()._expire_first_due()
 
-    def _forget_old_requests(self) -> None:
-        if self.now_ms >= self._purge_at_ms:
-            self._purge_at_ms = self.now_ms + PURGE_MS
-            super()._forget_old_requests()
+
+class Expected:
+    """The model, as it is after the newest entry; and what readers see of it."""
+
+    def __init__(self) -> None:
+        self.world = world = _NotingWorld()
+        # An audit does not go back for ever.
+        world.history = deque(maxlen=limits.AUDIT_COUNT_MAX)  # type: ignore[assignment]
+        self.rates = ExpectedRates()
+        self._waiting_at: dict[str, str] = {}
+        """The node process that keeps the connection of each ticket, in order of coming there."""
+        self._purge_at_ms = 0
+
+    @property
+    def revision(self) -> int:
+        """Return how many entries were applied."""
+        return self.world.revision
+
+    @property
+    def now_ms(self) -> int:
+        """Return the cluster time of the newest entry."""
+        return self.world.now_ms
+
+    @property
+    def next_token(self) -> int:
+        """Return the fencing token that the next grant gets."""
+        return self.world.next_token
+
+    # -- entries --------------------------------------------------------------------------------------------
+
+    def replay(self, data: bytes) -> Step:
+        """Apply one committed entry and return what it did."""
+        world = self.world
+        entry = decode_entry(data)
+        world.revision += 1
+        world.now_ms = max(world.now_ms, entry.now_ms)
+        step = world.step = Step(world.revision, world.now_ms)
+        world.events, world.settled, world.deadlocks = step.events, [], []
+        before = world.leases()
+        self._pass_time()
+        alive = world.leases()
+        step.leases_ended = [(created, True) for created in sorted(before - alive)]
+        holds, first_token = [hold.hold_id for hold in world.holds], world.next_token
+        step.answers = self._run_all(entry)
+        alive |= step.leases_begun.keys()
+        step.leases_ended += [(created, False) for created in sorted(alive - world.leases())]
+        still = {hold.hold_id for hold in world.holds}
+        step.wait_ends = [(it.hold_id, it.result) for it in world.settled]
+        told = [answer.result for answer in step.answers] + [result for _, result in step.wait_ends]
+        holds += [it.hold_id for it in told if isinstance(it, Granted) and it.token >= first_token]
+        step.voided = [hold_id for hold_id in holds if hold_id not in still]
+        return step
+
+    def _pass_time(self) -> None:
+        """End what is over, and forget old requests now and again."""
+        world = self.world
+        if world.is_due() or world.now_ms >= self._purge_at_ms:
+            self._purge_at_ms = world.now_ms + PURGE_MS
+            pass_time(world)
+
+    def _run_all(self, entry: Entry) -> list[Answer]:
+        """Run the commands of an entry that are no repetitions of one origin."""
+        answers = []
+        highest_seqs = self.world.highest_seqs
+        for batch in entry.batches:
+            node_id = batch.origin.rpartition(".")[0]
+            for seq, command in zip(batch.seqs, batch.commands, strict=True):
+                if seq > highest_seqs.get(batch.origin, 0):
+                    highest_seqs[batch.origin] = seq
+                    answer = self._answer(node_id, command)
+                    answers.append(answer)
+                    if isinstance(answer.result, Queued):
+                        self._waiting_at.pop(answer.result.hold_id, None)
+                        self._waiting_at[answer.result.hold_id] = batch.origin
+        return answers
+
+    def _answer(self, node_id: str, command: Command | Undecodable) -> Answer:
+        deadlocks = self.world.deadlocks
+        count = len(deadlocks)
+        result = self._run(command)
+        return Answer(node_id, command, result, deadlocks[-1] if len(deadlocks) > count else None)
 
     def _run(self, command: Command | Undecodable) -> Result:
-        key = self._request_key(command)
-        request = self.requests.get(key) if key else None
-        is_old = request is not None and self.now_ms > request.outcome_ms + limits.REQUEST_AGE_MS
+        world = self.world
+        key = request_key(command)
+        request = world.requests.get(key) if key is not None else None
+        is_old = request is not None and world.now_ms > request.outcome_ms + limits.REQUEST_AGE_MS
         if key is not None and is_old and request is not None and request.result is not None:
-            del self.requests[key]
-        return super()._run(command)
+            del world.requests[key]
+        match command:
+            case TakeRate():
+                return self._take_rate(command)
+            case AbandonWaits():
+                return self._abandon(command)
+        return run(world, command)
 
+    def _abandon(self, command: AbandonWaits) -> Result:
+        """End what waits at a node process that is gone, as if each client had left."""
+        world = self.world
+        alive = {ticket.ticket_id: ticket for ticket in world.tickets}
+        self._waiting_at = {one: origin for one, origin in self._waiting_at.items() if one in alive}
+        gone = [alive[one] for one, origin in self._waiting_at.items() if origin == command.origin]
+        ended = gone[: limits.ABANDONED_PER_COMMAND_MAX]
+        for ticket in ended:
+            if ticket.request is not None:
+                world.step.abandoned.append(ticket.request)
+            forget(world, ticket.request, ticket.ticket_id)
+            end_wait(world, ticket)
+        serve(world)
+        return WaitsAbandoned(len(ended), len(gone) - len(ended))
 
-# -- comparing ----------------------------------------------------------------------------------------------
+    def _take_rate(self, command: TakeRate) -> Result:
+        """Take from a rate limit, which the model leaves to a model of its own."""
+        world, key = self.world, request_key(command)
+        if key in world.requests:
+            return repeat(world, command, world.requests[key])
+        result = refuse_bad_request_id(command) or self.rates.take(command, world.now_ms)
+        if key is not None and not (isinstance(result, Refused) and result.reason is Reason.INVALID_REQUEST):
+            remember(world, key, command, result)
+        return result
 
+    # -- reads ----------------------------------------------------------------------------------------------
 
-def plain(value: Any) -> Any:
-    """Return a result or view without what the model leaves open: wording, hints, hashes of owners."""
-    match value:
-        case HolderView() | WaiterView():
-            return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
-        case LockView():
-            holders, queue = plain(value.holders), plain(value.queue)
-            return msgspec.structs.replace(value, holders=holders, queue=queue)
-        case SessionView():
-            holds, tickets = plain(value.holds), plain(value.tickets)
-            owner = _plain_owner(value.owner)
-            return msgspec.structs.replace(value, owner=owner, holds=holds, tickets=tickets)
-        case Refused():
-            holders = plain(value.holders)
-            return msgspec.structs.replace(value, detail="", retry_after_ms=0, holders=holders)
-        case ForceReleased():
-            return ForceReleased(plain(value.released))
-        case tuple() | list():
-            return tuple([plain(item) for item in value])
-    return value
+    def lock(self, name: str) -> LockView:
+        """Return one lock."""
+        return model_views.lock_view(self.world, name)
 
+    def locks(self, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
+        """Return a page of active locks, and where to go on, as readers see it."""
+        active = model_views.active_names(self.world)
+        names = [name for name in active if name.startswith(prefix) and name > after]
+        page = [self.lock(name) for name in names[:limit]]
+        return page, page[-1].name if len(names) > limit else None
 
-def _plain_owner(owner: str) -> str:
-    kind, dash, _ = owner.partition("-")
-    return kind + dash if kind in ("hold", "session") else owner
+    def session(self, session_id: str) -> SessionView | None:
+        """Return one session."""
+        return model_views.session_view(self.world, session_id)
+
+    def semaphore(self, name: str) -> SemaphoreView:
+        """Return one semaphore."""
+        return model_views.semaphore_view(self.world, name)
+
+    def election(self, name: str) -> ElectionView:
+        """Return one election."""
+        return model_views.election_view(self.world, name)
+
+    def check_fence(self, name: str, token: int) -> FenceView:
+        """Return whether a token is a present holder's."""
+        return model_views.fence_view(self.world, name, token)
+
+    def elections(self) -> list[str]:
+        """Return the elections that somebody leads or wants to lead."""
+        things: list[Hold | Ticket] = [*self.world.holds, *self.world.tickets]
+        return sorted({it.locks[0].name for it in things if it.kind is Kind.ELECTION})

@@ -10,6 +10,7 @@ from lockstate.commands import (
     Release,
     Renew,
     Tick,
+    Wanted,
 )
 from lockstate.modes import Mode
 from lockstate.results import (
@@ -27,7 +28,7 @@ from lockstate.results import (
 from tests.simulation.checkers import Checkers
 from tests.simulation.checks.requests import Requests
 from tests.simulation.checks.story import Story, acquire, objects
-from tests.simulation.history import Call
+from tests.simulation.history import Belief, Call
 
 
 def granted(hold: str, token: int, name: str = "x") -> Granted:
@@ -163,13 +164,15 @@ def test_waiters_out_of_order() -> None:
         commands = [acquire(hold, wait_ms=9000, mode=mode) for hold in ("h1", "h2")]
         numbers = [story.call(command) for command in commands]
         story.commit(*commands)
+        story.ask(Release("h0"))
         order = story.checkers._order
-        order.replied(Granted("h2", 2, "x", mode, 1000))
+        order._granted["h2"] = story.machine.revision
+        order.replied(called(commands[1]), Granted("h2", 2, "x", mode, 1000))
         if mode is Mode.SHARED:
-            order.replied(Granted("h1", 3, "x", mode, 1000))
+            order.replied(called(commands[0]), Granted("h1", 3, "x", mode, 1000))
         else:
             with objects("first-come"):
-                order.replied(Granted("h1", 3, "x", mode, 1000))
+                order.replied(called(commands[0]), Granted("h1", 3, "x", mode, 1000))
         assert numbers
 
 
@@ -179,7 +182,16 @@ def test_waiters_out_of_order() -> None:
 def believe(story: Story, hold: str, for_ms: int, mode: Mode = Mode.EXCLUSIVE, name: str = "x") -> None:
     """Tell that a client believes in its hold from now on."""
     until_us = story.now_us + for_ms * 1000
-    story.history.believes(f"client of {hold}", name, mode, hold, 1, story.now_us, until_us)
+    story.history.believes(
+        Belief(
+            client=f"client of {hold}",
+            locks=(Wanted(name, mode),),
+            hold_id=hold,
+            token=1,
+            from_us=story.now_us,
+            until_us=until_us,
+        )
+    )
 
 
 def test_beliefs_that_follow_each_other_pass() -> None:

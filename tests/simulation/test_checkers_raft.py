@@ -175,7 +175,7 @@ def test_a_committed_entry_that_changes() -> None:
             machine.apply(decode_entry(data))
         with objects("apply-order" if spoil == "revision" else "committed-entry"):
             story.checkers.applied(
-                "b", 2, 2 if spoil == "term" else 1, data + b"!" if spoil == "entry" else data, machine
+                "b", 2, 2 if spoil == "term" else 1, data + b"!" if spoil == "entry" else data, machine, ()
             )
 
 

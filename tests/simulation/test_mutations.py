@@ -25,7 +25,13 @@ ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(
     r"^\| `([a-z0-9-]+)` \| (.*?) \| `([a-z-]+)` \| (\d+) \| (\d+) x [\d.]+ min \|$", re.MULTILINE
 )
-QUICK = ("vote-not-stored", "queue-overtaken", "reads-without-barrier")
+QUICK = (
+    "vote-not-stored",
+    "queue-overtaken",
+    "reads-without-barrier",
+    "several-unchecked",
+    "sliding-window-off-by-one",
+)
 """Found within seconds, each by another kind of checker."""
 FACTS_OF_CHECKERS = re.compile(r'"([a-z]+(?:-[a-z]+)+|reply|exclusion|liveness|agreement|uncaught)"')
 

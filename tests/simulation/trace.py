@@ -75,7 +75,7 @@ class ClientLines:
             "believes",
             belief.hold_id,
             belief.token,
-            belief.name,
+            belief.locks[0].name,
             belief.until_us,
         )
 

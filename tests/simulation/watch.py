@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.core import Core
+from cluster.event_log import Position
 from cluster.guards import Message
 from cluster.members import Members
+from lockstate.results import Event
 from tests.simulation.checkers import Checkers
 from tests.simulation.checks.members import Appended
 from tests.simulation.checks.report import Violation
@@ -56,7 +58,12 @@ class Watch:
         if core.replica.is_leader:
             self._checkers.members(_voters(core.replica.members))
             self._matched(node_id, core)
-        self._checkers.applied(node_id, index, term, entry, core.machine)
+        self._checkers.applied(node_id, index, term, entry, core.machine, self._events(core))
+
+    def _events(self, core: Core) -> tuple[Event, ...]:
+        """Return what the newest entry told everybody."""
+        blocks = core.events.read(Position(core.machine.revision), 1)
+        return blocks[0] if blocks else ()
 
     def _matched(self, node_id: str, core: Core) -> None:
         """Take note of what a leader believes of the others."""

@@ -1,66 +1,16 @@
-"""Time: beliefs exclude each other, no lease ends early, and in healthy times none ends late.
+"""Time: no lease ends early, and in healthy times none ends late.
 
 All of it in true time, which nobody in the cluster knows.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from tests.simulation.checks.grants import are_compatible
 from tests.simulation.checks.report import Report
-from tests.simulation.history import Belief
 from tests.simulation.replay import Step
 
 LATE_MS: Final = 50
 """A lease ends at most so much later than its ttl, in a healthy cluster."""
-VOIDED_KEPT: Final = 10_000
-"""Holds that ended on request, of which somebody may still be told."""
-
-
-class Beliefs:
-    """Who believes to hold what. At every moment all beliefs about a name are compatible."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        self._by_name: dict[str, dict[str, Belief]] = {}
-        self._names: dict[str, str] = {}
-        self._voided: dict[str, None] = {}
-
-    def believes(self, belief: Belief) -> None:
-        """Check a belief against all others that are alive when it begins, or is prolonged."""
-        others = self._by_name.setdefault(belief.name, {})
-        for hold_id in [it.hold_id for it in others.values() if it.until_us <= belief.from_us]:
-            del others[hold_id], self._names[hold_id]
-        if belief.until_us <= belief.from_us or belief.hold_id in self._voided:
-            return
-        for other in others.values():
-            if other.hold_id != belief.hold_id and not are_compatible(other.mode, belief.mode):
-                self._report.fail(
-                    "exclusion",
-                    f"{belief.client} and {other.client} believe at the same time to hold {belief.name!r}",
-                    one=other,
-                    two=belief,
-                )
-        others[belief.hold_id] = belief
-        self._names[belief.hold_id] = belief.name
-
-    def void(self, hold_ids: Iterable[str]) -> None:
-        """Count a belief no more: somebody who may asked for the end of the hold, and it did not expire."""
-        for hold_id in hold_ids:
-            self.stopped_believing(hold_id)
-            self._voided[hold_id] = None
-            if len(self._voided) > VOIDED_KEPT:
-                del self._voided[next(iter(self._voided))]
-
-    def stopped_believing(self, hold_id: str) -> None:
-        """Take note of the end of a belief."""
-        name = self._names.pop(hold_id, None)
-        if name is not None:
-            others = self._by_name[name]
-            del others[hold_id]
-            if not others:
-                del self._by_name[name]
 
 
 @dataclass(slots=True, frozen=True)

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from tests.simulation.checks.report import Report
 from tests.simulation.history import Read, View
-from tests.simulation.replay import Expected, plain
+from tests.simulation.plain import plain
+from tests.simulation.replay import Expected
 
 
 @dataclass(slots=True)

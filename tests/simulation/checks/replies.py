@@ -8,16 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lockstate.codec import encode_command
-from lockstate.commands import Barrier, Cancel, Command, Tick, Undecodable
-from lockstate.results import Granted, Queued, Result
+from lockstate.commands import AbandonWaits, Barrier, Cancel, Command, Tick, Undecodable
+from lockstate.results import Granted, Queued, Refused, Result
+from tests.property.model_deadlock import check_cycle
 from tests.simulation.checks.report import Report
 from tests.simulation.history import NOT_APPLIED, Call, FailureOutcome
-from tests.simulation.replay import Answer, Step, plain
+from tests.simulation.plain import DEADLOCKS, plain
+from tests.simulation.replay import Answer, Deadlock, Step
 
 Key = tuple[str, bytes]
 """Node and encoded command."""
 
-_OF_NODES = (Cancel, Tick, Barrier)
+_OF_NODES = (AbandonWaits, Cancel, Tick, Barrier)
 """Commands that nodes make by themselves."""
 
 
@@ -28,6 +30,7 @@ class _Effect:
     revision: int
     told: Result | None
     told_revision: int
+    deadlock: Deadlock | None = None
 
 
 @dataclass(slots=True)
@@ -87,7 +90,7 @@ class Replies:
                 "have had no effect, or had its effect already",
                 command=answer.command,
             )
-        effect = _Effect(step.revision, answer.result, step.revision)
+        effect = _Effect(step.revision, answer.result, step.revision, answer.deadlock)
         asked.effects.append(effect)
         if isinstance(answer.result, Queued):
             effect.told = None
@@ -117,10 +120,31 @@ class Replies:
                 f"into effect at {effect.revision}",
                 command=call.command,
             )
+        self._check_cycle(call, effect, result)
         asked.effects.remove(effect)
         asked.sent_us.remove(call.called_us)
         asked.open -= 1
         self._drop_if_settled(key, asked)
+
+    def _check_cycle(self, call: Call, effect: _Effect, result: Result) -> None:
+        """Check that who is refused for a deadlock is told a real one; a repetition is told none."""
+        if not isinstance(result, Refused) or result.reason not in DEADLOCKS:
+            return
+        said = ""
+        if effect.deadlock is not None:
+            try:
+                check_cycle(*effect.deadlock, result.cycle)
+            except AssertionError as error:
+                said = str(error)
+        elif result.cycle:
+            said = "it was told once already"
+        if said:
+            self._report.fail(
+                "deadlock-real",
+                f"{call.client} is refused for a deadlock that is none: {said}",
+                command=call.command,
+                told=result,
+            )
 
     def _says(self, effect: _Effect, call: Call, result: Result, revision: int) -> bool:
         told = effect.told
@@ -132,8 +156,8 @@ class Replies:
         return (
             isinstance(told, Granted)
             and isinstance(result, Granted)
-            and told.token == result.token
-            and (told.hold_id, told.name, told.mode) == (result.hold_id, result.name, result.mode)
+            and told.token <= result.token
+            and (told.hold_id, told.name, told.permits) == (result.hold_id, result.name, result.permits)
             and revision > effect.told_revision > effect.revision
             and self._has_restored(call.node_id, revision)
         )

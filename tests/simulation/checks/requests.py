@@ -3,18 +3,50 @@
 Independent of the log: only what clients say counts. Rules: docs/semantics.md, "request_id".
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
-from lockstate.commands import Acquire, CloseSession, Command, ForceRelease, OpenSession, Release, Renew
-from lockstate.results import ForceReleased, Granted, Refused, Renewed, Result, SessionClosed, SessionOpened
-from tests.property.model import NO_OUTCOME
+from lockstate.commands import (
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Campaign,
+    CloseSession,
+    Command,
+    Convert,
+    ForceRelease,
+    OpenSession,
+    Proclaim,
+    Release,
+    Renew,
+    ResizeSemaphore,
+    TakeRate,
+)
+from lockstate.results import (
+    FenceAdvanced,
+    ForceReleased,
+    Granted,
+    Proclaimed,
+    RateTaken,
+    Refused,
+    Released,
+    Renewed,
+    Resized,
+    Result,
+    SessionClosed,
+    SessionOpened,
+)
+from tests.property.model_requests import NO_OUTCOME
 from tests.simulation.checks.report import Report
 from tests.simulation.history import NOT_APPLIED, Call, FailureOutcome
 
 AGE_US: Final = 300_000_000
 """So long an outcome is remembered, in cluster time."""
+
+_UNDONE: Final = (Acquire, AcquirePermits, Campaign, Convert)
+"""What a node takes back when its client leaves."""
 
 _Key = tuple[str, str, str]
 """Kind of command, scope, request id."""
@@ -52,11 +84,18 @@ class Requests:
             )
 
     def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
-        """Take note of an acquire whose client left: it may be undone, and then starts afresh."""
+        """Take note of a wish whose client left: it may be undone, and then starts afresh."""
         key = _key(call.command)
-        if key is not None and isinstance(call.command, Acquire) and outcome != NOT_APPLIED:
+        if key is not None and isinstance(call.command, _UNDONE) and outcome != NOT_APPLIED:
             self._first.pop(key, None)
             self._first[key] = (now_us, None, None)
+
+    def abandoned(self, requests: Iterable[tuple[str, str]], now_us: int) -> None:
+        """Take note of waits that were ended for their nodes: their requests may start afresh, too."""
+        for scope, request_id in requests:
+            for kind in _UNDONE:
+                self._first.pop((kind.__name__, scope, request_id), None)
+                self._first[kind.__name__, scope, request_id] = (now_us, None, None)
 
     def _prune(self, now_us: int) -> None:
         """Forget what is too old to be compared: dictionaries keep their order."""
@@ -69,14 +108,16 @@ class Requests:
 
 def _key(command: Command) -> _Key | None:
     match command:
-        case Acquire():
+        case Acquire() | AcquirePermits() | Campaign():
             scope = command.session_id or command.owner
-        case Renew() | Release():
+        case Renew() | Release() | Convert() | Proclaim():
             scope = command.hold_id
         case CloseSession():
             scope = command.session_id
-        case ForceRelease():
+        case ForceRelease() | ResizeSemaphore() | TakeRate():
             scope = command.name
+        case AdvanceFence():
+            scope = command.resource
         case OpenSession():
             scope = ""
         case _:
@@ -84,20 +125,25 @@ def _key(command: Command) -> _Key | None:
     return (type(command).__name__, scope, command.request_id) if command.request_id else None
 
 
+_OF_ATTEMPTS: Final = {"hold_id", "ticket_id", "attempt_id"}
+"""Differs between attempts, or is a part of the key."""
+
+
 def _content(command: Command) -> object:
     """Return what all attempts have in common."""
     fields = msgspec.structs.asdict(command)
-    own = {"hold_id", "attempt_id"} if isinstance(command, Acquire) else {"session_id"}
+    own = {"session_id"} if isinstance(command, OpenSession) else _OF_ATTEMPTS
     return {name: value for name, value in fields.items() if name not in own}
 
 
-def _essence(result: Result) -> tuple[Any, ...] | None:
+def _essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901 - one case for each
     """Return what must not change from attempt to attempt; None if the result is no outcome to remember."""
     match result:
         case Refused():
             return None if result.reason in NO_OUTCOME else ("refused", result.reason)
         case Granted():
-            return ("granted", result.hold_id, result.token)
+            # A hold that was converted meanwhile has another token.
+            return ("granted", result.hold_id)
         case Renewed():
             return ("renewed", result.token)
         case SessionOpened():
@@ -106,4 +152,14 @@ def _essence(result: Result) -> tuple[Any, ...] | None:
             return ("closed", result.released)
         case ForceReleased():
             return ("forced", tuple([view.token for view in result.released]))
+        case Released():
+            return ("released", result.locks)
+        case Resized():
+            return ("resized", result.limit, result.available)
+        case Proclaimed():
+            return ("proclaimed", result.token)
+        case RateTaken():
+            return ("taken", result.allowed, result.at_ms, result.remaining)
+        case FenceAdvanced():
+            return ("advanced", result.highest_token)
     return (type(result).__name__,)

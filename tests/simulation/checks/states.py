@@ -5,11 +5,15 @@ restores; at every revision a fingerprint of what is cheap is compared.
 """
 
 from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from lockstate import snapshot
 from lockstate.machine import LockMachine
+from lockstate.results import Event, EventKind
 from tests.simulation.checks.report import Report
-from tests.simulation.replay import Expected, plain
+from tests.simulation.plain import plain
+from tests.simulation.replay import Expected
 
 VIEWS_MAX = 1000
 """Locks that are compared with the model's, one by one."""
@@ -28,6 +32,10 @@ def fingerprint(machine: LockMachine) -> int:
             len(state.tickets),
             len(state.sessions),
             len(state.requests),
+            len(state.semaphores),
+            len(state.rates),
+            sum(state.fences.values()),
+            len(state.audit),
             sum([origin.last_seq for origin in state.origins.values()]),
         )
     )
@@ -74,6 +82,17 @@ class States:
         if machine.revision % self._every == 0:
             self.views_as_expected(node_id, machine, expected)
 
+    def events_as_expected(self, node_id: str, events: Sequence[Event], wanted: Sequence[Event]) -> None:
+        """Compare what a node tells of an entry with what the model does."""
+        told, known = _in_order(events), _in_order(wanted)
+        for one, other in zip(told, known, strict=False):
+            if one != other:
+                self._report.fail(
+                    "model-events", f"{node_id} tells of another event", is_so=one, wanted=other
+                )
+        if len(told) != len(known):
+            self._report.fail("model-events", f"{node_id} tells of other events", is_so=events, wanted=wanted)
+
     def views_as_expected(self, node_id: str, machine: LockMachine, expected: Expected) -> None:
         """Compare what readers see with what the model shows."""
         seen, _ = machine.locks("", "", VIEWS_MAX)
@@ -87,14 +106,33 @@ class States:
             self._report.fail(
                 "model-state", f"{node_id} shows {len(seen)} active locks, the model {len(wanted)}"
             )
-        for session in expected.sessions:
-            view = machine.session(session.session_id)
-            if plain(view) != plain(expected.session(session.session_id)):
+        for what, view, other in _views(machine, expected):
+            if plain(view) != plain(other):
                 self._report.fail(
-                    "model-state", f"{node_id} shows a session as the model does not", is_so=view
+                    "model-state", f"{node_id} shows {what} as the model does not", is_so=view, wanted=other
                 )
 
     def _same_fingerprint(self, node_id: str, machine: LockMachine) -> None:
         revision = machine.revision
         if revision < len(self._fingerprints) and self._fingerprints[revision] != fingerprint(machine):
             self._report.fail("equal-digest", f"{node_id} has another state at revision {revision}")
+
+
+def _in_order(events: Sequence[Event]) -> list[Event]:
+    """Return the events of each name in their order; that of names is not promised. Ends of waits last."""
+    told = [event for event in events if event.kind is not EventKind.WAIT_ENDED]
+    ends = [event for event in events if event.kind is EventKind.WAIT_ENDED]
+    ends.sort(key=lambda event: (event.of, event.name, event.session_id, event.mode, event.lasted_ms))
+    return [plain(event) for event in [*sorted(told, key=lambda event: (event.of, event.name)), *ends]]
+
+
+def _views(machine: LockMachine, expected: Expected) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what readers see besides locks, and what they should see."""
+    world = expected.world
+    for session in world.sessions:
+        yield "a session", machine.session(session.session_id), expected.session(session.session_id)
+    for name in world.limits:
+        yield "a semaphore", machine.semaphore(name), expected.semaphore(name)
+    for name in expected.elections():
+        yield "an election", machine.election(name), expected.election(name)
+    yield "its fences", sorted(machine.state.fences.items()), sorted(world.fences.items())

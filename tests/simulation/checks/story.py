@@ -95,12 +95,11 @@ class Story:
         """Apply an entry, the newest, on a node, and tell it."""
         machine = self.machines[node_id]
         outcome = machine.apply(decode_entry(data))
-        for event in outcome.events:
-            if event.result is not None:
-                self.wait_ends[event.hold_id] = (outcome.revision, event.result)
+        for settled in outcome.settled:
+            self.wait_ends[settled.hold_id] = (outcome.revision, settled.result)
         for batch in outcome.batches:
             self.results.update(zip(batch.seqs, batch.results, strict=True))
-        self.checkers.applied(node_id, self.log[-1][1], self.term, data, machine)
+        self.checkers.applied(node_id, self.log[-1][1], self.term, data, machine, outcome.events)
 
     def ask(self, command: Command, client: str = "one", node_id: str = "a") -> Result:
         """Call, commit and reply at once; return the result."""

@@ -6,9 +6,18 @@ from tests.simulation.mutations.consensus import CONSENSUS
 from tests.simulation.mutations.disks import DISKS
 from tests.simulation.mutations.membership import MEMBERSHIP
 from tests.simulation.mutations.mutation import Mutation
+from tests.simulation.mutations.snapshots import SNAPSHOTS
 from tests.simulation.mutations.states import STATES
 from tests.simulation.mutations.survivors import SURVIVORS
+from tests.simulation.mutations.vocabulary import VOCABULARY
 
 __all__ = ["MUTATIONS", "SURVIVORS"]
 
-MUTATIONS: Final[tuple[Mutation, ...]] = (*CONSENSUS, *DISKS, *MEMBERSHIP, *STATES)
+MUTATIONS: Final[tuple[Mutation, ...]] = (
+    *CONSENSUS,
+    *DISKS,
+    *MEMBERSHIP,
+    *SNAPSHOTS,
+    *STATES,
+    *VOCABULARY,
+)

@@ -23,6 +23,7 @@ BUSY: Final[Mapping[str, Any]] = {
     "ttl_ms": (500, 20_000),
     "wait_ms": (1_000, 20_000),
     "timeout_s": (0.5, 4.0),
+    "variety": 0.0,
 }
 """Habits of clients that want the same few locks all the time."""
 

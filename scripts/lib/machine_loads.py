@@ -1,0 +1,226 @@
+"""What clients can do to the state machine, one load for each kind of command. How it is fed is elsewhere."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from lockstate.commands import (
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Algorithm,
+    Campaign,
+    Cancel,
+    Command,
+    Convert,
+    KeepAlive,
+    Release,
+    Renew,
+    TakeRate,
+    Tick,
+    Wanted,
+)
+from lockstate.limits import REQUEST_AGE_MS, TTL_MS_MAX, WAIT_MS_MAX
+from lockstate.modes import Mode, Scope
+from lockstate.results import (
+    Done,
+    FenceAdvanced,
+    Granted,
+    Queued,
+    RateTaken,
+    Refused,
+    Released,
+    Renewed,
+    SessionKept,
+)
+from scripts.lib.machine_feed import Feed, Load
+
+FLAT_SESSION: Final = "exclusive, in a session"
+FLAT_LEASE: Final = "exclusive, own lease"
+"""The loads that have to meet bars."""
+SHARERS: Final = 10
+"""Holders of one shared lock, and of one semaphore."""
+
+
+class TickLoad(Load):
+    """Time that passes while nobody asks for anything: one command in each entry."""
+
+    per_entry = 1
+
+    def __init__(self) -> None:
+        super().__init__("tick, an entry for each", (Done,), lambda _: (Tick(),))
+
+
+class HeldLoad(Load):
+    """Work on holds that exist all the time, each with a lease of its own."""
+
+    def __init__(
+        self, name: str, expects: type, command: Callable[[Feed, Acquire], Command], held_count: int = 1000
+    ) -> None:
+        super().__init__(name, (expects,), lambda feed: (command(feed, self._next()),))
+        self._held: deque[Acquire] = deque()
+        self._held_count = held_count
+
+    def _next(self) -> Acquire:
+        self._held.rotate(-1)
+        return self._held[0]
+
+    def begin(self, feed: Feed) -> Iterable[Command]:
+        """Acquire the holds."""
+        self._held.extend(
+            _acquire(feed, f"held-{number}", ttl_ms=TTL_MS_MAX) for number in range(self._held_count)
+        )
+        return self._held
+
+    def end(self) -> Iterable[Command]:
+        """Release them."""
+        released = [Release(acquire.hold_id) for acquire in self._held]
+        self._held.clear()
+        return released
+
+
+class QueueLoad(Load):
+    """A name that many want all the time: the holder leaves, the next one gets it, a new one comes."""
+
+    def __init__(self, length: int = 100) -> None:
+        super().__init__(f"handover, {length} wait for one name", (Released, Queued), self._hand_over)
+        self._length = length
+        self._queue: deque[Acquire] = deque()
+
+    def _newcomer(self, feed: Feed) -> Acquire:
+        self._queue.append(_acquire(feed, "hot", wait_ms=WAIT_MS_MAX))
+        return self._queue[-1]
+
+    def _hand_over(self, feed: Feed) -> tuple[Command, ...]:
+        return Release(self._queue.popleft().hold_id), self._newcomer(feed)
+
+    def begin(self, feed: Feed) -> Iterable[Command]:
+        """Let them all come."""
+        return [self._newcomer(feed) for _ in range(self._length + 1)]
+
+    def end(self) -> Iterable[Command]:
+        """Let them all go: the last ones first, so that nobody else gets it."""
+        gone = [Cancel(acquire.hold_id, acquire.attempt_id) for acquire in reversed(self._queue)]
+        self._queue.clear()
+        return gone
+
+    def round(self, feed: Feed, commands_count: int) -> tuple[list[bytes], list[type], int]:
+        """Return the entries of a round. The release and the newcomer share one: they are two clients."""
+        cycles = max(commands_count // 2, 1)
+        commands = [command for _ in range(cycles) for command in self._hand_over(feed)]
+        return list(feed.entries(commands)), [Released, Queued] * cycles, cycles
+
+
+def _acquire(feed: Feed, name: str, **options: Any) -> Acquire:
+    """Return an acquire for one of the sessions, unless it has a lease of its own."""
+    if "ttl_ms" not in options:
+        options["session_id"] = feed.session(feed.next_number())
+    mode = options.pop("mode", Mode.EXCLUSIVE)
+    return Acquire(name, mode, feed.new_id(), feed.new_id(), **options)
+
+
+def _pair(acquire: Command, request_id: str = "") -> tuple[Command, ...]:
+    """Return an acquire of any kind with its release."""
+    assert isinstance(acquire, Acquire | AcquirePermits | Campaign), "it has a hold"
+    return acquire, Release(acquire.hold_id, request_id)
+
+
+def _session_pair(feed: Feed) -> tuple[Command, ...]:
+    return _pair(_acquire(feed, f"job-{feed.next_number()}"))
+
+
+def _lease_pair(feed: Feed) -> tuple[Command, ...]:
+    return _pair(_acquire(feed, f"job-{feed.next_number()}", ttl_ms=10_000))
+
+
+def _path_pair(feed: Feed) -> tuple[Command, ...]:
+    return _pair(_acquire(feed, f"db/row-{feed.next_number()}"))
+
+
+def _shared_pair(feed: Feed) -> tuple[Command, ...]:
+    return _pair(_acquire(feed, f"page-{feed.next_number() // SHARERS}", mode=Mode.SHARED))
+
+
+def _request_pair(feed: Feed) -> tuple[Command, ...]:
+    acquire = _acquire(feed, f"job-{feed.next_number()}", request_id=feed.new_id())
+    return _pair(acquire, request_id=feed.new_id())
+
+
+def _several_pair(feed: Feed) -> tuple[Command, ...]:
+    number = feed.next_number()
+    return _pair(_acquire(feed, "", locks=tuple(Wanted(f"job-{number}-{part}") for part in range(3))))
+
+
+def _subtree_pair(feed: Feed) -> tuple[Command, ...]:
+    return _pair(_acquire(feed, f"tree/branch-{feed.next_number()}", scope=Scope.SUBTREE))
+
+
+def _handover(feed: Feed) -> tuple[Command, ...]:
+    name = f"job-{feed.next_number()}"
+    first, second = _acquire(feed, name), _acquire(feed, name, wait_ms=60_000)
+    return first, second, Release(first.hold_id), Release(second.hold_id)
+
+
+def _conversions(feed: Feed) -> tuple[Command, ...]:
+    acquire = _acquire(feed, f"job-{feed.next_number()}")
+    down, up = (
+        Convert(acquire.hold_id, mode, feed.new_id(), feed.new_id()) for mode in (Mode.SHARED, Mode.EXCLUSIVE)
+    )
+    return acquire, down, up, Release(acquire.hold_id)
+
+
+def _permits_pair(feed: Feed) -> tuple[Command, ...]:
+    number = feed.next_number()
+    session_id = feed.session(number)
+    name = f"pool-{number // SHARERS}"
+    return _pair(AcquirePermits(name, SHARERS, 1, feed.new_id(), feed.new_id(), session_id=session_id))
+
+
+def _election_pair(feed: Feed) -> tuple[Command, ...]:
+    number = feed.next_number()
+    return _pair(
+        Campaign(f"boss-{number}", feed.session(number), "10.0.0.1:80", feed.new_id(), feed.new_id())
+    )
+
+
+def _rate(algorithm: Algorithm) -> Load:
+    """Return a load on a thousand rate limits, of which half the requests are more than is allowed."""
+
+    def take(feed: Feed) -> tuple[Command, ...]:
+        return (TakeRate(f"user-{feed.next_number() % 1000}", 10, 1000, algorithm),)
+
+    return Load(f"rate limit, {algorithm}", (RateTaken,), take, pause_ms=5_000)
+
+
+def _fence(feed: Feed) -> tuple[Command, ...]:
+    number = feed.next_number()
+    return (AdvanceFence(f"disk-{number % 1000}", number),)
+
+
+def _keep_alive(feed: Feed) -> tuple[Command, ...]:
+    return (KeepAlive(feed.session(feed.next_number())),)
+
+
+def all_loads() -> list[Load]:
+    """Return every load, each fresh."""
+    pair = (Granted, Released)
+    return [
+        Load(FLAT_SESSION, pair, _session_pair),
+        Load(FLAT_LEASE, pair, _lease_pair),
+        Load("exclusive, name db/x", pair, _path_pair),
+        Load("shared, 10 at a time", pair, _shared_pair),
+        Load("exclusive, with request_id", pair, _request_pair, pause_ms=REQUEST_AGE_MS + 1),
+        Load("three locks at once", pair, _several_pair),
+        Load("subtree, name tree/x", pair, _subtree_pair),
+        Load("handover, one waits", (Granted, Queued, Released, Released), _handover),
+        QueueLoad(),
+        Load("convert down and up", (Granted, Granted, Granted, Released), _conversions),
+        Load("semaphore, 10 permits", pair, _permits_pair),
+        Load("election", pair, _election_pair),
+        HeldLoad("refused, lock held", Refused, lambda feed, held: _acquire(feed, held.name)),
+        HeldLoad("renew", Renewed, lambda _, held: Renew(held.hold_id)),
+        *map(_rate, Algorithm),
+        Load("fence", (FenceAdvanced,), _fence),
+        Load("keepalive", (SessionKept,), _keep_alive),
+        TickLoad(),
+    ]

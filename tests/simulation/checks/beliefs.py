@@ -1,0 +1,99 @@
+"""Beliefs: what clients hold by their own clocks excludes each other at every moment, in true time."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from lockstate.commands import AcquirePermits, ResizeSemaphore
+from lockstate.results import Kind, Resized
+from tests.simulation.checks.conflicts import conflict
+from tests.simulation.checks.report import Report
+from tests.simulation.history import Belief
+from tests.simulation.replay import Step
+
+VOIDED_KEPT: Final = 10_000
+"""Holds that ended on request, of which somebody may still be told."""
+LIMITS_KEPT: Final = 50
+"""Changes of the limit of one semaphore."""
+
+
+class Beliefs:
+    """Who believes to hold what. At every moment all beliefs go together."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._beliefs: dict[str, Belief] = {}
+        self._voided: dict[str, None] = {}
+        self._limits: dict[str, deque[tuple[int, int]]] = {}
+        """Of each semaphore: from when it had which limit, in true time."""
+
+    def believes(self, belief: Belief) -> None:
+        """Check a belief against all others that are alive when it begins, changes or is prolonged."""
+        beliefs = self._beliefs
+        for hold_id in [it.hold_id for it in beliefs.values() if it.until_us <= belief.from_us]:
+            del beliefs[hold_id]
+        if belief.until_us <= belief.from_us or belief.hold_id in self._voided:
+            return
+        others = [it for it in beliefs.values() if it.kind is belief.kind and it.hold_id != belief.hold_id]
+        if belief.kind is Kind.SEMAPHORE:
+            self._check_permits(belief, [it for it in others if it.locks[0].name == belief.locks[0].name])
+        else:
+            self._check_locks(belief, others)
+        beliefs[belief.hold_id] = belief
+
+    def _check_locks(self, belief: Belief, others: Iterable[Belief]) -> None:
+        for other in others:
+            if conflict(belief.locks, other.locks):
+                self._report.fail(
+                    "exclusion",
+                    f"{belief.client} and {other.client} believe at the same time to hold "
+                    f"{belief.locks[0].name!r}",
+                    one=other,
+                    two=belief,
+                )
+
+    def _check_permits(self, belief: Belief, others: list[Belief]) -> None:
+        name = belief.locks[0].name
+        used = belief.permits + sum(it.permits for it in others)
+        since_us = min(it.since_us for it in (*others, belief))
+        limit = self._limit(name, since_us)
+        if used > limit:
+            self._report.fail(
+                "exclusion",
+                f"{used} permits of {name!r} are believed in, and there were {limit} at most",
+                one=others,
+                two=belief,
+            )
+
+    def _limit(self, name: str, since_us: int) -> int:
+        """Return the largest limit that a semaphore had since then."""
+        changes = self._limits.get(name, deque())
+        before = [limit for at_us, limit in changes if at_us <= since_us]
+        return max([limit for at_us, limit in changes if at_us > since_us] + before[-1:], default=0)
+
+    def applied(self, step: Step, now_us: int) -> None:
+        """Count beliefs no more that somebody ended on request; and take note of limits."""
+        self.void(step.voided)
+        for answer in step.answers:
+            match answer.command, answer.result:
+                case AcquirePermits() as command, result if getattr(result, "hold_id", "") == command.hold_id:
+                    self._set_limit(command.name, command.limit, now_us)
+                case ResizeSemaphore() as command, Resized():
+                    self._set_limit(command.name, command.limit, now_us)
+
+    def _set_limit(self, name: str, limit: int, now_us: int) -> None:
+        changes = self._limits.setdefault(name, deque(maxlen=LIMITS_KEPT))
+        if not changes or changes[-1][1] != limit:
+            changes.append((now_us, limit))
+
+    def void(self, hold_ids: Iterable[str]) -> None:
+        """Count a belief no more: somebody who may asked for the end of the hold, and it did not expire."""
+        for hold_id in hold_ids:
+            self.stopped_believing(hold_id)
+            self._voided[hold_id] = None
+            if len(self._voided) > VOIDED_KEPT:
+                del self._voided[next(iter(self._voided))]
+
+    def stopped_believing(self, hold_id: str) -> None:
+        """Take note of the end of a belief."""
+        self._beliefs.pop(hold_id, None)

@@ -1,0 +1,38 @@
+"""Which locks may be held beside each other, written down once more: nothing of the product is asked."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from lockstate.commands import Wanted
+from lockstate.modes import Mode, Scope
+
+_TOGETHER: Final = (
+    {Mode.SHARED},
+    {Mode.SHARED, Mode.UPDATE},
+)
+"""The sets of modes in which one name may be held by several at a time."""
+
+
+def are_compatible(one: Mode, other: Mode) -> bool:
+    """Whether two may hold a lock at the same time."""
+    return {one, other} in _TOGETHER
+
+
+def covers(lock: Wanted, name: str) -> bool:
+    """Whether a lock is of `name`, or of a subtree that has it."""
+    return name == lock.name or (lock.scope is Scope.SUBTREE and name.startswith(lock.name + "/"))
+
+
+def conflict(ones: Iterable[Wanted], others: Iterable[Wanted]) -> bool:
+    """Whether any of these and any of those cover a common name in modes that do not go together."""
+    others = tuple(others)
+    return any(
+        (covers(one, other.name) or covers(other, one.name)) and not are_compatible(one.mode, other.mode)
+        for one in ones
+        for other in others
+    )
+
+
+def is_stronger(one: Mode, other: Mode) -> bool:
+    """Whether the first mode keeps more away than the second."""
+    return sum(are_compatible(one, mode) for mode in Mode) < sum(are_compatible(other, mode) for mode in Mode)

@@ -1,0 +1,218 @@
+"""Who holds what, by the events alone: holds exclude each other, permits do not run out, one leads.
+
+The commands of an entry say what events do not: limits of semaphores, and lock-delays. Which of them came
+into effect is what the model says, whose answers are compared with those that clients get.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, NoReturn
+
+from lockstate.commands import Acquire, AcquirePermits, ForceRelease, ResizeSemaphore, Wanted
+from lockstate.modes import Mode
+from lockstate.results import Event, EventKind, ForceReleased, Granted, Kind, Queued, Resized
+from tests.simulation.checks.conflicts import conflict, is_stronger
+from tests.simulation.checks.report import Report
+from tests.simulation.replay import Step
+
+_BEGIN: Final = (EventKind.GRANTED, EventKind.ELECTED)
+_END: Final = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKind.RESIGNED)
+
+
+@dataclass(slots=True)
+class _Held:
+    """A hold, as events tell of it."""
+
+    kind: Kind
+    owner: str
+    session_id: str
+    token: int
+    locks: list[Wanted]
+    permits: int
+    lock_delay_ms: int
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Return what it is of, whatever the modes."""
+        return sorted((lock.name, lock.scope) for lock in self.locks)
+
+
+@dataclass(slots=True, frozen=True)
+class _Kept:
+    """What a lock-delay keeps from everybody."""
+
+    kind: Kind
+    lock: Wanted
+    permits: int
+    until_ms: int
+
+
+class Ledger:
+    """All holds, from grant to end."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._held: dict[int, _Held] = {}
+        self._kept: list[_Kept] = []
+        self._highest_token = 0
+        self._limits: dict[str, int] = {}
+        self._allowed: dict[str, int] = {}
+        """The largest limit that each semaphore had during the entry."""
+        self._waiting: dict[str, int] = {}
+        """The lock-delays of those who wait, by hold id."""
+        self._delays_ms: dict[int, int] = {}
+        """The lock-delays of what the entry granted, by token."""
+        self._forced_ms: dict[tuple[str, int], int] = {}
+        """How long a force keeps a name from everybody, by what it ended: name and token."""
+
+    def __len__(self) -> int:
+        """Return how many holds there are."""
+        return len(self._held)
+
+    def applied(self, step: Step, events: Sequence[Event]) -> None:
+        """Take note of what an entry did."""
+        self._read_commands(step)
+        self._kept = [kept for kept in self._kept if kept.until_ms >= step.now_ms]
+        for (kind, token, _, _), group in groupby(
+            events, lambda event: (event.kind, event.token, event.session_id, event.of)
+        ):
+            told = list(group)
+            if kind in _BEGIN:
+                self._begun(told, token)
+            elif kind is EventKind.CONVERTED:
+                self._converted(told, token)
+            elif kind in _END:
+                for event in told:
+                    self._ended(event)
+
+    def _read_commands(self, step: Step) -> None:  # noqa: C901 - one case for each
+        """Take note of what the events will not say."""
+        self._allowed = dict(self._limits)
+        self._delays_ms.clear()
+        self._forced_ms.clear()
+        for answer in step.answers:
+            match answer.command, answer.result:
+                case AcquirePermits(hold_id=asked) as command, Granted(hold_id=got) | Queued(hold_id=got):
+                    if asked == got:
+                        self._limit(command.name, command.limit)
+                case ResizeSemaphore() as command, Resized():
+                    self._limit(command.name, command.limit)
+                case ForceRelease() as command, ForceReleased(released=released):
+                    for view in released:
+                        self._forced_ms[command.name, view.token] = command.lock_delay_ms
+            match answer.command, answer.result:
+                case Acquire() | AcquirePermits() as wish, Granted() as granted:
+                    self._delays_ms.setdefault(granted.token, wish.lock_delay_ms)
+                case Acquire() | AcquirePermits() as wish, Queued() as queued:
+                    self._waiting.setdefault(queued.hold_id, wish.lock_delay_ms)
+        for hold_id, told in step.wait_ends:
+            delay_ms = self._waiting.pop(hold_id, 0)
+            if isinstance(told, Granted):
+                self._delays_ms.setdefault(told.token, delay_ms)
+
+    def _limit(self, name: str, limit: int) -> None:
+        self._limits[name] = limit
+        self._allowed[name] = max(limit, self._allowed.get(name, 0))
+
+    # -- what happens ---------------------------------------------------------------------------------------
+
+    def _begun(self, told: list[Event], token: int) -> None:
+        event = told[0]
+        if event.kind is EventKind.ELECTED and token in self._held:
+            return  # the leader says something else
+        self._draw(token, event)
+        held = _Held(
+            event.of,
+            event.owner,
+            event.session_id,
+            token,
+            _locks(told),
+            event.permits,
+            self._delays_ms.get(token, 0),
+        )
+        self._check(held, held.locks, event)
+        self._held[token] = held
+
+    def _converted(self, told: list[Event], token: int) -> None:
+        event, locks = told[0], _locks(told)
+        places = sorted((lock.name, lock.scope) for lock in locks)
+        whose = [
+            held
+            for held in self._held.values()
+            if (held.session_id, held.owner, held.places) == (event.session_id, event.owner, places)
+        ]
+        if token in self._held:
+            whose = [held for held in whose if held.token == token]
+        if len(whose) != 1:
+            self._fail("events-true", f"{len(whose)} holds may be what was converted", event)
+        (held,) = whose
+        if event.mode is Mode.EXCLUSIVE:
+            self._draw(token, event)
+        elif token != held.token:
+            self._fail("token-drawn", f"token {held.token} changed in a conversion that draws none", event)
+        del self._held[held.token]
+        before = {lock.name: lock.mode for lock in held.locks}
+        raised = [lock for lock in locks if is_stronger(lock.mode, before[lock.name])]
+        held.token, held.locks = token, locks
+        self._check(held, raised, event)
+        self._held[token] = held
+
+    def _ended(self, event: Event) -> None:
+        held = self._held.get(event.token)
+        gone = [lock for lock in held.locks if lock.name == event.name] if held is not None else []
+        if held is None or held.kind is not event.of or not gone:
+            self._fail("events-true", "what nobody had has ended", event)
+        held.locks = [lock for lock in held.locks if lock not in gone]
+        if not held.locks:
+            del self._held[event.token]
+        if event.kind is EventKind.EXPIRED and held.lock_delay_ms and held.kind is not Kind.ELECTION:
+            lock = Wanted(event.name, Mode.EXCLUSIVE, event.scope)
+            until_ms = event.now_ms + held.lock_delay_ms
+            self._kept.append(_Kept(held.kind, lock, held.permits, until_ms))
+        place = (event.name, event.token)
+        forced_ms = self._forced_ms.get(place, 0) if event.kind is EventKind.FORCED else 0
+        if forced_ms:
+            lock = Wanted(event.name, Mode.EXCLUSIVE)
+            self._kept.append(_Kept(Kind.LOCK, lock, 0, event.now_ms + forced_ms))
+
+    # -- what must be ---------------------------------------------------------------------------------------
+
+    def _draw(self, token: int, event: Event) -> None:
+        """Take note of a new token; all kinds of holds draw from one sequence."""
+        if token <= self._highest_token:
+            self._fail("token-drawn", f"a token was drawn after {self._highest_token}", event)
+        self._highest_token = token
+
+    def _check(self, held: _Held, gained: list[Wanted], event: Event) -> None:
+        """Check that what a hold has now leaves all others what they have, and that nothing kept it away."""
+        others = [other for other in self._held.values() if other.kind is held.kind]
+        kept = [it for it in self._kept if it.kind is held.kind]
+        match held.kind:
+            case Kind.SEMAPHORE:
+                self._check_permits(held, others, kept, event)
+            case Kind.ELECTION:
+                if any(other.locks[0].name == event.name for other in others):
+                    self._fail("one-leader", "two lead one election", event)
+            case Kind.LOCK:
+                for other in others:
+                    if conflict(held.locks, other.locks):
+                        self._fail("holds-exclude", f"somebody holds it with token {other.token}", event)
+                if conflict(gained, [it.lock for it in kept]):
+                    self._fail("delay-kept", "a lock-delay was not over", event)
+
+    def _check_permits(self, held: _Held, others: list[_Held], kept: list[_Kept], event: Event) -> None:
+        used = sum(other.permits for other in others if other.locks[0].name == event.name)
+        away = sum(it.permits for it in kept if it.lock.name == event.name)
+        limit = self._allowed.get(event.name, 0)
+        if used + away + held.permits > limit:
+            self._fail(
+                "permits-limit", f"{used} permits were held, {away} kept back, of at most {limit}", event
+            )
+
+    def _fail(self, checker: str, sentence: str, event: Event) -> NoReturn:
+        self._report.fail(checker, f"{event.name!r} at revision {event.revision}: {sentence}", event=event)
+
+
+def _locks(told: Sequence[Event]) -> list[Wanted]:
+    return [Wanted(event.name, event.mode, event.scope) for event in told]

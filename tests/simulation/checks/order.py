@@ -1,0 +1,124 @@
+"""Grants seen from outside: who came first is served first, and who converts before all who only wait.
+
+What arrived where is read from the log; who got which token, and when, from what clients are told.
+"""
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import Final
+
+from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert, Wanted
+from lockstate.modes import Mode
+from lockstate.results import Granted, Kind, Queued, Result
+from tests.simulation.checks.conflicts import conflict
+from tests.simulation.checks.grants import shorten
+from tests.simulation.checks.report import Report
+from tests.simulation.history import Call
+from tests.simulation.replay import Step
+
+GRANTS_KEPT: Final = 200
+"""Grants of one kind whose order is compared."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Grant:
+    """A hold that somebody was told of: its place of arrival in the log, and its token."""
+
+    hold_id: str
+    arrived: tuple[int, int]
+    token: int
+    revision: int
+    """At which it was granted."""
+    locks: tuple[Wanted, ...]
+    is_conversion: bool
+
+
+class Order:
+    """Of two grants that conflict, the one that arrived first has the smaller token."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._arrived: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        """By what waits: the hold id of what was asked for, the ticket of a conversion."""
+        self._granted: OrderedDict[str, int] = OrderedDict()
+        """By the same: the revision at which it was granted, whenever somebody is told."""
+        self._converted: OrderedDict[str, None] = OrderedDict()
+        """Holds whose token may be another one by now."""
+        self._grants: dict[Kind, deque[_Grant]] = {kind: deque(maxlen=GRANTS_KEPT) for kind in Kind}
+
+    def applied(self, step: Step) -> None:
+        """Take note of who arrived where. A repetition arrives nowhere."""
+        for place, answer in enumerate(step.answers):
+            match answer.command, answer.result:
+                case (
+                    Acquire(hold_id=asked) | AcquirePermits(hold_id=asked) | Campaign(hold_id=asked),
+                    Granted(hold_id=made) | Queued(hold_id=made),
+                ) if asked == made:
+                    self._arrived[made] = (step.revision, place)
+                    if isinstance(answer.result, Granted):
+                        self._granted[made] = step.revision
+                case Convert(ticket_id=asked), Queued(hold_id=made) if asked == made:
+                    self._arrived[made] = (step.revision, place)
+            if isinstance(answer.command, Convert):
+                self._converted[answer.command.hold_id] = None
+        for waited_for, told in step.wait_ends:
+            if isinstance(told, Granted):
+                self._granted[waited_for] = step.revision
+        shorten(self._arrived)
+        shorten(self._granted)
+        shorten(self._converted)
+
+    def replied(self, call: Call, result: Result) -> None:
+        """Compare a grant with the others of its kind."""
+        command = call.command
+        if not isinstance(result, Granted):
+            return
+        kind, is_conversion = _kind_of(command), isinstance(command, Convert)
+        if isinstance(command, Convert):
+            if result.mode is not Mode.EXCLUSIVE:
+                return  # no token tells when it came through
+            waited_for = command.ticket_id
+        elif result.hold_id in self._converted:
+            return
+        else:
+            waited_for = result.hold_id
+        arrived, revision = self._arrived.get(waited_for), self._granted.get(waited_for)
+        if arrived is None or revision is None or kind is None:
+            return
+        mode = Mode.EXCLUSIVE if kind is not Kind.LOCK else result.mode
+        locks = result.locks or (Wanted(result.name, mode, result.scope),)
+        grant = _Grant(result.hold_id, arrived, result.token, revision, locks, is_conversion)
+        grants = self._grants[kind]
+        for other in grants:
+            if conflict(other.locks, grant.locks):
+                self._compare(other, grant)
+        grants.append(grant)
+
+    def _compare(self, one: _Grant, other: _Grant) -> None:
+        """Object to two that came in another order than they were served."""
+        if one.hold_id == other.hold_id or one.token == other.token:
+            return
+        if one.is_conversion == other.is_conversion:
+            in_order = (one.arrived < other.arrived) == (one.token < other.token)
+        else:
+            conversion, plain = (one, other) if one.is_conversion else (other, one)
+            # Who was served before the conversion came was no concern of it.
+            in_order = plain.revision <= conversion.arrived[0] or conversion.token < plain.token
+        if not in_order:
+            self._report.fail(
+                "first-come",
+                f"two got {one.locks[0].name!r} in another order than they came",
+                one=one,
+                two=other,
+            )
+
+
+def _kind_of(command: Command) -> Kind | None:
+    match command:
+        case Acquire() | Convert():
+            return Kind.LOCK
+        case AcquirePermits():
+            return Kind.SEMAPHORE
+        case Campaign():
+            return Kind.ELECTION
+    return None

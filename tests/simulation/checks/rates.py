@@ -1,0 +1,143 @@
+"""Rate limits seen from outside: no window has more than was promised, over all windows that there are.
+
+Only what clients were told counts, each request once. What a client was not told may have been admitted, too:
+that leaves less for the others, and never more. When limits change, the largest in a window is its promise.
+
+Twice: by the moments that the answers name, in cluster time; and by the clients' own, in true time, where
+all is known of a decision is that it fell between question and answer.
+"""
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from lockstate.commands import Algorithm, TakeRate
+from lockstate.results import RateTaken, Result
+from tests.simulation.checks.report import Report
+from tests.simulation.expected_rates import Key, key_of
+from tests.simulation.history import Call
+
+KEPT: Final = 100
+"""Admissions of one rate limit that are remembered, the newest by moment."""
+REQUESTS_KEPT: Final = 5_000
+
+
+class _Admitted(NamedTuple):
+    """What one request was allowed. The times of a client are true ones, in microseconds."""
+
+    at_ms: int
+    cost: int
+    limit: int
+    asked_us: int
+    told_us: int
+    is_at_once: bool
+    """Whether it was decided for the very moment of the decision: nothing is reserved."""
+
+
+class Rates:
+    """What was admitted, by rate limit."""
+
+    def __init__(self, report: Report, rate_allowance: float) -> None:
+        self._report = report
+        self._rate = rate_allowance
+        self._asked_us: dict[tuple[str, str], int] = {}
+        """When the first attempt of a request left."""
+        self._counted: dict[tuple[str, str], None] = {}
+        self._admitted: dict[Key, list[_Admitted]] = {}
+        self.checked_count = 0
+
+    def called(self, call: Call) -> None:
+        """Take note of when a request was made."""
+        command = call.command
+        if isinstance(command, TakeRate) and command.request_id:
+            self._asked_us.setdefault((command.name, command.request_id), call.called_us)
+            _shorten(self._asked_us)
+
+    def replied(self, call: Call, result: Result, now_us: int) -> None:
+        """Check a request that was admitted against all others."""
+        command = call.command
+        if not isinstance(command, TakeRate) or not isinstance(result, RateTaken) or not result.allowed:
+            return
+        asked_us = call.called_us
+        if command.request_id:
+            request = (command.name, command.request_id)
+            if request in self._counted:
+                return
+            self._counted[request] = None
+            _shorten(self._counted)
+            asked_us = self._asked_us.get(request, 0)
+        is_at_once = command.wait_ms == 0
+        admitted = _Admitted(result.at_ms, command.cost, command.limit, asked_us, now_us, is_at_once)
+        known = self._admitted.setdefault(key_of(command), [])
+        insort(known, admitted)
+        if len(known) > KEPT:
+            del known[0]
+        self.checked_count += 1
+        self._check_told(command, known, admitted)
+        if is_at_once:
+            self._check_outside(command, known, admitted)
+
+    # -- by what was told -----------------------------------------------------------------------------------
+
+    def _check_told(self, command: TakeRate, known: Sequence[_Admitted], new: _Admitted) -> None:
+        """Check every window that begins with an admission and has the new one in it."""
+        for first, begin in enumerate(known):
+            if begin.at_ms > new.at_ms:
+                break
+            cost = limit = 0
+            for it in known[first:]:
+                if not _is_together(command, begin.at_ms, it.at_ms):
+                    break
+                cost, limit = cost + it.cost, max(limit, it.limit)
+                if it.at_ms >= new.at_ms:
+                    self._check(
+                        command, cost, _allowed(command, limit, it.at_ms - begin.at_ms), "rate-promise"
+                    )
+
+    # -- by the clocks of clients ---------------------------------------------------------------------------
+
+    def _check_outside(self, command: TakeRate, known: Iterable[_Admitted], new: _Admitted) -> None:
+        """Check the stretches of true time that surely contain decisions, the new one among them.
+
+        Cluster time may stand still for a while, and never runs faster than `rate_allowance`.
+        """
+        if command.algorithm is Algorithm.FIXED_WINDOW:
+            return  # its windows are those of cluster time, which clients do not know
+        known = [it for it in known if it.is_at_once and it.told_us <= new.told_us]
+        for begin_us in {it.asked_us for it in known if it.asked_us <= new.asked_us}:
+            length_ms = int((new.told_us - begin_us) * (1 + self._rate) / 1000) + 1
+            if command.algorithm is Algorithm.SLIDING_WINDOW and length_ms >= command.window_ms:
+                continue
+            inside = [it for it in known if it.asked_us >= begin_us]
+            limit = max(it.limit for it in inside)
+            cost = sum(it.cost for it in inside)
+            self._check(command, cost, _allowed(command, limit, length_ms), "rate-outside")
+
+    def _check(self, command: TakeRate, cost: int, allowed: int, checker: str) -> None:
+        if cost > allowed:
+            self._report.fail(
+                checker,
+                f"{command.name!r} admitted {cost} where {allowed} are promised by {command.algorithm}",
+                newest=command,
+            )
+
+
+def _is_together(command: TakeRate, begin_ms: int, at_ms: int) -> bool:
+    """Whether two moments may lie in one window that a promise is about."""
+    match command.algorithm:
+        case Algorithm.FIXED_WINDOW:
+            return begin_ms // command.window_ms == at_ms // command.window_ms
+        case Algorithm.SLIDING_WINDOW:
+            return at_ms - begin_ms < command.window_ms
+    return True
+
+
+def _allowed(command: TakeRate, limit: int, length_ms: int) -> int:
+    """Return how much may be admitted in a stretch of so many milliseconds."""
+    return limit + limit * length_ms // command.window_ms if command.algorithm is Algorithm.GCRA else limit
+
+
+def _shorten(records: dict[tuple[str, str], Any]) -> None:
+    """Drop the oldest record if there are too many."""
+    if len(records) > REQUESTS_KEPT:
+        del records[next(iter(records))]

@@ -1,0 +1,298 @@
+"""Defects of the rules of the whole vocabulary, one at least for each rule."""
+
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+import lockstate.conversions
+import lockstate.elections
+import lockstate.locks
+import lockstate.machine
+from lockstate import deadlocks
+from lockstate.claims import Claims, shown_name
+from lockstate.commands import AcquirePermits, AdvanceFence, Cancel, ResizeSemaphore, Wanted
+from lockstate.deadlocks import Cycle
+from lockstate.holds import Holds
+from lockstate.locks import Locks
+from lockstate.modes import Mode, is_intent, is_tree
+from lockstate.owners import shown_owner
+from lockstate.queues import is_free
+from lockstate.rate_algorithms import FixedWindow, Gcra, SlidingWindow
+from lockstate.records import Hold, RequestKey, Ticket
+from lockstate.results import CycleView, EventKind, FenceAdvanced, Released, Result
+from lockstate.semaphores import Semaphores
+from lockstate.state import Freed, State
+from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced, together
+from tests.simulation.mutations.states import beside
+
+_TREE: Final = ("n0", "n0/n1", "n0/n2", "n0/n1/n3")
+_VARIED: Final = Surroundings(minutes=1, habits={"variety": 0.8, "names": _TREE})
+_RATES: Final = Surroundings(minutes=2, habits={"variety": 0.9, "think_s": 0.15})
+
+
+def _always(*_what: object) -> bool:
+    return True
+
+
+def _is_free_above(state: State, claims: Claims) -> bool:
+    """Do not look at what lies below."""
+    return is_free(state, tuple([(name, claim - 3 if is_tree(claim) else claim) for name, claim in claims]))
+
+
+def _is_free_but_for_the_last(state: State, claims: Claims) -> bool:
+    """Do not look whether the last of several locks is free."""
+    own = [at for at, (_, claim) in enumerate(claims) if not is_intent(claim)]
+    return is_free(state, claims[: own[-1]] if len(own) > 1 else claims)
+
+
+_acquire_permits, _resize = Semaphores.acquire, Semaphores.resize
+
+
+def _overtake(semaphores: Semaphores, command: AcquirePermits, *key: RequestKey | None) -> Result:
+    """Grant what fits, whoever waits."""
+    semaphore = semaphores._state.semaphores.get(command.name)
+    if semaphore is None or semaphore.used + command.permits > semaphore.limit:
+        return _acquire_permits(semaphores, command, *key)
+    queue, semaphore.queue = semaphore.queue, OrderedDict()
+    try:
+        return _acquire_permits(semaphores, command, *key)
+    finally:
+        semaphore.queue = queue
+
+
+def _resize_and_take(semaphores: Semaphores, command: ResizeSemaphore) -> Result:
+    """Take permits away from who came last."""
+    result = _resize(semaphores, command)
+    semaphore = semaphores._state.semaphores.get(command.name)
+    while semaphore is not None and semaphore.holders and semaphore.used > semaphore.limit:
+        last = list(semaphore.holders.values())[-1]
+        semaphores._holds.serve(semaphores._holds.end(last, EventKind.FORCED))
+    return result
+
+
+def _convert_with_old_token(
+    holds: Holds, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims
+) -> Freed:
+    """Let an exclusive hold have the token of the shared one that it was."""
+    freed = holds.state.reclaim(hold, claims, hold.token)
+    hold.mode, hold.locks = mode, locks
+    holds.effects.tell(EventKind.CONVERTED, hold, holds.state.now_ms - hold.granted_at_ms)
+    return freed
+
+
+def _release_all(locks: Locks, hold: Hold, _names: tuple[str, ...]) -> Result:
+    """End the whole hold."""
+    locks._holds.serve(locks._holds.end(hold, EventKind.RELEASED))
+    return Released()
+
+
+_cancel = Locks.cancel
+
+
+def _cancel_with_hold(locks: Locks, command: Cancel) -> Result:
+    """End the hold, too, whose conversion was not waited for."""
+    ticket = locks._state.tickets.get(command.hold_id)
+    hold = locks._state.holds.get(ticket.converts) if ticket is not None else None
+    result = _cancel(locks, command)
+    if hold is not None and hold.hold_id in locks._state.holds:
+        locks._holds.serve(locks._holds.end(hold, EventKind.RELEASED))
+    return result
+
+
+_add_ticket, _remove_ticket = State.add_ticket, State.remove_ticket
+
+
+def _without_last(claims: Claims) -> Claims:
+    own = [at for at, (_, claim) in enumerate(claims) if not is_intent(claim)]
+    return claims[: own[-1]] if len(own) > 1 else claims
+
+
+def _enter_all_queues_but_one(state: State, ticket: Ticket, claims: Claims) -> None:
+    _add_ticket(state, ticket, _without_last(claims))
+
+
+def _leave_all_queues_but_one(state: State, ticket: Ticket, claims: Claims) -> Freed:
+    return _remove_ticket(state, ticket, _without_last(claims))
+
+
+_find = deadlocks.find
+
+
+def _find_always(_state: State, ticket: Ticket) -> Cycle | None:
+    """Take every session that waits for one that waits for itself."""
+    step = CycleView(shown_owner(ticket.owner, ticket.hold_id), ticket.name, ticket.kind)
+    return Cycle((step,), is_of_conversions=False) if ticket.session_id else None
+
+
+def _find_never(_state: State, _ticket: Ticket) -> Cycle | None:
+    return None
+
+
+def _find_elsewhere(state: State, ticket: Ticket) -> Cycle | None:
+    """Name another lock in a real deadlock."""
+    cycle = _find(state, ticket)
+    if cycle is None:
+        return None
+    steps = tuple([msgspec.structs.replace(step, name=f"{shown_name(step.name)}/x") for step in cycle.steps])
+    return msgspec.structs.replace(cycle, steps=steps)
+
+
+def _advance_anywhere(state: State, command: AdvanceFence) -> Result:
+    """Accept the token of a former holder."""
+    state.fences[command.resource] = command.token
+    return FenceAdvanced(command.token)
+
+
+_sliding_earliest_ms, _gcra_admit = SlidingWindow.earliest_ms, Gcra.admit
+
+
+def _a_millisecond_early(limiter: SlidingWindow, now_ms: int, limit: int, cost: int) -> int:
+    """Take a window for a millisecond shorter than it is."""
+    return max(now_ms, _sliding_earliest_ms(limiter, now_ms, limit, cost) - 1)
+
+
+def _one_more(limiter: FixedWindow, now_ms: int, limit: int, cost: int) -> int:
+    """Admit one more than the limit."""
+    return _fixed_earliest_ms(limiter, now_ms, limit + 1, cost)
+
+
+_fixed_earliest_ms = FixedWindow.earliest_ms
+
+
+def _leak_twice(limiter: Gcra, at_ms: int, limit: int, cost: int) -> int:
+    """Let the bucket leak twice as fast."""
+    return _gcra_admit(limiter, at_ms, 2 * limit, cost)
+
+
+VOCABULARY: Final = (
+    Mutation(
+        name="conversion-ignores-holders",
+        sentence="A hold gets another mode whoever else has the lock.",
+        found_by=("holds-exclude", "delay-kept", "exclusion"),
+        apply=replaced(lockstate.conversions, "can_go", _always),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="conversion-keeps-token",
+        sentence="A hold that becomes exclusive keeps its token.",
+        found_by=("token-drawn", "tokens-once"),
+        apply=replaced(Holds, "convert", _convert_with_old_token),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="cancelled-conversion-ends-hold",
+        sentence="Who does not wait for a conversion any more loses the hold.",
+        found_by=("model-state", "model-events", "reply"),
+        apply=replaced(Locks, "cancel", _cancel_with_hold),
+        surroundings=msgspec.structs.replace(_VARIED, minutes=3),
+    ),
+    Mutation(
+        name="update-beside-update",
+        sentence="Two may hold a lock for an update at a time.",
+        found_by=("holds-exclude", "delay-kept", "exclusion"),
+        apply=beside(Mode.UPDATE, Mode.UPDATE),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="subtree-ignores-descendants",
+        sentence="A subtree is granted although somebody holds a name in it.",
+        found_by=("holds-exclude", "delay-kept", "exclusion"),
+        apply=replaced(lockstate.locks, "is_free", _is_free_above),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="several-unchecked",
+        sentence="Of several locks the last is granted whoever has it.",
+        found_by=("holds-exclude", "delay-kept", "exclusion"),
+        apply=replaced(lockstate.locks, "is_free", _is_free_but_for_the_last),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="several-ticket-forgets-queue",
+        sentence="A waiter for several locks stands in all their queues but the last.",
+        found_by=("model-events", "model-state", "reply", "read-view", "first-come"),
+        apply=together(
+            replaced(State, "add_ticket", _enter_all_queues_but_one),
+            replaced(State, "remove_ticket", _leave_all_queues_but_one),
+        ),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="partial-release-ends-all",
+        sentence="Who gives back one of several locks gives back all of them.",
+        found_by=("model-state", "model-events", "reply"),
+        apply=replaced(Locks, "_release_part", _release_all),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="semaphore-overtaken",
+        sentence="Permits go to who comes, and not to who waits.",
+        found_by=("first-come", "model-events", "model-state", "reply"),
+        apply=replaced(Semaphores, "acquire", _overtake),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="resize-takes-permits-away",
+        sentence="A smaller limit ends holds.",
+        found_by=("model-events", "model-state", "reply"),
+        apply=replaced(Semaphores, "resize", _resize_and_take),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="two-leaders",
+        sentence="Every candidate leads at once.",
+        found_by=("one-leader", "exclusion"),
+        apply=replaced(lockstate.elections, "is_free", _always),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="deadlock-that-is-none",
+        sentence="Every session that would have to wait is refused for a deadlock.",
+        found_by=("model-events", "model-state", "reply"),
+        apply=replaced(deadlocks, "find", _find_always),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="deadlock-unnoticed",
+        sentence="Who closes a deadlock waits for ever.",
+        found_by=("model-events", "model-state", "reply"),
+        apply=replaced(deadlocks, "find", _find_never),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="deadlock-elsewhere",
+        sentence="A deadlock is told of locks that have nothing to do with it.",
+        found_by=("deadlock-real",),
+        apply=replaced(deadlocks, "find", _find_elsewhere),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="fence-accepts-stale",
+        sentence="A resource accepts the token of a former holder.",
+        found_by=("fence-rises",),
+        apply=replaced(lockstate.machine, "advance", _advance_anywhere),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="fixed-window-admits-one-more",
+        sentence="A fixed window admits one more than its limit.",
+        found_by=("rate-promise", "reply"),
+        apply=replaced(FixedWindow, "earliest_ms", _one_more),
+        surroundings=_RATES,
+    ),
+    Mutation(
+        name="sliding-window-off-by-one",
+        sentence="A sliding window is a millisecond too short.",
+        found_by=("rate-promise", "rate-outside", "reply"),
+        apply=replaced(SlidingWindow, "earliest_ms", _a_millisecond_early),
+        surroundings=_RATES,
+    ),
+    Mutation(
+        name="bucket-leaks-twice",
+        sentence="The bucket of a rate limit leaks twice as fast as it should.",
+        found_by=("rate-promise", "rate-outside", "reply"),
+        apply=replaced(Gcra, "admit", _leak_twice),
+        surroundings=_RATES,
+    ),
+)

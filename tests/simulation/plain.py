@@ -1,0 +1,63 @@
+"""What must be equal in an answer and in what the model says: all but wording, hints, digests in owners."""
+
+from typing import Any, Final
+
+import msgspec
+
+from lockstate.limits import HOLDERS_SHOWN_MAX
+from lockstate.modes import Mode, Scope
+from lockstate.results import (
+    CycleView,
+    ElectionView,
+    Event,
+    ForceReleased,
+    Granted,
+    HolderView,
+    LockView,
+    Reason,
+    Refused,
+    SemaphoreView,
+    SessionView,
+    WaiterView,
+)
+
+DEADLOCKS: Final = frozenset({Reason.DEADLOCK, Reason.CONVERSION_DEADLOCK})
+
+
+def plain(value: Any) -> Any:  # noqa: C901 - one case for each
+    """Return a result or view without what the model leaves open. Which cycle is named is one of these."""
+    match value:
+        case HolderView() | WaiterView() | CycleView():
+            return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
+        case Event():
+            # Here an owner that was not given is empty, in the model it is told as it is shown.
+            owner = _plain_owner(value.owner or "hold-")
+            return msgspec.structs.replace(value, owner=owner)
+        case LockView() | SemaphoreView():
+            holders, queue = plain(value.holders), plain(value.queue)
+            return msgspec.structs.replace(value, holders=holders, queue=queue)
+        case ElectionView():
+            return msgspec.structs.replace(value, leader=plain(value.leader), queue=plain(value.queue))
+        case SessionView():
+            holds, tickets = plain(value.holds), plain(value.tickets)
+            owner = _plain_owner(value.owner)
+            return msgspec.structs.replace(value, owner=owner, holds=holds, tickets=tickets)
+        case Granted():
+            owner = _plain_owner(value.owner)
+            if value.locks:
+                return msgspec.structs.replace(value, owner=owner, mode=Mode.EXCLUSIVE, scope=Scope.NODE)
+            return msgspec.structs.replace(value, owner=owner)
+        case Refused():
+            # Of many that are in the way it is not promised which are named.
+            holders = plain(value.holders) if len(value.holders) < HOLDERS_SHOWN_MAX else ()
+            return msgspec.structs.replace(value, detail="", retry_after_ms=0, holders=holders, cycle=())
+        case ForceReleased():
+            return ForceReleased(plain(value.released))
+        case tuple() | list():
+            return tuple([plain(item) for item in value])
+    return value
+
+
+def _plain_owner(owner: str) -> str:
+    kind, dash, _ = owner.partition("-")
+    return kind + dash if kind in ("hold", "session") else owner
