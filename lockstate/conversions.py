@@ -37,13 +37,13 @@ class Conversions:
             holds.serve(holds.convert(hold, command.mode, locks, claims))
             return holds.granted(hold)
         ticket = self._ticket(command, hold, locks, key)
+        ticket.order = state.next_order  # which it would get: it is judged as if it waited
         if can_go(state, ticket, claims):
             holds.serve(holds.convert(hold, command.mode, locks, claims))
             return holds.granted(hold)
         if command.wait_ms:
-            return holds.check_room(holds.client_session(hold.session_id), len(claims)) or holds.wait(
-                ticket, claims
-            )
+            session = state.sessions.get(hold.session_id)
+            return holds.check_room(session, len(claims)) or holds.wait(ticket, claims, command.wait_ms)
         cycle = deadlocks.find(state, ticket)
         if cycle is not None and cycle.is_of_conversions:
             return refused_for(cycle)
@@ -67,10 +67,10 @@ class Conversions:
     def _ticket(
         self, command: Convert, hold: Hold, locks: tuple[Wanted, ...], key: RequestKey | None
     ) -> Ticket:
-        state = self._state
         return Ticket(
-            state.take_order(),
-            state.now_ms + command.wait_ms,
+            0,
+            0,
+            0,
             command.ticket_id,
             hold.name,
             command.mode,
@@ -78,8 +78,7 @@ class Conversions:
             hold.note,
             hold.session_id,
             0,
-            0,
-            state.now_ms,
+            self._state.now_ms,
             command.attempt_id,
             key,
             hold.scope,

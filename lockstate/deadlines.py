@@ -22,6 +22,12 @@ class Timed(msgspec.Struct, eq=False, gc=False, array_like=True):
     expires_at_ms: int
 
 
+class Lease(Timed, eq=False, gc=False, array_like=True):
+    """What ends when it is not renewed for `ttl_ms`."""
+
+    ttl_ms: int
+
+
 class _Bucket:
     """Records of nearby deadlines. `keys` orders them once the first is asked for: a heap with husks."""
 

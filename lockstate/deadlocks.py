@@ -16,7 +16,7 @@ from lockstate import limits
 from lockstate.blockers import conflicting_holds
 from lockstate.claims import Claims, permits_of, shown_name
 from lockstate.modes import CONFLICTING, CONFLICTS, Claim
-from lockstate.owners import Party, party_of, shown_owner
+from lockstate.owners import Party, own_id, party_of, shown_owner
 from lockstate.records import CONVERSION, Hold, Ticket, precedence
 from lockstate.results import CycleView, Kind
 from lockstate.state import State, claims_of_hold
@@ -281,5 +281,5 @@ def _shortest(stuck: dict[str, _Wait], first: str) -> list[tuple[str, str]]:
 
 
 def _step(ticket: Ticket, name: str) -> CycleView:
-    owner = shown_owner(ticket.owner, ticket.converts or ticket.hold_id)
+    owner = shown_owner(ticket.owner, own_id(ticket))
     return CycleView(owner, shown_name(name), ticket.kind)

@@ -4,6 +4,7 @@ from typing import Final
 
 from lockstate.commands import Wanted
 from lockstate.modes import Mode
+from lockstate.owners import own_id
 from lockstate.records import Hold, Session, Ticket
 from lockstate.results import Event, EventKind, Granted, Refused, Settled
 from lockstate.state import State
@@ -60,7 +61,7 @@ class Effects:
             it.mode,
             of.owner,
             of.token if isinstance(of, Hold) else 0,
-            of.session_id or of.hold_id,
+            of.session_id or own_id(of),
             lasted_ms,
             reason,
             of.kind,

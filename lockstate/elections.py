@@ -7,7 +7,7 @@ from lockstate.commands import Campaign, Proclaim
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds
 from lockstate.modes import Mode
 from lockstate.queues import is_free
-from lockstate.records import Hold, RequestKey, Session, Ticket
+from lockstate.records import Hold, Made, RequestKey, Session, Ticket
 from lockstate.results import EventKind, Kind, Proclaimed, Refused, Result
 
 
@@ -29,7 +29,7 @@ class Elections:
         )
         if refused is not None:
             return refused
-        session = holds.client_session(command.session_id)
+        session = state.sessions.get(command.session_id)
         if session is None:
             return SESSION_EXPIRED
         owner = command.owner or session.owner
@@ -42,10 +42,10 @@ class Elections:
         if refused is not None:
             return refused
         if is_free(state, claims):
-            return holds.begin(self._hold(command, owner, key), claims, 0, 0)
+            return holds.begin(self._made(Hold, command, owner, key), claims, 0)
         if command.wait_ms == 0:
             return holds.lock_held(claims)
-        return holds.wait(self._ticket(command, owner, key), claims)
+        return holds.wait(self._made(Ticket, command, owner, key), claims, command.wait_ms)
 
     def _led_already(self, session: Session, name: str, owner: str) -> Hold | None:
         lock = self._state.locks.get(record_name(Kind.ELECTION, name))
@@ -53,29 +53,12 @@ class Elections:
         is_mine = hold is not None and (hold.session_id, hold.owner) == (session.session_id, owner)
         return hold if is_mine else None
 
-    def _hold(self, command: Campaign, owner: str, key: RequestKey | None) -> Hold:
-        state = self._state
-        return Hold(
-            command.hold_id,
-            state.next_token,
-            command.name,
-            Mode.EXCLUSIVE,
-            owner,
-            "",
-            command.session_id,
+    def _made(self, make: type[Made], command: Campaign, owner: str, key: RequestKey | None) -> Made:
+        """Return a hold, or the ticket for it."""
+        return make(
             0,
-            command.attempt_id,
-            key,
-            state.now_ms,
-            kind=Kind.ELECTION,
-            value=command.value,
-        )
-
-    def _ticket(self, command: Campaign, owner: str, key: RequestKey | None) -> Ticket:
-        state = self._state
-        return Ticket(
-            state.take_order(),
-            state.now_ms + command.wait_ms,
+            0,
+            0,
             command.hold_id,
             command.name,
             Mode.EXCLUSIVE,
@@ -83,8 +66,7 @@ class Elections:
             "",
             command.session_id,
             0,
-            0,
-            state.now_ms,
+            self._state.now_ms,
             command.attempt_id,
             key,
             kind=Kind.ELECTION,

@@ -13,7 +13,7 @@ from lockstate.commands import Wanted
 from lockstate.effects import Effects
 from lockstate.modes import Mode
 from lockstate.queues import can_go, candidates
-from lockstate.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock
+from lockstate.records import Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
 from lockstate.results import Event, EventKind, Granted, Kind, Queued, Reason, Refused
 from lockstate.state import Freed, State, claims_of_hold
 
@@ -39,11 +39,6 @@ class Holds:
         self.effects = effects
 
     # -- what may be asked for ------------------------------------------------------------------------------
-
-    def client_session(self, session_id: str) -> Session | None:
-        """Return a session that a client opened; the lease of a single hold is none."""
-        session = self.state.sessions.get(session_id)
-        return session if session is not None and not session.is_own else None
 
     def check_unused(self, field: str, secret: str) -> Refused | None:
         """Refuse an id that already names something: ids are random, so this is a mistake of its maker."""
@@ -72,15 +67,14 @@ class Holds:
 
     # -- how holds begin ------------------------------------------------------------------------------------
 
-    def begin(self, hold: Hold, claims: Claims, ttl_ms: int, waited_ms: int) -> Granted:
-        """Enter a hold that nothing is in the way of, with a lease of its own if it has a `ttl_ms`."""
+    def begin(self, hold: Hold, claims: Claims, waited_ms: int) -> Granted:
+        """Enter a hold that nothing is in the way of; its token is the next, its lease begins now."""
         state = self.state
-        if ttl_ms:
-            lease_id = hold.session_id = hold.hold_id
-            order, expires_at_ms = state.take_order(), state.now_ms + ttl_ms
-            state.add_session(Session(order, expires_at_ms, lease_id, ttl_ms, "", NOTHING, is_own=True))
+        hold.token = state.next_token
         state.next_token += 1
-        session = state.add_hold(hold, claims)
+        if hold.ttl_ms:
+            hold.order, hold.expires_at_ms = state.take_order(), state.now_ms + hold.ttl_ms
+        lease = state.add_hold(hold, claims)
         if hold.kind is _LOCK and not hold.locks:
             # What is below, without the detours: nearly all that is ever granted is a single lock.
             self.effects.events.append(
@@ -92,14 +86,14 @@ class Holds:
                     hold.mode,
                     hold.owner,
                     hold.token,
-                    hold.session_id,
+                    hold.session_id or hold.hold_id,
                     waited_ms,
                     "",
                     _LOCK,
                     hold.scope,
                 )
             )
-            expires_in_ms = session.expires_at_ms - state.now_ms
+            expires_in_ms = lease.expires_at_ms - state.now_ms
             if expires_in_ms < 0:  # noqa: PLR1730 - overdue, not ended yet; max() would take longer than all this
                 expires_in_ms = 0
             return Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, "", hold.scope)
@@ -109,7 +103,7 @@ class Holds:
     def granted(self, hold: Hold) -> Granted:
         """Return what the holder is told of its hold now."""
         state = self.state
-        expires_in_ms = max(state.sessions[hold.session_id].expires_at_ms - state.now_ms, 0)
+        expires_in_ms = views.remaining_ms(state, hold)
         if hold.kind is _LOCK:
             locks = hold.locks
             return Granted(
@@ -123,13 +117,14 @@ class Holds:
 
     def renewed(self, hold: Hold, attempt_id: str, key: RequestKey | None) -> Granted:
         """Give a session what it has already, to the attempt that asks for it now."""
-        self.state.extend(self.state.sessions[hold.session_id])
+        self.state.extend(self.state.lease_of(hold))
         hold.attempt_id, hold.request = attempt_id, key
         return self.granted(hold)
 
-    def wait(self, ticket: Ticket, claims: Claims) -> Queued | Refused:
+    def wait(self, ticket: Ticket, claims: Claims, wait_ms: int) -> Queued | Refused:
         """Let a ticket wait that cannot go at once, unless it would wait for ever or there is no room."""
         state = self.state
+        ticket.order, ticket.expires_at_ms = state.take_order(), state.now_ms + wait_ms
         cycle = deadlocks.find(state, ticket)
         if cycle is not None:
             return refused_for(cycle)
@@ -171,7 +166,7 @@ class Holds:
         if kind is _RELEASED and hold.kind is _ELECTION:
             kind = EventKind.RESIGNED
         if hold.locks:
-            self.effects.tell(kind, hold, state.now_ms - hold.granted_at_ms, reason)
+            self.effects.tell(kind, hold, state.now_ms - hold.since_ms, reason)
             return freed
         self.effects.events.append(
             Event(
@@ -182,8 +177,8 @@ class Holds:
                 hold.mode,
                 hold.owner,
                 hold.token,
-                hold.session_id,
-                state.now_ms - hold.granted_at_ms,
+                hold.session_id or hold.hold_id,
+                state.now_ms - hold.since_ms,
                 reason,
                 hold.kind,
                 hold.scope,
@@ -199,7 +194,7 @@ class Holds:
         claims = claims_of_hold(ticket)
         freed = state.remove_ticket(ticket, claims)
         self.effects.settle(ticket, refusal or self.in_the_way(ticket, claims))
-        self.effects.tell(EventKind.WAIT_ENDED, ticket, state.now_ms - ticket.queued_at_ms)
+        self.effects.tell(EventKind.WAIT_ENDED, ticket, state.now_ms - ticket.since_ms)
         return freed
 
     def in_the_way(self, ticket: Ticket, claims: Claims) -> Refused:
@@ -268,26 +263,8 @@ class Holds:
             freed = self.convert(hold, ticket.mode, ticket.locks, claims)
             self.effects.settle(ticket, self.granted(hold))
             return freed
-        hold = Hold(
-            ticket.hold_id,
-            state.next_token,
-            ticket.name,
-            ticket.mode,
-            ticket.owner,
-            ticket.note,
-            ticket.session_id,
-            ticket.lock_delay_ms,
-            ticket.attempt_id,
-            ticket.request,
-            state.now_ms,
-            ticket.scope,
-            ticket.locks,
-            ticket.kind,
-            ticket.permits,
-            ticket.value,
-        )
         self.effects.settle(
-            ticket, self.begin(hold, claims, ticket.ttl_ms, state.now_ms - ticket.queued_at_ms)
+            ticket, self.begin(hold_of(ticket, state.now_ms), claims, state.now_ms - ticket.since_ms)
         )
         return []
 
@@ -304,14 +281,14 @@ class Holds:
             state.next_token += 1
         freed = state.reclaim(hold, claims, token)
         hold.mode, hold.locks = mode, locks
-        self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.granted_at_ms)
+        self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms)
         return freed
 
     def give_up(self, hold: Hold, gone: tuple[Wanted, ...], kept: tuple[Wanted, ...]) -> Freed:
         """End a part of a hold of several locks, and say so; return what became free."""
         state = self.state
         freed = state.reclaim(hold, claims_of(hold.name, hold.mode, hold.scope, kept), hold.token)
-        self.effects.tell(_RELEASED, hold, state.now_ms - hold.granted_at_ms, locks=gone)
+        self.effects.tell(_RELEASED, hold, state.now_ms - hold.since_ms, locks=gone)
         hold.locks = kept
         return freed
 

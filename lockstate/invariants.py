@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import combinations, pairwise
 
 from lockstate.claims import claims_of, parent
+from lockstate.deadlines import Timed
 from lockstate.machine import LockMachine
 from lockstate.modes import CLAIMS, CONFLICTING, Mode, count
 from lockstate.queues import can_go
@@ -77,11 +78,13 @@ def tables_agree(state: State) -> None:
     held |= {hold_id for semaphore in state.semaphores.values() for hold_id in semaphore.holders}
     assert held == set(state.holds), "holds and what they are of disagree"
     of_sessions = {hold_id for session in state.sessions.values() for hold_id in session.holds}
-    own = {session.session_id for session in state.sessions.values() if session.is_own}
+    own = {hold.hold_id for hold in state.holds.values() if hold.ttl_ms}
     assert of_sessions | own == set(state.holds), "holds and sessions disagree"
+    assert all(bool(hold.session_id) != bool(hold.ttl_ms) for hold in state.holds.values()), (
+        "a hold has a lease of its own, or a session"
+    )
     waiting = {hold_id for session in state.sessions.values() for hold_id in session.tickets}
-    clients = {session.session_id for session in state.sessions.values() if not session.is_own}
-    assert waiting == {t.hold_id for t in state.tickets.values() if t.session_id in clients}, (
+    assert waiting == {ticket.hold_id for ticket in state.tickets.values() if ticket.session_id}, (
         "tickets and sessions disagree"
     )
     converting = {hold.hold_id: hold.converting for hold in state.holds.values() if hold.converting}
@@ -135,17 +138,16 @@ def queues_are_right(state: State) -> None:
 
 
 def idle_things_are_forgotten(state: State) -> None:
-    """What nobody holds, wants or delays takes no memory; a session of a single hold has its hold."""
+    """What nobody holds, wants or delays takes no memory."""
     for semaphore in state.semaphores.values():
         assert not semaphore.is_idle, f"{semaphore.name}: idle and remembered"
-    for session in state.sessions.values():
-        assert not session.is_own or session.session_id in state.holds, "a lease without its hold"
     assert all(state.party_tickets.values()), "parties without a ticket are remembered"
 
 
 def everything_timed_is_scheduled(state: State) -> None:
     """Everything that ends by itself is among the deadlines, and nothing else is."""
-    timed = [*state.sessions.values(), *state.tickets.values()]
+    timed: list[Timed] = [*state.sessions.values(), *state.tickets.values()]
+    timed += [hold for hold in state.holds.values() if hold.ttl_ms]
     timed += [*state.delays.values(), *state.permit_delays.values()]
     assert len(state.deadlines) == len(timed) + len(state.rates), "deadlines and tables disagree"
     first = min((record.expires_at_ms for record in timed), default=None)

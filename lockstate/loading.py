@@ -21,15 +21,14 @@ def load_semaphores(state: State, semaphores: Iterable[tuple[str, int]]) -> None
 
 
 def load_holds(state: State, holds: Iterable[Hold]) -> None:
-    """Enter holds with what they claim and their sessions. Equal strings become one."""
+    """Enter holds with what they claim and their leases. Equal strings become one."""
     sessions = state.sessions
     for hold in holds:
-        session = sessions[hold.session_id]
-        hold.session_id = session.session_id
-        if session.is_own:
-            hold.hold_id = session.session_id
-        elif hold.owner == session.owner:
-            hold.owner = session.owner
+        if hold.session_id:
+            session = sessions[hold.session_id]
+            hold.session_id = session.session_id
+            if hold.owner == session.owner:
+                hold.owner = session.owner
         state.add_hold(hold, claims_of_hold(hold))
 
 

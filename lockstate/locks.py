@@ -1,18 +1,16 @@
-"""The commands about locks: acquire one or several, force; and those that end any hold or wait."""
+"""The commands about locks: acquire one or several, force; and release, which ends a hold of any kind."""
 
-import heapq
 from typing import Final
 
 from lockstate import limits
 from lockstate.checks import check_acquire
 from lockstate.claims import claims_of
-from lockstate.commands import AbandonWaits, Acquire, Cancel, ForceRelease, Release
+from lockstate.commands import Acquire, ForceRelease, Release
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
 from lockstate.modes import Scope
 from lockstate.queues import is_free
-from lockstate.records import NOTHING, Hold, RequestKey, Ticket, each_lock
+from lockstate.records import Hold, Made, RequestKey, Ticket, each_lock
 from lockstate.results import (
-    Cancelled,
     EventKind,
     ForceReleased,
     Kind,
@@ -20,7 +18,6 @@ from lockstate.results import (
     Refused,
     Released,
     Result,
-    WaitsAbandoned,
 )
 from lockstate.state import Freed
 from lockstate.views import holder_view
@@ -54,7 +51,7 @@ class Locks:
         owner, session = command.owner, None
         if command.session_id:
             session = state.sessions.get(command.session_id)
-            if session is None or session.is_own:
+            if session is None:
                 return SESSION_EXPIRED
             owner = owner or session.owner
             held = None
@@ -67,44 +64,32 @@ class Locks:
         if refused is not None:
             return refused
         if (lock is None and len(claims) == 1) or is_free(state, claims):
-            hold = Hold(
-                command.hold_id,
-                state.next_token,
-                command.name,
-                command.mode,
-                owner,
-                command.note,
-                command.session_id,
-                command.lock_delay_ms,
-                command.attempt_id,
-                key,
-                state.now_ms,
-                command.scope,
-                command.locks,
-            )
-            return holds.begin(hold, claims, command.ttl_ms, 0)
+            return holds.begin(self._made(Hold, command, owner, key), claims, 0)
         if command.wait_ms == 0:
             return holds.lock_held(claims)
-        ticket = Ticket(
-            state.take_order(),
-            state.now_ms + command.wait_ms,
+        return holds.wait(self._made(Ticket, command, owner, key), claims, command.wait_ms)
+
+    def _made(self, make: type[Made], command: Acquire, owner: str, key: RequestKey | None) -> Made:
+        """Return a hold, or the ticket for it."""
+        return make(
+            0,
+            0,
+            command.ttl_ms,
             command.hold_id,
             command.name,
             command.mode,
             owner,
             command.note,
             command.session_id,
-            command.ttl_ms,
             command.lock_delay_ms,
-            state.now_ms,
+            self._state.now_ms,
             command.attempt_id,
             key,
             command.scope,
             command.locks,
         )
-        return holds.wait(ticket, claims)
 
-    # -- release, cancel, force -----------------------------------------------------------------------------
+    # -- release, force -------------------------------------------------------------------------------------
 
     def release(self, command: Release) -> Result:
         """End a hold, or a part of one of several locks, and serve who waits for it."""
@@ -132,39 +117,6 @@ class Locks:
         kept = tuple([it for it in hold.locks if it.name not in names])
         self._holds.serve(self._holds.give_up(hold, tuple([held[name] for name in names]), kept))
         return Released(kept)
-
-    def cancel(self, command: Cancel) -> Result:
-        """Undo an attempt whose client never heard of it; a later attempt of the same request keeps it."""
-        state, holds = self._state, self._holds
-        ticket = state.tickets.get(command.hold_id)
-        hold = state.holds.get(command.hold_id)
-        attempt = ticket or hold
-        if attempt is None or attempt.attempt_id != command.attempt_id:
-            return Cancelled(undone=False)
-        state.requests.forget(attempt.request, attempt.hold_id)
-        # Told to all: an earlier attempt of the same request may still wait on another connection.
-        freed = holds.end_wait(ticket) if ticket is not None else self._end(hold)
-        holds.serve(freed)
-        return Cancelled(undone=True)
-
-    def abandon_waits(self, command: AbandonWaits) -> Result:
-        """Undo the waits of a node process that is gone, so that nobody gets what no client will hear of."""
-        state, holds = self._state, self._holds
-        tickets: dict[str, Ticket] = state.origin_tickets.get(command.origin, NOTHING)
-        # By arrival: a repeated request is entered here anew, and a snapshot does not say when.
-        ended = heapq.nsmallest(
-            limits.ABANDONED_PER_COMMAND_MAX, tickets.values(), key=lambda ticket: ticket.order
-        )
-        freed: Freed = []
-        for ticket in ended:
-            state.requests.forget(ticket.request, ticket.hold_id)
-            freed += holds.end_wait(ticket)
-        holds.serve(freed)
-        return WaitsAbandoned(len(ended), len(tickets))
-
-    def _end(self, hold: Hold | None) -> Freed:
-        assert hold is not None, "an attempt waits or holds"
-        return self._holds.end(hold, _BY_CLIENT)
 
     def force_release(self, command: ForceRelease) -> Result:
         """End all holds of a lock, whoever has them."""

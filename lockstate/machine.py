@@ -1,8 +1,8 @@
 """The replicated state machine: applies committed entries, each command once, and answers reads.
 
 Deterministic and total. Time comes in the entry; ids and secrets come in the commands. What commands do is in
-`sessions`, `locks`, `conversions`, `semaphores`, `elections` and `rates`; here are entries, time, and
-requests that come twice.
+modules of their own, which `LockMachine` brings together; here are entries, time, and requests that come
+twice.
 """
 
 from collections.abc import Callable
@@ -64,6 +64,7 @@ from lockstate.results import (
 from lockstate.semaphores import Semaphores
 from lockstate.sessions import Sessions
 from lockstate.state import State
+from lockstate.waits import Waits
 
 _NO_OUTCOME: Final = frozenset(
     {
@@ -91,6 +92,7 @@ class LockMachine:
         self._holds = holds = Holds(state, self._effects)
         self._sessions = sessions = Sessions(holds)
         locks, semaphores, elections = Locks(holds), Semaphores(holds), Elections(holds)
+        waits = Waits(holds)
         self._acts: dict[type, Callable[..., Result]] = {
             Acquire: locks.acquire,
             AcquirePermits: semaphores.acquire,
@@ -99,8 +101,8 @@ class LockMachine:
             OpenSession: sessions.open,
             KeepAlive: sessions.keep_alive,
             CloseSession: sessions.close,
-            Cancel: locks.cancel,
-            AbandonWaits: locks.abandon_waits,
+            Cancel: waits.cancel,
+            AbandonWaits: waits.abandon,
             Renew: sessions.renew,
             Release: locks.release,
             ForceRelease: locks.force_release,
@@ -158,7 +160,7 @@ class LockMachine:
             "locks": len(state.locks),
             "holds": len(state.holds),
             "tickets": len(state.tickets),
-            "sessions": len(state.sessions) - state.own_sessions_count,
+            "sessions": len(state.sessions),
             "requests": len(state.requests),
             "semaphores": len(state.semaphores),
             "rate_limits": len(state.rates),
@@ -279,7 +281,7 @@ class LockMachine:
                 hold = self.state.holds.get(command.hold_id)
                 return Renewed(first.token, views.remaining_ms(self.state, hold) if hold else 0)
             case OpenSession() if isinstance(first, SessionOpened):
-                session = self._holds.client_session(first.session_id)
+                session = self.state.sessions.get(first.session_id)
                 left_ms = session.expires_at_ms - self.state.now_ms if session else 0
                 return msgspec.structs.replace(first, expires_in_ms=max(left_ms, 0))
         return first

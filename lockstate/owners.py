@@ -3,7 +3,7 @@
 import hashlib
 from typing import Final
 
-from lockstate.records import Hold, Ticket
+from lockstate.records import Claimant, Ticket
 
 Party = tuple[str, str]
 """Who can wait for whom: a session and an owner in it. What has a lease of its own stands for itself: an
@@ -22,8 +22,13 @@ def shown_owner(owner: str, lease_id: str) -> str:
     return owner or public_name("hold", lease_id)
 
 
-def party_of(record: Hold | Ticket) -> Party:
+def party_of(record: Claimant) -> Party:
     """Return whose a hold or a ticket is. A conversion is its hold's."""
-    hold_id = record.converts or record.hold_id if isinstance(record, Ticket) else record.hold_id
-    session_id = record.session_id
-    return (session_id, record.owner) if session_id and session_id != hold_id else (_NO_SESSION, hold_id)
+    if record.session_id:
+        return (record.session_id, record.owner)
+    return (_NO_SESSION, own_id(record))
+
+
+def own_id(record: Claimant) -> str:
+    """Return the id of the hold that `record` is, or is going to be, or wants converted."""
+    return (record.converts if isinstance(record, Ticket) else "") or record.hold_id

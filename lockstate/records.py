@@ -8,12 +8,12 @@ import bisect
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from itertools import chain, repeat
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from lockstate.commands import Wanted
-from lockstate.deadlines import Timed
+from lockstate.deadlines import Lease, Timed
 from lockstate.modes import CLAIMS, INTENT, Claim, Counts, Mode, Scope, is_intent
 from lockstate.results import Kind
 
@@ -30,72 +30,90 @@ CONVERSION: Final = len(CLAIMS)
 """Added to a claim: the queue of the conversions that want it. They stand ahead of all others."""
 
 
-class Hold(msgspec.Struct, eq=False, gc=False, array_like=True):
-    """One granted right. It lives as long as its session.
+class Claimant(Lease, eq=False, gc=False, array_like=True):
+    """What a hold and a ticket have in common: what it is of, whose it is, and since when.
 
-    `locks` are those of a hold of several, whose `name` is empty; `permits` count for semaphores, `value` is
-    an elected leader's. `converting` is the ticket of the conversion that waits, if one does. `owner` is
-    empty for a lease of its own whose owner was not given.
+    Exactly one of `session_id` and `ttl_ms` is given: it lives with a session, or has a lease of its own. The
+    `owner` of such a lease may be empty. `locks` are those of a claimant of several, whose `name` is empty;
+    `permits` count for semaphores, `value` is an elected leader's.
     """
 
     hold_id: str
-    token: int
     name: str
     mode: Mode
     owner: str
     note: str
     session_id: str
     lock_delay_ms: int
+    since_ms: int
     attempt_id: str
     request: RequestKey | None
-    granted_at_ms: int
     scope: Scope = Scope.NODE
     locks: tuple[Wanted, ...] = ()
     kind: Kind = Kind.LOCK
     permits: int = 0
     value: str = ""
+
+
+class Hold(Claimant, eq=False, gc=False, array_like=True):
+    """One granted right, since its grant. `order` and `expires_at_ms` are 0 if it lives with a session.
+
+    `converting` is the ticket of the conversion that waits, if one does.
+    """
+
+    token: int = 0
     converting: str = ""
 
 
-class Ticket(Timed, eq=False, gc=False, array_like=True):
-    """A waiter. `session_id` is empty for one that will get a lease of its own, of `ttl_ms`.
+class Ticket(Claimant, eq=False, gc=False, array_like=True):
+    """A waiter, until `expires_at_ms`. Its `ttl_ms` is for the lease that it will get.
 
-    `hold_id` is what the hold will be called; a conversion has a name of its own, and `converts` is the hold.
-    `origin` is the node process that keeps the connection of who waits.
+    `hold_id` is what the hold will be called; a conversion has a name of its own, and `converts` is the hold,
+    whose `ttl_ms` it does not need. `origin` is the node process that keeps the connection of who waits.
     """
 
-    hold_id: str
-    name: str
-    mode: Mode
-    owner: str
-    note: str
-    session_id: str
-    ttl_ms: int
-    lock_delay_ms: int
-    queued_at_ms: int
-    attempt_id: str
-    request: RequestKey | None
-    scope: Scope = Scope.NODE
-    locks: tuple[Wanted, ...] = ()
-    kind: Kind = Kind.LOCK
-    permits: int = 0
-    value: str = ""
     converts: str = ""
     origin: str = ""
 
 
-class Session(Timed, eq=False, gc=False, array_like=True):
-    """A client's registered liveness. `is_own` marks the lease of a single hold, whose id it shares.
+Made = TypeVar("Made", Hold, Ticket)
+"""For who makes a hold, or the ticket for it, of the same things."""
 
-    `claims_count` is how many claims its holds and tickets have; those of a single hold are not counted.
-    `by_owner` has the same holds once more, when they have become too many to be searched.
+
+def hold_of(ticket: Ticket, now_ms: int) -> Hold:
+    """Return the hold that `ticket` waits for, without token and deadline."""
+    return Hold(
+        0,
+        0,
+        ticket.ttl_ms,
+        ticket.hold_id,
+        ticket.name,
+        ticket.mode,
+        ticket.owner,
+        ticket.note,
+        ticket.session_id,
+        ticket.lock_delay_ms,
+        now_ms,
+        ticket.attempt_id,
+        ticket.request,
+        ticket.scope,
+        ticket.locks,
+        ticket.kind,
+        ticket.permits,
+        ticket.value,
+    )
+
+
+class Session(Lease, eq=False, gc=False, array_like=True):
+    """A client's registered liveness.
+
+    `claims_count` is how many claims its holds and tickets have. `by_owner` has the same holds once more,
+    when they have become too many to be searched.
     """
 
     session_id: str
-    ttl_ms: int
     owner: str
     labels: dict[str, str]
-    is_own: bool
     holds: dict[str, Hold] = msgspec.field(default_factory=_nothing)
     tickets: dict[str, Ticket] = msgspec.field(default_factory=_nothing)
     claims_count: int = 0
@@ -243,7 +261,7 @@ def place_among(queue: dict[str, Ticket], ticket: Ticket) -> int:
     return bisect.bisect_left(list(queue.values()), precedence(ticket), key=precedence)
 
 
-def each_lock(record: Hold | Ticket) -> Iterator[Wanted]:
+def each_lock(record: Claimant) -> Iterator[Wanted]:
     """Yield what a hold has or a ticket wants: the one, or each of several."""
     if record.locks:
         yield from record.locks

@@ -6,7 +6,7 @@ from lockstate.claims import permits_of
 from lockstate.commands import AcquirePermits, ResizeSemaphore
 from lockstate.holds import SESSION_EXPIRED, Holds, check_count, held_already
 from lockstate.modes import Mode
-from lockstate.records import Hold, RequestKey, Semaphore, Ticket
+from lockstate.records import Hold, Made, RequestKey, Semaphore, Ticket
 from lockstate.results import Kind, Reason, Refused, Resized, Result
 from lockstate.state import Freed
 from lockstate.views import available
@@ -27,7 +27,7 @@ class Semaphores:
             return refused
         owner, session = command.owner, None
         if command.session_id:
-            session = holds.client_session(command.session_id)
+            session = state.sessions.get(command.session_id)
             if session is None:
                 return SESSION_EXPIRED
             owner = owner or session.owner
@@ -53,43 +53,25 @@ class Semaphores:
             return refused
         if not semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
             state.semaphores[command.name] = semaphore
-            return holds.begin(self._hold(command, owner, key), (), command.ttl_ms, 0)
+            return holds.begin(self._made(Hold, command, owner, key), (), 0)
         if command.wait_ms == 0:
             return holds.no_permits(semaphore)
-        return holds.wait(self._ticket(command, owner, key), ())
+        return holds.wait(self._made(Ticket, command, owner, key), (), command.wait_ms)
 
-    def _hold(self, command: AcquirePermits, owner: str, key: RequestKey | None) -> Hold:
-        state = self._state
-        return Hold(
-            command.hold_id,
-            state.next_token,
-            command.name,
-            Mode.EXCLUSIVE,
-            owner,
-            command.note,
-            command.session_id,
-            command.lock_delay_ms,
-            command.attempt_id,
-            key,
-            state.now_ms,
-            kind=Kind.SEMAPHORE,
-            permits=command.permits,
-        )
-
-    def _ticket(self, command: AcquirePermits, owner: str, key: RequestKey | None) -> Ticket:
-        state = self._state
-        return Ticket(
-            state.take_order(),
-            state.now_ms + command.wait_ms,
-            command.hold_id,
-            command.name,
-            Mode.EXCLUSIVE,
-            owner,
-            command.note,
-            command.session_id,
+    def _made(self, make: type[Made], command: AcquirePermits, owner: str, key: RequestKey | None) -> Made:
+        """Return a hold, or the ticket for it."""
+        return make(
+            0,
+            0,
             command.ttl_ms,
+            command.hold_id,
+            command.name,
+            Mode.EXCLUSIVE,
+            owner,
+            command.note,
+            command.session_id,
             command.lock_delay_ms,
-            state.now_ms,
+            self._state.now_ms,
             command.attempt_id,
             key,
             kind=Kind.SEMAPHORE,

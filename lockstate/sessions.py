@@ -6,7 +6,7 @@ from lockstate.deadlines import Timed
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
 from lockstate.owners import public_name
 from lockstate.rate_algorithms import Limiter
-from lockstate.records import Delay, Session, Ticket, each_lock
+from lockstate.records import Delay, Hold, Session, Ticket, each_lock
 from lockstate.results import (
     EventKind,
     Reason,
@@ -36,24 +36,20 @@ class Sessions:
             or limits.check_ttl(command.ttl_ms)
             or limits.check_labels(command.labels)
             or self._holds.check_unused("session_id", command.session_id)
-            or check_count(
-                len(state.sessions) - state.own_sessions_count, limits.SESSIONS_COUNT_MAX, "sessions"
-            )
+            or check_count(len(state.sessions), limits.SESSIONS_COUNT_MAX, "sessions")
         )
         if refused is not None:
             return refused
         owner = command.labels.get("owner") or public_name("session", command.session_id)
         order, expires_at_ms = state.take_order(), state.now_ms + command.ttl_ms
         state.add_session(
-            Session(
-                order, expires_at_ms, command.session_id, command.ttl_ms, owner, command.labels, is_own=False
-            )
+            Session(order, expires_at_ms, command.ttl_ms, command.session_id, owner, command.labels)
         )
         return SessionOpened(command.session_id, command.ttl_ms, command.ttl_ms)
 
     def keep_alive(self, command: KeepAlive) -> Result:
         """Start a session's ttl anew."""
-        session = self._holds.client_session(command.session_id)
+        session = self._state.sessions.get(command.session_id)
         if session is None:
             return SESSION_EXPIRED
         self._state.extend(session)
@@ -61,7 +57,7 @@ class Sessions:
 
     def close(self, command: CloseSession) -> Result:
         """End a session, its holds and its waits."""
-        session = self._holds.client_session(command.session_id)
+        session = self._state.sessions.get(command.session_id)
         if session is None:
             return SESSION_EXPIRED
         return SessionClosed(self._end(session, EventKind.RELEASED))
@@ -75,15 +71,14 @@ class Sessions:
         hold = self._state.holds.get(command.hold_id)
         if hold is None:
             return LEASE_EXPIRED
-        session = self._state.sessions[hold.session_id]
         if command.ttl_ms:
             refused = limits.check_ttl(command.ttl_ms)
             if refused is not None:
                 return refused
-            if not session.is_own:
+            if hold.session_id:
                 return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold lives as long as its session")
-            session.ttl_ms = command.ttl_ms
-        self._state.extend(session)
+            hold.ttl_ms = command.ttl_ms
+        self._state.extend(self._state.lease_of(hold))
         return Renewed(hold.token, remaining_ms(self._state, hold))
 
     def _end(self, session: Session, kind: EventKind) -> tuple[str, ...]:
@@ -96,10 +91,10 @@ class Sessions:
         freed: Freed = []
         for ticket in list(session.tickets.values()):
             freed += holds.end_wait(ticket, LEASE_EXPIRED if ticket.converts else SESSION_EXPIRED)
-        ended = [state.holds[session.session_id]] if session.is_own else list(session.holds.values())
+        ended = list(session.holds.values())
         for hold in ended:
             freed += holds.end(hold, kind)
-        if kind is EventKind.EXPIRED and not session.is_own:
+        if kind is EventKind.EXPIRED:
             holds.effects.tell_session(session)
         holds.serve(freed)
         return tuple([it.name for hold in ended for it in each_lock(hold)])
@@ -115,8 +110,10 @@ class Sessions:
         state = self._state
         left = limits.EXPIRIES_PER_ENTRY_MAX
         while left > 0 and (record := state.deadlines.due(state.now_ms)) is not None:
-            left -= self._weight(record)
+            left -= _weight(record)
             match record:
+                case Hold():
+                    self._holds.serve(self._holds.end(record, EventKind.EXPIRED))
                 case Session():
                     self._end(record, EventKind.EXPIRED)
                 case Ticket():
@@ -127,10 +124,12 @@ class Sessions:
                     assert isinstance(record, Limiter), "nothing else ends by itself"
                     state.rates.end(record)
 
-    def _weight(self, record: Timed) -> int:
-        """Return how many claims end with a record."""
-        if not isinstance(record, Session):
-            return 1
-        if record.is_own:
-            return len(claims_of_hold(self._state.holds[record.session_id])) or 1
-        return max(record.claims_count, 1)
+
+def _weight(record: Timed) -> int:
+    """Return how many claims end with a record."""
+    match record:
+        case Hold():
+            return len(claims_of_hold(record)) or 1
+        case Session():
+            return max(record.claims_count, 1)
+    return 1

@@ -19,7 +19,7 @@ from lockstate.requests import Remembered
 from lockstate.results import Event
 from lockstate.state import Origin, State
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Changes together with a rule for how a cluster moves to the new format."""
 GROUP_ROWS: Final = 1000
 
@@ -37,11 +37,10 @@ class _SessionRow(msgspec.Struct, array_like=True, gc=False):
 
     order: int
     expires_at_ms: int
-    session_id: str
     ttl_ms: int
+    session_id: str
     owner: str
     labels: dict[str, str]
-    is_own: bool
 
 
 class _Head(msgspec.Struct, array_like=True):
@@ -71,11 +70,10 @@ def _session_row(session: Session) -> _SessionRow:
     return _SessionRow(
         session.order,
         session.expires_at_ms,
-        session.session_id,
         session.ttl_ms,
+        session.session_id,
         session.owner,
         session.labels,
-        session.is_own,
     )
 
 

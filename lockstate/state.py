@@ -7,12 +7,12 @@ import msgspec
 
 from lockstate import limits
 from lockstate.claims import Claims, claims_of, parent, permits_of
-from lockstate.deadlines import Deadlines
+from lockstate.deadlines import Deadlines, Lease
 from lockstate.modes import CONFLICTS, INTENT, UNIT, Claim, Mode, Scope, claim_of, is_intent
 from lockstate.names import NameIndex
 from lockstate.owners import party_of
 from lockstate.rates import RateLimits
-from lockstate.records import CONVERSION, NOTHING, Delay, Hold, Lock, Semaphore, Session, Ticket
+from lockstate.records import CONVERSION, NOTHING, Claimant, Delay, Hold, Lock, Semaphore, Session, Ticket
 from lockstate.requests import RequestMemory
 from lockstate.results import Event, Kind
 
@@ -43,7 +43,6 @@ class State:
         self.next_token = 1
         self.next_order = 1
         self.sessions: dict[str, Session] = {}
-        self.own_sessions_count = 0
         self.holds: dict[str, Hold] = {}
         self.tickets: dict[str, Ticket] = {}
         self.locks: dict[str, Lock] = {}
@@ -110,23 +109,25 @@ class State:
     def add_session(self, session: Session) -> None:
         """Enter a session and its deadline."""
         self.sessions[session.session_id] = session
-        self.own_sessions_count += session.is_own
         self.deadlines.add(session)
 
     def remove_session(self, session: Session) -> None:
         """Take a session out; its holds and tickets are the caller's."""
         del self.sessions[session.session_id]
-        self.own_sessions_count -= session.is_own
         self.deadlines.remove(session)
 
-    def extend(self, session: Session) -> None:
-        """Start a session's ttl anew. It never ends earlier than it did before: that was promised."""
-        self.deadlines.move(session, max(session.expires_at_ms, self.now_ms + session.ttl_ms))
+    def lease_of(self, hold: Hold) -> Lease:
+        """Return what the life of `hold` hangs on: itself, or its session."""
+        return hold if hold.ttl_ms else self.sessions[hold.session_id]
+
+    def extend(self, lease: Lease) -> None:
+        """Start a lease's ttl anew. It never ends earlier than it did before: that was promised."""
+        self.deadlines.move(lease, max(lease.expires_at_ms, self.now_ms + lease.ttl_ms))
 
     # -- holds ----------------------------------------------------------------------------------------------
 
-    def add_hold(self, hold: Hold, claims: Claims) -> Session:
-        """Enter a hold with its claims and its session. A semaphore's has no claims, and permits."""
+    def add_hold(self, hold: Hold, claims: Claims) -> Lease:
+        """Enter a hold with its claims; return its lease. A semaphore's has no claims, and permits."""
         self.holds[hold.hold_id] = hold
         if claims:
             self._add_claims(claims, hold)
@@ -134,9 +135,10 @@ class State:
             semaphore = self.semaphores[hold.name]
             semaphore.used += hold.permits
             semaphore.holders[hold.hold_id] = hold
+        if hold.ttl_ms:
+            self.deadlines.add(hold)
+            return hold
         session = self.sessions[hold.session_id]
-        if session.is_own:
-            return session
         session.claims_count += len(claims) or 1
         if session.holds is NOTHING or session.by_owner is not None:
             session.add_hold(hold)
@@ -145,21 +147,20 @@ class State:
         return session
 
     def remove_hold(self, hold: Hold) -> Freed:
-        """Take a hold out, and with it the session that existed for it alone; return what became free.
+        """Take a hold out; return what became free.
 
         The semaphore of one stays, for its queue to be served.
         """
         del self.holds[hold.hold_id]
         claims = claims_of_hold(hold)
-        session = self.sessions.get(hold.session_id)
-        if session is not None and not session.is_own:
+        if hold.ttl_ms:
+            self.deadlines.remove(hold)
+        elif session := self.sessions.get(hold.session_id):
             if session.by_owner is not None:
                 session.remove_hold(hold)
             else:
                 del session.holds[hold.hold_id]
             session.claims_count -= len(claims) or 1
-        elif session is not None:
-            self.remove_session(session)
         if claims:
             return self._remove_claims(claims, hold)
         semaphore = self.semaphores[hold.name]
@@ -179,13 +180,13 @@ class State:
         self._add_claims(claims, None)
         freed = self._remove_claims(gone, hold)
         freed += self._remove_claims(tuple([it for it in old if it not in gone]), None)
-        session = self.sessions[hold.session_id]
-        if not session.is_own:
+        session = self.sessions.get(hold.session_id)
+        if session is not None:
             session.claims_count += len(claims) - len(old)
         if token != hold.token:
             hold.token = token
             self.holds[hold.hold_id] = self.holds.pop(hold.hold_id)
-            if not session.is_own:
+            if session is not None:
                 session.remove_hold(hold)
                 session.add_hold(hold)
             for name in names:
@@ -202,7 +203,7 @@ class State:
         self.origin_tickets.setdefault(ticket.origin, {})[ticket.hold_id] = ticket
         self.party_tickets.setdefault(party_of(ticket), {})[ticket.hold_id] = ticket
         session = self.sessions.get(ticket.session_id)
-        if session is not None and not session.is_own:
+        if session is not None:
             session.claims_count += len(claims) or 1
             if session.tickets is NOTHING:
                 session.tickets = {}
@@ -246,7 +247,7 @@ class State:
         if not self.party_tickets[party]:
             del self.party_tickets[party]
         session = self.sessions.get(ticket.session_id)
-        if session is not None and not session.is_own:
+        if session is not None:
             session.claims_count -= len(claims) or 1
             del session.tickets[ticket.hold_id]
         hold = self.holds.get(ticket.converts)
@@ -355,7 +356,7 @@ class State:
         return origin
 
 
-def claims_of_hold(record: Hold | Ticket) -> Claims:
+def claims_of_hold(record: Claimant) -> Claims:
     """Return the claims that a hold has or a ticket wants; none of a semaphore, which has permits."""
     name, kind = record.name, record.kind
     if name and kind is _LOCK and record.scope is _NODE and "/" not in name:

@@ -7,7 +7,7 @@ from lockstate import limits
 from lockstate.blockers import covering_holds, names_below
 from lockstate.claims import FIRST_OF_LOCKS, Claims, ancestors, permits_of, record_name
 from lockstate.modes import NAMED, Scope, is_intent, is_tree
-from lockstate.owners import shown_owner
+from lockstate.owners import own_id, shown_owner
 from lockstate.records import Delay, Hold, Semaphore, Session, Ticket, each_lock, place_among
 from lockstate.results import (
     ElectionView,
@@ -25,7 +25,7 @@ from lockstate.state import State, claims_of_hold
 
 def remaining_ms(state: State, hold: Hold) -> int:
     """Return how much of the lease of `hold` is left."""
-    return max(0, state.sessions[hold.session_id].expires_at_ms - state.now_ms)
+    return max(0, state.lease_of(hold).expires_at_ms - state.now_ms)
 
 
 def available(semaphore: Semaphore) -> int:
@@ -120,9 +120,9 @@ def fence_view(state: State, name: str, token: int) -> FenceView:
 
 
 def session_view(state: State, session_id: str) -> SessionView | None:
-    """Return the session, or None if it expired or never was. Leases of single holds are no sessions here."""
+    """Return the session, or None if it expired or never was."""
     session = state.sessions.get(session_id)
-    if session is None or session.is_own:
+    if session is None:
         return None
     return SessionView(
         session.ttl_ms,
@@ -227,10 +227,10 @@ def _waiter_view(state: State, ticket: Ticket, name: str, at: int) -> WaiterView
         if it.name == name:
             mode, scope = it.mode, it.scope
     return WaiterView(
-        shown_owner(ticket.owner, ticket.converts or ticket.hold_id),
+        shown_owner(ticket.owner, own_id(ticket)),
         mode,
         at,
-        state.now_ms - ticket.queued_at_ms,
+        state.now_ms - ticket.since_ms,
         name,
         scope,
         ticket.kind,

@@ -288,7 +288,7 @@ def test_all_nodes_wrong_together() -> None:
     story = Story(digest_every=2)
     story.ask(acquire("h1"))
     for machine in story.machines.values():
-        machine.state.sessions["h1"].expires_at_ms += 5
+        machine.state.holds["h1"].expires_at_ms += 5
     story.call(KeepAlive("s9"))
     with objects("model-state"):
         story.commit(KeepAlive("s9"))

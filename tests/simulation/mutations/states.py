@@ -10,7 +10,6 @@ import lockstate.holds
 from lockstate import limits, queues
 from lockstate.claims import Claims
 from lockstate.commands import Batch, Cancel, Command, Renew, Undecodable
-from lockstate.locks import Locks
 from lockstate.machine import LockMachine
 from lockstate.modes import CLAIMS, CONFLICTING, FIELD, Mode
 from lockstate.records import Hold, Session, Ticket
@@ -18,6 +17,7 @@ from lockstate.requests import RequestMemory
 from lockstate.results import BatchOutcome, Cancelled, EventKind, Kind, Reason, Refused, Renewed, Result
 from lockstate.sessions import Sessions
 from lockstate.state import Freed, State
+from lockstate.waits import Waits
 from tests.simulation.mutations.mutation import (
     Apply,
     Mutation,
@@ -115,11 +115,10 @@ def _renew_in_words_only(sessions: Sessions, command: Renew) -> Result:
     hold = sessions._state.holds.get(command.hold_id)
     if hold is None:
         return _renew(sessions, command)
-    session = sessions._state.sessions[hold.session_id]
-    return Renewed(hold.token, session.ttl_ms)
+    return Renewed(hold.token, sessions._state.lease_of(hold).ttl_ms)
 
 
-def _cancel_nothing(_locks: Locks, _command: Cancel) -> Result:
+def _cancel_nothing(_waits: Waits, _command: Cancel) -> Result:
     """Leave the ticket of a client that went away in its queue."""
     return Cancelled(undone=True)
 
@@ -250,7 +249,7 @@ STATES: Final = (
         name="cancel-left-undone",
         sentence="The ticket of a client that went away stays in the queue, and is served.",
         found_by=("model-events", "model-state", "reply"),
-        apply=replaced(Locks, "cancel", _cancel_nothing),
+        apply=replaced(Waits, "cancel", _cancel_nothing),
         surroundings=CONTENDED,
     ),
     Mutation(

@@ -23,6 +23,7 @@ from lockstate.records import Hold, RequestKey, Ticket
 from lockstate.results import CycleView, EventKind, FenceAdvanced, Released, Result
 from lockstate.semaphores import Semaphores
 from lockstate.state import Freed, State
+from lockstate.waits import Waits
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced, together
 from tests.simulation.mutations.states import beside
 
@@ -77,7 +78,7 @@ def _convert_with_old_token(
     """Let an exclusive hold have the token of the shared one that it was."""
     freed = holds.state.reclaim(hold, claims, hold.token)
     hold.mode, hold.locks = mode, locks
-    holds.effects.tell(EventKind.CONVERTED, hold, holds.state.now_ms - hold.granted_at_ms)
+    holds.effects.tell(EventKind.CONVERTED, hold, holds.state.now_ms - hold.since_ms)
     return freed
 
 
@@ -87,16 +88,16 @@ def _release_all(locks: Locks, hold: Hold, _names: tuple[str, ...]) -> Result:
     return Released()
 
 
-_cancel = Locks.cancel
+_cancel = Waits.cancel
 
 
-def _cancel_with_hold(locks: Locks, command: Cancel) -> Result:
+def _cancel_with_hold(waits: Waits, command: Cancel) -> Result:
     """End the hold, too, whose conversion was not waited for."""
-    ticket = locks._state.tickets.get(command.hold_id)
-    hold = locks._state.holds.get(ticket.converts) if ticket is not None else None
-    result = _cancel(locks, command)
-    if hold is not None and hold.hold_id in locks._state.holds:
-        locks._holds.serve(locks._holds.end(hold, EventKind.RELEASED))
+    ticket = waits._state.tickets.get(command.hold_id)
+    hold = waits._state.holds.get(ticket.converts) if ticket is not None else None
+    result = _cancel(waits, command)
+    if hold is not None and hold.hold_id in waits._state.holds:
+        waits._holds.serve(waits._holds.end(hold, EventKind.RELEASED))
     return result
 
 
@@ -184,7 +185,7 @@ VOCABULARY: Final = (
         name="cancelled-conversion-ends-hold",
         sentence="Who does not wait for a conversion any more loses the hold.",
         found_by=("model-state", "model-events", "reply"),
-        apply=replaced(Locks, "cancel", _cancel_with_hold),
+        apply=replaced(Waits, "cancel", _cancel_with_hold),
         surroundings=msgspec.structs.replace(_VARIED, minutes=3),
     ),
     Mutation(

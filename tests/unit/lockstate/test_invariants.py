@@ -148,9 +148,8 @@ def _idle_semaphore(state: State) -> None:
     state.semaphores["z"] = Semaphore("z", 1)
 
 
-def _lease_without_hold(state: State) -> None:
-    state.sessions["s1"].is_own = True
-    state.sessions["s1"].holds = {}
+def _lease_beside_session(state: State) -> None:
+    next(iter(state.sessions["s1"].holds.values())).ttl_ms = 500
 
 
 def _party_without_ticket(state: State) -> None:
@@ -193,7 +192,7 @@ BREAKS: list[tuple[Callable[[State], None], str]] = [
     (_nobody_below, "nobody waits at d"),
     (_not_found_from_above, "not to be found from above"),
     (_idle_semaphore, "z: idle"),
-    (_lease_without_hold, "holds and sessions|without its hold"),
+    (_lease_beside_session, "a lease of its own, or a session|holds and sessions"),
     (_party_without_ticket, "parties without a ticket"),
     (_unscheduled, "deadlines and tables"),
     (_scheduled_late, "was not scheduled"),

@@ -17,11 +17,11 @@ from tests.unit.lockstate.world import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE,
 
 
 def _hold(hold_id: str, token: int) -> Hold:
-    return Hold(hold_id, token, "a", SHARED, "", "", hold_id, 0, "a1", None, 0)
+    return Hold(1, 50, 50, hold_id, "a", SHARED, "", "", "", 0, 0, "a1", None, token=token)
 
 
 def _ticket(order: int, converts: str = "") -> Ticket:
-    return Ticket(order, 50, f"h{order}", "a", EXCLUSIVE, "", "", "", 50, 0, 0, "a1", None, converts=converts)
+    return Ticket(order, 50, 50, f"h{order}", "a", EXCLUSIVE, "", "", "", 0, 0, "a1", None, converts=converts)
 
 
 def test_a_lock_claims_its_name_and_an_intent_above() -> None:
@@ -83,7 +83,7 @@ def test_holders_come_and_go() -> None:
 
 def test_empty_tables_of_records_are_one_and_the_same() -> None:
     """Records without labels, holds and tickets share one empty table, which nobody ever fills."""
-    session = Session(1, 50, "s1", 50, "ann", NOTHING, is_own=False)
+    session = Session(1, 50, 50, "s1", "ann", NOTHING)
     for table in (session.holds, session.tickets, session.labels, Lock("a").holders):
         assert table is NOTHING
     world = World()
