@@ -197,11 +197,16 @@ class Chaos:
 
     def _begin_healthy(self) -> None:
         now_us = self._world.scheduler.now_us
-        self._world.scheduler.after(HEALTHY_S * US, self._end_quiet, now_us)
+        self._world.scheduler.after(HEALTHY_S * US, self._end_quiet, now_us, self._runs())
 
-    def _end_quiet(self, healthy_from_us: int) -> None:
+    def _runs(self) -> set[str]:
+        """Return the origins of all node processes that run now."""
+        cores = [machine.core for machine in self._world.machines.values()]
+        return {core.outbox.origin for core in cores if core is not None}
+
+    def _end_quiet(self, healthy_from_us: int, runs: set[str]) -> None:
         world = self._world
-        world.checkers.healthy(healthy_from_us, world.scheduler.now_us)
+        world.checkers.healthy(healthy_from_us, world.scheduler.now_us, runs | self._runs())
         self.counts["quiet-times"] += 1
         world.network.hostile = self._hostile
         self._is_quiet = False

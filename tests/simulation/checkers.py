@@ -19,12 +19,13 @@ objects:
     fences.py      fence-rises
     beliefs.py     exclusion
     leases.py      lease-early, lease-late
+    waits.py       wait-left
 
 Linearizability is checked with the order of revisions as its witness: each answer is right at its place in
 that order (reply, read-view), and the order respects real time (real-time, read-fresh).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from lockstate.machine import LockMachine
@@ -46,6 +47,7 @@ from tests.simulation.checks.report import Report, Violation
 from tests.simulation.checks.requests import Requests
 from tests.simulation.checks.states import States
 from tests.simulation.checks.terms import Terms
+from tests.simulation.checks.waits import Waits
 from tests.simulation.history import Belief, Call, FailureOutcome, History, Read, View
 from tests.simulation.replay import Expected
 
@@ -96,6 +98,7 @@ class Checkers:
         self.rates = Rates(report, rate_allowance)
         self._beliefs = Beliefs(report)
         self._leases = Leases(report, rate_allowance, latency_us)
+        self._waits = Waits(report, self.expected.waiting_at)
         self._led_term = 0
         history.watchers.append(self)
 
@@ -126,6 +129,7 @@ class Checkers:
         if term > self._led_term:
             self._led_term = term
             self._leases.leader_changed(self._now_us())
+            self._waits.leader_changed(self._now_us())
         is_newest = self._terms.leads(node_id, term)
         self._logs.leads(node_id, term, log, is_newest=is_newest)
 
@@ -207,9 +211,13 @@ class Checkers:
         """Tell the logs of all nodes that are alive, now and then: new entries cost most."""
         self._logs.compare(logs)
 
-    def healthy(self, from_us: int, until_us: int) -> None:
-        """Tell at its end that a stretch was healthy: a leader, all nodes up, no faults. In order of time."""
+    def healthy(self, from_us: int, until_us: int, runs: Collection[str]) -> None:
+        """Tell at its end that a stretch was healthy: a leader, all nodes up, no faults. In order of time.
+
+        `runs` are the origins of all node processes that there were in it.
+        """
         self._leases.healthy(from_us, until_us)
+        self._waits.healthy(from_us, until_us, runs)
 
     def finish(self, machines: Mapping[str, LockMachine]) -> None:
         """Tell the states of the nodes that are alive at the end."""

@@ -111,7 +111,6 @@ class Expected:
         world.history = deque(maxlen=limits.AUDIT_COUNT_MAX)  # type: ignore[assignment]
         self.rates = ExpectedRates()
         self._waiting_at: dict[str, str] = {}
-        """The node process that keeps the connection of each ticket, in order of coming there."""
         self._purge_at_ms = 0
 
     @property
@@ -197,12 +196,17 @@ class Expected:
                 return self._abandon(command)
         return run(world, command)
 
+    def waiting_at(self) -> dict[str, str]:
+        """Return the node process that keeps the connection of each ticket, in order of coming there."""
+        alive = {ticket.ticket_id for ticket in self.world.tickets}
+        self._waiting_at = {one: origin for one, origin in self._waiting_at.items() if one in alive}
+        return self._waiting_at
+
     def _abandon(self, command: AbandonWaits) -> Result:
         """End what waits at a node process that is gone, as if each client had left."""
         world = self.world
-        alive = {ticket.ticket_id: ticket for ticket in world.tickets}
-        self._waiting_at = {one: origin for one, origin in self._waiting_at.items() if one in alive}
-        gone = [alive[one] for one, origin in self._waiting_at.items() if origin == command.origin]
+        tickets = {ticket.ticket_id: ticket for ticket in world.tickets}
+        gone = [tickets[one] for one, origin in self.waiting_at().items() if origin == command.origin]
         ended = gone[: limits.ABANDONED_PER_COMMAND_MAX]
         for ticket in ended:
             if ticket.request is not None:

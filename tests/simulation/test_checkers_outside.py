@@ -1,6 +1,7 @@
 """The checkers that look at clients and time only object to what they are for, and to nothing else."""
 
 from lockstate.commands import (
+    AbandonWaits,
     Cancel,
     CloseSession,
     Command,
@@ -256,7 +257,7 @@ def test_leases_that_end_in_time_pass() -> None:
     assert story.machine.counts()["sessions"] == 0
     story.ask(acquire("h2", ttl_ms=60_000))
     story.ask(Release("h2"))
-    story.checkers.healthy(begun_us, story.now_us)
+    story.checkers.healthy(begun_us, story.now_us, ())
     assert story.checkers.violation is None
 
 
@@ -292,7 +293,44 @@ def test_a_lease_that_ends_late() -> None:
                 story.commit(Tick())
             stretch = (story.now_us - healthy_ms * 1000, story.now_us)
             if healthy_ms < 1000:
-                story.checkers.healthy(*stretch)
+                story.checkers.healthy(*stretch, ())
             else:
                 with objects("lease-late"):
-                    story.checkers.healthy(*stretch)
+                    story.checkers.healthy(*stretch, ())
+
+
+# -- waits ------------------------------------------------------------------------------------------------
+
+
+def _wait(story: Story, node_id: str) -> None:
+    """Wait at a node for what another has."""
+    command = acquire("h2", wait_ms=60_000)
+    story.call(command, node_id=node_id)
+    story.commit(command, node_id=node_id)
+
+
+def test_waits_of_runs_that_are_gone() -> None:
+    """Who waits at a node process that is gone is found, but not before the leader had time to see it."""
+    present, gone = "a.1", "c.1"
+    for healthy_ms, origin in ((9000, gone), (9000, present), (6000, gone)):
+        story = Story()
+        story.ask(acquire("h1", ttl_ms=60_000))
+        _wait(story, origin[0])
+        story.pass_ms(20_000)
+        stretch = (story.now_us - healthy_ms * 1000, story.now_us)
+        if healthy_ms > 7000 and origin == gone:
+            with objects("wait-left"):
+                story.checkers.healthy(*stretch, {present})
+        else:
+            story.checkers.healthy(*stretch, {present})
+
+
+def test_a_wait_that_has_ended_is_not_missed() -> None:
+    """Who waited at a node process that is gone, and does so no more, is not looked for."""
+    story = Story()
+    story.ask(acquire("h1", ttl_ms=60_000))
+    _wait(story, "c")
+    story.commit(AbandonWaits("c.1"))
+    story.pass_ms(20_000)
+    story.checkers.healthy(story.now_us - 9_000_000, story.now_us, {"a.1"})
+    assert story.checkers.violation is None

@@ -9,6 +9,7 @@ import lockstate.conversions
 import lockstate.elections
 import lockstate.locks
 import lockstate.machine
+from cluster.abandoned import AbandonedWaits
 from lockstate import deadlocks
 from lockstate.claims import Claims, shown_name
 from lockstate.commands import AcquirePermits, AdvanceFence, Cancel, ResizeSemaphore, Wanted
@@ -86,6 +87,10 @@ def _release_all(locks: Locks, hold: Hold, _names: tuple[str, ...]) -> Result:
     """End the whole hold."""
     locks._holds.serve(locks._holds.end(hold, EventKind.RELEASED))
     return Released()
+
+
+def _look_away(_waits: AbandonedWaits) -> None:
+    """Let who waits at a node that is gone wait."""
 
 
 _cancel = Waits.cancel
@@ -187,6 +192,13 @@ VOCABULARY: Final = (
         found_by=("model-state", "model-events", "reply"),
         apply=replaced(Waits, "cancel", _cancel_with_hold),
         surroundings=msgspec.structs.replace(_VARIED, minutes=3),
+    ),
+    Mutation(
+        name="waits-of-lost-nodes-left",
+        sentence="Nobody ends the waits whose connections were kept by a node that is gone.",
+        found_by=("wait-left",),
+        apply=replaced(AbandonedWaits, "look", _look_away),
+        surroundings=Surroundings(minutes=2, rates={"kill": 10.0}, habits={"wait_ms": (10_000, 20_000)}),
     ),
     Mutation(
         name="update-beside-update",
