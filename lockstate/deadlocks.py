@@ -4,28 +4,30 @@ Who waits for a lock waits for all who are in its way; who waits for permits wai
 holders gave them back. So the wait-for graph has AND and OR nodes, and a cycle alone is no proof: a ticket is
 stuck only if it cannot go even when everybody whose tickets are not stuck gives up everything (reduction of
 the general resource graph: Holt 1972, Some Deadlock Properties of Computer Systems).
+
+What a party has it keeps as long as one of its tickets is stuck: what it holds, and what it gets while others
+wait behind it. So nothing depends on whether a lock is held already or only about to be.
 """
 
 import bisect
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import chain, takewhile
 
 import msgspec
 
 from lockstate import limits
-from lockstate.blockers import conflicting_holds
+from lockstate.blockers import conflict, conflicting_holds
 from lockstate.claims import Claims, permits_of, shown_name
-from lockstate.modes import CONFLICTING, CONFLICTS, Claim
+from lockstate.modes import CONFLICTING, CONFLICTS, UNIT, Claim
 from lockstate.owners import Party, own_id, party_of, shown_owner
-from lockstate.records import CONVERSION, Hold, Ticket, precedence
+from lockstate.records import CONVERSION, NOTHING, Claimant, Hold, Ticket, precedence
 from lockstate.results import CycleView, Kind
 from lockstate.state import State, claims_of_hold
 
-_HOLDS_CHECKED_MAX = 64
+_CHECKED_MAX = 64
 
 _Place = tuple[bool, int]
-_Alike = dict[tuple[object, ...], tuple[list[Ticket], list[_Place]]]
-"""The tickets of a queue, those together that claim the same, with their places."""
 
 
 class Cycle(msgspec.Struct, frozen=True):
@@ -66,13 +68,32 @@ class _Wait(msgspec.Struct, eq=False):
                     yield other, self.ticket.name
 
 
+class _Alike(msgspec.Struct, eq=False):
+    """The tickets of a queue that claim the same, with their places. Who shares another's hold is left out.
+
+    A later one needs all that an earlier one does. So the last before a place stands for all of them, but for
+    the `busy`: their parties wait elsewhere, too, and keep what they get here until then.
+    """
+
+    tickets: list[Ticket] = msgspec.field(default_factory=list)
+    places: list[_Place] = msgspec.field(default_factory=list)
+    busy: list[Ticket] = msgspec.field(default_factory=list)
+
+    def before(self, place: _Place) -> Iterator[Ticket]:
+        """Yield the last and all the busy before a place."""
+        at = bisect.bisect_left(self.places, place)
+        if at:
+            yield self.tickets[at - 1]
+        yield from takewhile(lambda ticket: precedence(ticket) < place, self.busy)
+
+
 class _TooMuchError(Exception):
     """The search has looked at as much as it may."""
 
 
 def find(state: State, ticket: Ticket) -> Cycle | None:
     """Return the deadlock that `ticket`, which is not queued yet, would close by waiting."""
-    if not (_blocks_anybody(state, ticket) or _blocks_itself(state, ticket)):
+    if not (_blocks_anybody(state, ticket) or _blocks_itself(state, ticket) or _waits_beside(state, ticket)):
         return None
     try:
         waits = _Search(state, ticket).waits()
@@ -90,7 +111,7 @@ def _blocks_anybody(state: State, ticket: Ticket) -> bool:
     if session is None:
         return False
     holds = session.holds
-    return len(holds) > _HOLDS_CHECKED_MAX or any(_is_wanted(state, hold) for hold in holds.values())
+    return len(holds) > _CHECKED_MAX or any(_is_wanted(state, hold) for hold in holds.values())
 
 
 def _is_wanted(state: State, hold: Hold) -> bool:
@@ -111,6 +132,27 @@ def _blocks_itself(state: State, ticket: Ticket) -> bool:
     return any(hold.session_id == ticket.session_id for _, hold in in_the_way)
 
 
+def _waits_beside(state: State, ticket: Ticket) -> bool:
+    """Whether the party of `ticket` has others that anybody may wait for, itself included."""
+    others: Collection[Ticket] = state.party_tickets.get(party_of(ticket), NOTHING).values()
+    return len(others) > _CHECKED_MAX or any(
+        _is_ahead(state, other) or _is_in_the_way(other, ticket) for other in others
+    )
+
+
+def _is_ahead(state: State, ticket: Ticket) -> bool:
+    if ticket.kind is Kind.SEMAPHORE:
+        return next(reversed(state.semaphores[ticket.name].queue)) != ticket.hold_id
+    claims = claims_of_hold(ticket)
+    return any((state.locks[name].waiting - UNIT[claim]) & CONFLICTS[claim] for name, claim in claims)
+
+
+def _is_in_the_way(one: Ticket, other: Ticket) -> bool:
+    if one.kind is Kind.SEMAPHORE or other.kind is Kind.SEMAPHORE:
+        return (one.kind, one.name) == (other.kind, other.name)
+    return conflict(claims_of_hold(one), claims_of_hold(other))
+
+
 class _Search:
     """Gathers which tickets depend on which, as far as they can be reached from one."""
 
@@ -120,7 +162,8 @@ class _Search:
         self._claims: dict[str, set[Claim]] = {}
         for name, claim in claims_of_hold(ticket):
             self._claims.setdefault(name, set()).add(claim)
-        self._queues: dict[tuple[str, int], _Alike] = {}
+        self._party = party_of(ticket)
+        self._queues: dict[tuple[str, int], Collection[_Alike]] = {}
         self._kept_for: dict[Party, list[Ticket]] = {}
         self._steps = 0
 
@@ -133,7 +176,10 @@ class _Search:
             if ticket.hold_id in waits:
                 continue
             wait = waits[ticket.hold_id] = _Wait(ticket, {}, [])
-            if ticket.kind is Kind.SEMAPHORE:
+            if twin := self._state.twin_of(ticket):
+                wait.needed = {twin.hold_id: _name_of(twin)}
+                depends_on = [twin]
+            elif ticket.kind is Kind.SEMAPHORE:
                 depends_on = self._wait_for_permits(wait)
             else:
                 depends_on = self._wait_for_locks(wait)
@@ -144,13 +190,10 @@ class _Search:
         ticket = wait.ticket
         claims = claims_of_hold(ticket)
         depends_on: list[Ticket] = []
-        for name, earlier in self._earlier(ticket, claims):
+        holds = conflicting_holds(self._state, claims, ticket.converts)
+        for name, in_the_way in chain(self._earlier(ticket, claims), holds):
             self._step()
-            wait.needed.setdefault(earlier.hold_id, name)
-            depends_on.append(earlier)
-        for name, hold in conflicting_holds(self._state, claims, ticket.converts):
-            self._step()
-            for other in self._keeping(hold):
+            for other in self._keeping(in_the_way):
                 wait.needed.setdefault(other.hold_id, name)
                 depends_on.append(other)
         return depends_on
@@ -159,23 +202,23 @@ class _Search:
         ticket = wait.ticket
         semaphore = self._state.semaphores[ticket.name]
         queue = permits_of(ticket.name)[0]
-        depends_on = list(self._last_of_each(queue, 0, semaphore.queue, ticket))
+        depends_on = list(dict.fromkeys(self._before(queue, 0, semaphore.queue, ticket)))
         wait.needed = {other.hold_id: ticket.name for other in depends_on}
         wait.spare = semaphore.limit - ticket.permits
-        for hold in semaphore.holders.values():
+        for it in (*semaphore.holders.values(), *depends_on):
             self._step()
-            keeping = self._keeping(hold)
+            keeping = [other for other in self._keeping(it) if other is not it]
             if keeping:
-                wait.permits.append((hold.permits, [other.hold_id for other in keeping]))
+                wait.permits.append((it.permits, [other.hold_id for other in keeping]))
                 depends_on += keeping
         return depends_on
 
-    def _keeping(self, hold: Hold) -> list[Ticket]:
-        """Return the tickets for which the party of `hold` may keep it."""
-        party = party_of(hold)
+    def _keeping(self, record: Claimant) -> list[Ticket]:
+        """Return the tickets for which a party may keep what it holds, or will get for one of them."""
+        party = party_of(record)
         if party not in self._kept_for:
             tickets = list(self._state.party_tickets.get(party, {}).values())
-            if party == party_of(self._first):
+            if party == self._party:
                 tickets.append(self._first)
             self._kept_for[party] = tickets
         self._step(len(self._kept_for[party]))
@@ -193,37 +236,41 @@ class _Search:
             if lock is not None and lock.waiting & CONFLICTS[claim]:
                 queues = lock.queues or {}
                 for slot in [other + kind for other in CONFLICTING[claim] for kind in slots]:
-                    for earlier in self._last_of_each(name, slot, queues.get(slot, {}), ticket):
+                    for earlier in self._before(name, slot, queues.get(slot, {}), ticket):
                         yield name, earlier
             if is_later and not self._claims.get(name, frozenset()).isdisjoint(CONFLICTING[claim]):
                 yield name, self._first
 
-    def _last_of_each(
-        self, name: str, slot: int, queue: dict[str, Ticket], ticket: Ticket
-    ) -> Iterator[Ticket]:
-        """Yield who is before `ticket` in a queue; of those that want the same, the last: it needs most."""
+    def _before(self, name: str, slot: int, queue: dict[str, Ticket], ticket: Ticket) -> Iterator[Ticket]:
+        """Yield who matters of those before `ticket` in a queue."""
         if (name, slot) not in self._queues:
-            self._queues[name, slot] = _alike(queue)
-        place = precedence(ticket)
-        for tickets, places in self._queues[name, slot].values():
-            before = bisect.bisect_left(places, place)
-            if before:
+            self._queues[name, slot] = self._alike(queue)
+        for alike in self._queues[name, slot]:
+            for earlier in alike.before(precedence(ticket)):
                 self._step()
-                yield tickets[before - 1]
+                yield earlier
+
+    def _alike(self, queue: dict[str, Ticket]) -> Collection[_Alike]:
+        found: dict[tuple[object, ...], _Alike] = {}
+        for it in queue.values():
+            is_busy = it.session_id and self._is_busy(it)
+            if is_busy and self._state.twin_of(it):
+                continue
+            alike = found.setdefault((it.name, it.mode, it.scope, it.locks, it.converts), _Alike())
+            alike.tickets.append(it)
+            alike.places.append(precedence(it))
+            if is_busy:
+                alike.busy.append(it)
+        return found.values()
+
+    def _is_busy(self, ticket: Ticket) -> bool:
+        party = party_of(ticket)
+        return party == self._party or len(self._state.party_tickets[party]) > 1
 
     def _step(self, count: int = 1) -> None:
         self._steps += count
         if self._steps > limits.DEADLOCK_STEPS_MAX:
             raise _TooMuchError
-
-
-def _alike(queue: dict[str, Ticket]) -> _Alike:
-    alike: _Alike = {}
-    for it in queue.values():
-        tickets, places = alike.setdefault((it.name, it.mode, it.scope, it.locks, it.converts), ([], []))
-        tickets.append(it)
-        places.append(precedence(it))
-    return alike
 
 
 def _reduce(waits: dict[str, _Wait]) -> None:
@@ -278,6 +325,10 @@ def _shortest(stuck: dict[str, _Wait], first: str) -> list[tuple[str, str]]:
         at, name = came_from[at]
         way.append((at, name))
     return way[::-1]
+
+
+def _name_of(ticket: Ticket) -> str:
+    return ticket.name if ticket.kind is Kind.SEMAPHORE else claims_of_hold(ticket)[0][0]
 
 
 def _step(ticket: Ticket, name: str) -> CycleView:

@@ -8,7 +8,7 @@ from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds
 from lockstate.modes import Mode
 from lockstate.queues import is_free
 from lockstate.records import Hold, Made, RequestKey, Session, Ticket
-from lockstate.results import EventKind, Kind, Proclaimed, Refused, Result
+from lockstate.results import Kind, Proclaimed, Refused, Result
 
 
 class Elections:
@@ -35,8 +35,7 @@ class Elections:
         owner = command.owner or session.owner
         held = self._led_already(session, command.name, owner)
         if held is not None:
-            self._say(held, command.value)
-            return holds.renewed(held, command.attempt_id, key)
+            return holds.renewed(held, command.attempt_id, key, command.value)
         claims = claims_of(command.name, Mode.EXCLUSIVE, kind=Kind.ELECTION)
         refused = holds.check_room(session, 1)
         if refused is not None:
@@ -83,13 +82,8 @@ class Elections:
             return LEASE_EXPIRED
         if hold.kind is not Kind.ELECTION:
             return invalid("hold_id: leads no election")
-        self._say(hold, command.value)
+        self._holds.proclaim(hold, command.value)
         return Proclaimed(hold.token)
-
-    def _say(self, hold: Hold, value: str) -> None:
-        if value != hold.value:
-            hold.value = value
-            self._holds.effects.tell(EventKind.ELECTED, hold, 0)
 
 
 def _check_value(value: str) -> Refused | None:

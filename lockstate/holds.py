@@ -12,8 +12,9 @@ from lockstate.claims import Claims, claims_of, semaphore_of, shown_name
 from lockstate.commands import Wanted
 from lockstate.effects import Effects
 from lockstate.modes import Mode
+from lockstate.owners import wish_of
 from lockstate.queues import can_go, candidates
-from lockstate.records import Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
+from lockstate.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
 from lockstate.results import Event, EventKind, Granted, Kind, Queued, Reason, Refused
 from lockstate.state import Freed, State, claims_of_hold
 
@@ -115,11 +116,18 @@ class Holds:
             return msgspec.structs.replace(granted, owner="", permits=hold.permits, available=available)
         return granted
 
-    def renewed(self, hold: Hold, attempt_id: str, key: RequestKey | None) -> Granted:
-        """Give a session what it has already, to the attempt that asks for it now."""
+    def renewed(self, hold: Hold, attempt_id: str, key: RequestKey | None, value: str = "") -> Granted:
+        """Give a session what it has, to the attempt that asks for it now. A leader says `value` from now."""
         self.state.extend(self.state.lease_of(hold))
         hold.attempt_id, hold.request = attempt_id, key
+        self.proclaim(hold, value)
         return self.granted(hold)
+
+    def proclaim(self, hold: Hold, value: str) -> None:
+        """Let a leader say something, unless it says so already."""
+        if value != hold.value:
+            hold.value = value
+            self.effects.tell(EventKind.ELECTED, hold, 0)
 
     def wait(self, ticket: Ticket, claims: Claims, wait_ms: int) -> Queued | Refused:
         """Let a ticket wait that cannot go at once, unless it would wait for ever or there is no room."""
@@ -263,10 +271,18 @@ class Holds:
             freed = self.convert(hold, ticket.mode, ticket.locks, claims)
             self.effects.settle(ticket, self.granted(hold))
             return freed
-        self.effects.settle(
-            ticket, self.begin(hold_of(ticket, state.now_ms), claims, state.now_ms - ticket.since_ms)
-        )
+        hold = hold_of(ticket, state.now_ms)
+        self.effects.settle(ticket, self.begin(hold, claims, state.now_ms - ticket.since_ms))
+        self._share(hold, claims)
         return []
+
+    def _share(self, hold: Hold, claims: Claims) -> None:
+        """Give a hold to all tickets of its session that want the same. What they free is held by now."""
+        state = self.state
+        wish = wish_of(hold)
+        for ticket in list(state.wishes.get(wish, NOTHING).values()) if wish else ():
+            state.remove_ticket(ticket, claims)
+            self.effects.settle(ticket, self.renewed(hold, ticket.attempt_id, ticket.request, ticket.value))
 
     def convert(self, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims) -> Freed:
         """Give a hold another mode that nothing is in the way of; return what it gave up for it.

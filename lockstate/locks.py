@@ -5,7 +5,7 @@ from typing import Final
 from lockstate import limits
 from lockstate.checks import check_acquire
 from lockstate.claims import claims_of
-from lockstate.commands import Acquire, ForceRelease, Release
+from lockstate.commands import Acquire, ForceRelease, Release, Wanted
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
 from lockstate.modes import Scope
 from lockstate.queues import is_free
@@ -145,6 +145,7 @@ def _is_same(hold: Hold, command: Acquire) -> bool:
     """Whether a hold is what `command` asks for."""
     if hold.kind is not Kind.LOCK:
         return False
-    if command.locks:
-        return bool(hold.locks) and set(hold.locks) == set(command.locks)
+    if hold.locks or command.locks:
+        wanted = command.locks or (Wanted(command.name, command.mode, command.scope),)
+        return set(each_lock(hold)) == set(wanted)
     return (hold.name, hold.mode, hold.scope) == (command.name, command.mode, command.scope)

@@ -53,6 +53,7 @@ from lockstate.results import (
     LockView,
     Outcome,
     Queued,
+    RateTaken,
     Reason,
     Refused,
     Renewed,
@@ -280,6 +281,13 @@ class LockMachine:
             case Renew() if isinstance(first, Renewed):
                 hold = self.state.holds.get(command.hold_id)
                 return Renewed(first.token, views.remaining_ms(self.state, hold) if hold else 0)
+            case TakeRate() if isinstance(first, RateTaken):
+                passed_ms = self.state.now_ms - remembered.at_ms
+                return msgspec.structs.replace(
+                    first,
+                    retry_after_ms=max(first.retry_after_ms - passed_ms, min(first.retry_after_ms, 1)),
+                    reset_in_ms=max(first.reset_in_ms - passed_ms, 0),
+                )
             case OpenSession() if isinstance(first, SessionOpened):
                 session = self.state.sessions.get(first.session_id)
                 left_ms = session.expires_at_ms - self.state.now_ms if session else 0

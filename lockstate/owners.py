@@ -3,11 +3,16 @@
 import hashlib
 from typing import Final
 
-from lockstate.records import Claimant, Ticket
+from lockstate.commands import Wanted
+from lockstate.records import Claimant, Ticket, each_lock
+from lockstate.results import Kind
 
 Party = tuple[str, str]
 """Who can wait for whom: a session and an owner in it. What has a lease of its own stands for itself: an
 owner's name alone proves nothing, for many programs may give the same."""
+
+Wish = tuple[str, str, Kind, int, frozenset[Wanted]]
+"""What a session wants as an owner. It gets it once, however often it asks: acquire is reentrant."""
 
 _NO_SESSION: Final = "\x00"
 
@@ -27,6 +32,13 @@ def party_of(record: Claimant) -> Party:
     if record.session_id:
         return (record.session_id, record.owner)
     return (_NO_SESSION, own_id(record))
+
+
+def wish_of(record: Claimant) -> Wish | None:
+    """Return what `record` is about and for whom, in a session; None if it can be shared with nobody."""
+    if not record.session_id or (isinstance(record, Ticket) and record.converts):
+        return None
+    return (record.session_id, record.owner, record.kind, record.permits, frozenset(each_lock(record)))
 
 
 def own_id(record: Claimant) -> str:

@@ -32,9 +32,6 @@ class Semaphores:
                 return SESSION_EXPIRED
             owner = owner or session.owner
         semaphore = state.semaphores.get(command.name) or Semaphore(command.name, command.limit)
-        if semaphore.limit != command.limit:
-            detail = f"the semaphore has a limit of {semaphore.limit}: ask with that one, or resize it"
-            return Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": semaphore.limit})
         held = None
         if session is not None:
             wanted = (Kind.SEMAPHORE, command.name, command.permits)
@@ -44,6 +41,9 @@ class Semaphores:
             )
         if held is not None:
             return holds.renewed(held, command.attempt_id, key)
+        if semaphore.limit != command.limit:
+            detail = f"the semaphore has a limit of {semaphore.limit}: ask with that one, or resize it"
+            return Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": semaphore.limit})
         is_new = command.name not in state.semaphores
         count = len(state.semaphores) + len(state.permit_delays) if is_new else 0
         refused = holds.check_room(session, 1) or check_count(

@@ -1,7 +1,7 @@
 """The tables together, and the moves that keep them consistent with each other. Rules are elsewhere."""
 
 from collections import OrderedDict, deque
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -10,7 +10,7 @@ from lockstate.claims import Claims, claims_of, parent, permits_of
 from lockstate.deadlines import Deadlines, Lease
 from lockstate.modes import CONFLICTS, INTENT, UNIT, Claim, Mode, Scope, claim_of, is_intent
 from lockstate.names import NameIndex
-from lockstate.owners import party_of
+from lockstate.owners import Wish, party_of, wish_of
 from lockstate.rates import RateLimits
 from lockstate.records import CONVERSION, NOTHING, Claimant, Delay, Hold, Lock, Semaphore, Session, Ticket
 from lockstate.requests import RequestMemory
@@ -25,6 +25,9 @@ _NODE: Final = Scope.NODE
 
 WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
 """The claim that is in the way of all others."""
+
+
+_Key = TypeVar("_Key")
 
 
 class Origin(msgspec.Struct, array_like=True):
@@ -51,6 +54,8 @@ class State:
         self.delays: dict[tuple[str, Scope], Delay] = {}
         self.permit_delays: dict[int, Delay] = {}
         self.party_tickets: dict[tuple[str, str], dict[str, Ticket]] = {}
+        self.wishes: dict[Wish, dict[str, Ticket]] = {}
+        """The tickets of sessions by what they want, in order of arrival."""
         self.origin_tickets: dict[str, dict[str, Ticket]] = {}
         self.asking = ""
         """The origin of the batch that is being applied."""
@@ -202,6 +207,8 @@ class State:
         self.tickets[ticket.hold_id] = ticket
         self.origin_tickets.setdefault(ticket.origin, {})[ticket.hold_id] = ticket
         self.party_tickets.setdefault(party_of(ticket), {})[ticket.hold_id] = ticket
+        if wish := wish_of(ticket):
+            self.wishes.setdefault(wish, {})[ticket.hold_id] = ticket
         session = self.sessions.get(ticket.session_id)
         if session is not None:
             session.claims_count += len(claims) or 1
@@ -241,11 +248,10 @@ class State:
         """Take a waiter out of its queues; return what became free."""
         del self.tickets[ticket.hold_id]
         self.deadlines.remove(ticket)
-        self._leave_origin(ticket)
-        party = party_of(ticket)
-        del self.party_tickets[party][ticket.hold_id]
-        if not self.party_tickets[party]:
-            del self.party_tickets[party]
+        _leave(self.origin_tickets, ticket.origin, ticket)
+        _leave(self.party_tickets, party_of(ticket), ticket)
+        if wish := wish_of(ticket):
+            _leave(self.wishes, wish, ticket)
         session = self.sessions.get(ticket.session_id)
         if session is not None:
             session.claims_count -= len(claims) or 1
@@ -258,17 +264,17 @@ class State:
             return [permits_of(ticket.name)]
         return [freed for name, claim in claims if (freed := self._leave_queue(name, claim, ticket))]
 
+    def twin_of(self, ticket: Ticket) -> Ticket | None:
+        """Return the first ticket before `ticket` of the same wish: the two will share a hold."""
+        wish = wish_of(ticket)
+        first = next(iter(self.wishes.get(wish, NOTHING).values()), None) if wish else None
+        return first if first is not None and first.order < ticket.order else None
+
     def move_ticket(self, ticket: Ticket, origin: str) -> None:
         """Take note that the connection of who waits is kept by another node process."""
-        self._leave_origin(ticket)
+        _leave(self.origin_tickets, ticket.origin, ticket)
         ticket.origin = origin
         self.origin_tickets.setdefault(origin, {})[ticket.hold_id] = ticket
-
-    def _leave_origin(self, ticket: Ticket) -> None:
-        tickets = self.origin_tickets[ticket.origin]
-        del tickets[ticket.hold_id]
-        if not tickets:
-            del self.origin_tickets[ticket.origin]
 
     def _leave_queue(self, name: str, claim: Claim, ticket: Ticket) -> tuple[str, Claim] | None:
         """Take a ticket out of one queue; return the claim if somebody else may have waited for that."""
@@ -354,6 +360,14 @@ class State:
                 del self.origins[oldest]
             origin = self.origins[name] = Origin(0, self.now_ms)
         return origin
+
+
+def _leave(tickets: dict[_Key, dict[str, Ticket]], key: _Key, ticket: Ticket) -> None:
+    """Take a ticket out of those of a key, and the key with the last of them."""
+    of_key = tickets[key]
+    del of_key[ticket.hold_id]
+    if not of_key:
+        del tickets[key]
 
 
 def claims_of_hold(record: Claimant) -> Claims:

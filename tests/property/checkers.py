@@ -1,5 +1,6 @@
 """A referee who knows no state, only commands, results and events, and what a lock promises."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from lockstate.commands import Entry, Wanted
@@ -27,6 +28,8 @@ class Referee:
     """Arrivals of which it is not known whether they are that of one waiter or of another just like it."""
     waited: set[tuple[int, Mode]] = field(default_factory=set)
     """Token and mode of what was waited for and what this outcome brings."""
+    shared: Counter[int] = field(default_factory=Counter)
+    """How many more waited for the same hold, by its token."""
 
     def watch(self, entry: Entry, outcome: Outcome) -> None:
         """Check one outcome against everything seen before."""
@@ -39,6 +42,12 @@ class Referee:
             if isinstance(s.result, Granted)
             for mode in (s.result.mode, *(lock.mode for lock in s.result.locks))
         }
+        ids = {s.hold_id for s in outcome.settled}
+        self.shared = Counter(
+            s.result.token
+            for s in outcome.settled
+            if isinstance(s.result, Granted) and s.result.hold_id != s.hold_id and s.result.hold_id in ids
+        )
         for event in outcome.events:
             assert (event.revision, event.now_ms) == (self.revision, self.now_ms)
             self._watch_event(event)
@@ -47,16 +56,15 @@ class Referee:
         if event.kind is EventKind.QUEUED:
             self.waiting.append(event)
         elif event.kind is EventKind.WAIT_ENDED:
-            arrivals = self._arrivals(event)
-            assert arrivals, f"{event} ends a wait that never began"
-            self.waiting.remove(arrivals[0])
-            self.unsure += arrivals[1:]
+            self._leave(event)
         elif event.kind is EventKind.CONVERTED:
             self._watch_conversion(event)
         elif event.kind in BEGINNINGS and not self._is_proclaimed(event):
             self._watch_token(event)
             self._watch_order(event)
             self._watch_grant(event)
+            for _ in range(self.shared[event.token]):
+                self._leave(event)
         elif event.kind in ENDS:
             grant = next((h for h in self.held if _is_of_one(h, event) and h.token == event.token), None)
             assert grant is not None, f"{event} ends a hold that nobody has"
@@ -88,6 +96,13 @@ class Referee:
             self.waiting = self.waiting[:at] + self.waiting[at + 1 :]
         for other in earlier:
             assert not _conflict(other, event), f"{event} overtakes {other}"
+
+    def _leave(self, event: Event) -> None:
+        """Take out an arrival for what `event` tells of."""
+        arrivals = self._arrivals(event)
+        assert arrivals, f"{event} ends a wait that never began"
+        self.waiting.remove(arrivals[0])
+        self.unsure += arrivals[1:]
 
     def _arrivals(self, event: Event) -> list[Event]:
         """Return the arrivals that may be that of the waiter whose wait is over, the first one first.

@@ -3,7 +3,7 @@
 from lockstate.commands import Wanted
 from lockstate.modes import Mode, Scope
 from lockstate.results import Event, EventKind, Granted, Kind, Reason, Refused, Settled
-from tests.property.model_locks import is_grantable, line, names, used
+from tests.property.model_locks import is_grantable, is_the_same, line, names, used
 from tests.property.model_records import Delay, Hold, Lease, Session, Ticket, World
 from tests.property.model_refusals import refuse_now
 from tests.property.model_requests import conclude
@@ -135,7 +135,27 @@ def serve(world: World) -> None:
             break
         world.tickets.remove(ticket)
         settle(world, ticket, grant(world, ticket))
+        _share(world, ticket)
     forget_idle(world)
+
+
+def _share(world: World, ticket: Ticket) -> None:
+    """Give what a ticket got to all others of its session that ask for the same."""
+    for other in [t for t in line(world) if is_the_same(t, ticket)]:
+        hold = world.hold(ticket.ticket_id)
+        assert hold is not None
+        world.tickets.remove(other)
+        settle(world, other, have_again(world, hold, other))
+
+
+def have_again(world: World, hold: Hold, ticket: Ticket) -> Granted:
+    """Give a session what it has already, to the attempt that asks for it now."""
+    world.restart(hold.lease)
+    hold.attempt_id, hold.request = ticket.attempt_id, ticket.request
+    if hold.value != ticket.value:
+        hold.value = ticket.value
+        tell(world, EventKind.ELECTED, hold)
+    return granted(world, hold)
 
 
 def forget_idle(world: World) -> None:

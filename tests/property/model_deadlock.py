@@ -1,19 +1,22 @@
 """Which tickets can never be served in the model, and whether a named cycle is a real one.
 
 Every ticket is taken to be stuck at first. One is not that could be served if all gave up everything who have
-no stuck ticket; once that frees none any more, the rest is stuck.
+no stuck ticket, now or when they get it; once that frees none any more, the rest is stuck.
 """
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from lockstate.results import CycleView, Kind, Reason, Refused
 from tests.property.model_locks import (
     conflict,
     earlier,
     holds_in_the_way,
+    is_the_same,
     names,
     tickets_in_the_way,
+    twin,
 )
 from tests.property.model_records import Edge, Hold, Party, Ticket, World
 
@@ -27,47 +30,67 @@ def party(thing: Hold | Ticket) -> Party:
 
 
 def tickets_needed(world: World, ticket: Ticket) -> list[Ticket]:
-    """Return the tickets that have to be served before this one."""
+    """Return the tickets that have to be served before this one: the one that it goes with, or its queue."""
+    first = twin(world, ticket)
+    if first is not None:
+        return [first]
     if ticket.kind is Kind.SEMAPHORE:
         return [t for t in earlier(world, ticket) if names(t) == names(ticket)]
     return tickets_in_the_way(world, ticket)
 
 
-def holds_needed(world: World, ticket: Ticket) -> list[Hold]:
-    """Return the holds that keep the ticket waiting: all of a semaphore's, any may be what is missing."""
+def to_be_given_back(world: World, ticket: Ticket) -> list[Hold | Ticket]:
+    """Return what is held, or will be before it is this ticket's turn, and keeps it waiting.
+
+    Of a semaphore that is all, for any may be what is missing. Two that ask for the same get one hold.
+    """
+    if twin(world, ticket) is not None:
+        return []
+    queued = [t for t in tickets_needed(world, ticket) if twin(world, t) is None]
     if ticket.kind is Kind.SEMAPHORE:
-        return [h for h in world.holds if h.kind is Kind.SEMAPHORE and names(h) == names(ticket)]
-    return holds_in_the_way(world, ticket)
+        return [h for h in world.holds if h.kind is Kind.SEMAPHORE and names(h) == names(ticket)] + queued
+    return holds_in_the_way(world, ticket) + queued
 
 
-def keepers(world: World, hold: Hold) -> list[Ticket]:
-    """Return the tickets for the sake of which the hold is kept: those of its party."""
-    return [ticket for ticket in world.tickets if party(ticket) == party(hold)]
+def keepers(world: World, thing: Hold | Ticket) -> list[Ticket]:
+    """Return the tickets for the sake of which something is kept: those of its party."""
+    return [ticket for ticket in world.tickets if party(ticket) == party(thing)]
 
 
-def is_blocked_by(world: World, ticket: Ticket, stuck: list[str]) -> bool:
-    """Whether a ticket cannot be served as long as the `stuck` are not, and holds are kept for them."""
-    if any(other.ticket_id in stuck for other in tickets_needed(world, ticket)):
-        return True
-    kept = [
-        hold
-        for hold in holds_needed(world, ticket)
-        if any(other.ticket_id in stuck for other in keepers(world, hold))
+class Wait(NamedTuple):
+    """What one ticket waits for: tickets, and things with the tickets for the sake of which each is kept."""
+
+    ticket: Ticket
+    needed: list[Ticket]
+    kept: list[tuple[Hold | Ticket, list[Ticket]]]
+
+
+def waits(world: World) -> list[Wait]:
+    """Return what each ticket waits for."""
+    return [
+        Wait(t, tickets_needed(world, t), [(it, keepers(world, it)) for it in to_be_given_back(world, t)])
+        for t in world.tickets
     ]
-    if ticket.kind is not Kind.SEMAPHORE:
+
+
+def is_blocked_by(world: World, wait: Wait, stuck: list[str]) -> bool:
+    """Whether a ticket cannot be served as long as the `stuck` are not, and what they have is kept."""
+    if any(other.ticket_id in stuck for other in wait.needed):
+        return True
+    kept = [thing for thing, tickets in wait.kept if any(other.ticket_id in stuck for other in tickets)]
+    if wait.ticket.kind is not Kind.SEMAPHORE:
         return bool(kept)
-    (name,) = names(ticket)
-    return world.limits[name] - sum(hold.permits for hold in kept) < ticket.permits
+    (name,) = names(wait.ticket)
+    return world.limits[name] - sum(thing.permits for thing in kept) < wait.ticket.permits
 
 
-def stuck_tickets(world: World) -> list[str]:
-    """Return the ids of the tickets that can never be served by what others do."""
-    stuck = [ticket.ticket_id for ticket in world.tickets]
+def stuck_waits(world: World) -> list[Wait]:
+    """Return the waits of the tickets that can never be served by what others do."""
+    stuck = waits(world)
     while True:
-        still = [
-            t.ticket_id for t in world.tickets if t.ticket_id in stuck and is_blocked_by(world, t, stuck)
-        ]
-        if still == stuck:
+        ids = [wait.ticket.ticket_id for wait in stuck]
+        still = [wait for wait in stuck if is_blocked_by(world, wait, ids)]
+        if len(still) == len(stuck):
             return stuck
         stuck = still
 
@@ -112,24 +135,22 @@ def shown(owner: str) -> str:
 
 def edges(world: World) -> list[Edge]:
     """Return which stuck ticket waits for which, and for what."""
-    stuck = stuck_tickets(world)
-    found: list[Edge] = []
-    for ticket in world.tickets:
-        if ticket.ticket_id in stuck:
-            met: list[tuple[Hold | Ticket, Ticket]] = [(t, t) for t in tickets_needed(world, ticket)]
-            met += [(h, t) for h in holds_needed(world, ticket) for t in keepers(world, h)]
-            found += [
-                (ticket.ticket_id, CycleView(shown(ticket.owner), name, ticket.kind), other.ticket_id)
-                for thing, other in met
-                if other.ticket_id in stuck
-                for name in _meeting_names(ticket, thing)
-            ]
-    return found
+    stuck = stuck_waits(world)
+    ids = [wait.ticket.ticket_id for wait in stuck]
+    return [
+        (ticket.ticket_id, CycleView(shown(ticket.owner), name, ticket.kind), other.ticket_id)
+        for ticket, needed, kept in stuck
+        for thing, others in [*[(t, [t]) for t in needed], *kept]
+        for other in others
+        if other.ticket_id in ids
+        for name in _meeting_names(ticket, thing)
+    ]
 
 
 def _meeting_names(ticket: Ticket, thing: Hold | Ticket) -> list[str]:
     """Return by which names two that are in each other's way may be said to be."""
-    pairs = [(a, b) for a in ticket.locks for b in thing.locks if conflict(a, b)]
+    is_twin = isinstance(thing, Ticket) and is_the_same(thing, ticket)
+    pairs = [(a, b) for a in ticket.locks for b in thing.locks if conflict(a, b) or (is_twin and a == b)]
     return list(dict.fromkeys(lock.name for pair in pairs for lock in pair))
 
 

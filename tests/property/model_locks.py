@@ -34,6 +34,22 @@ def clash(ones: list[Wanted], others: list[Wanted]) -> bool:
     return any(conflict(one, other) for one in ones for other in others)
 
 
+def is_the_same(one: Hold | Ticket, other: Hold | Ticket) -> bool:
+    """Whether a session has, or asks for, the same as the same owner twice. A conversion is like nothing."""
+    if not one.session_id or any(isinstance(it, Ticket) and it.converts is not None for it in (one, other)):
+        return False
+    of_one, of_other = (
+        (it.kind, it.session_id, it.owner, it.permits, sorted(it.locks, key=lambda lock: lock.name))
+        for it in (one, other)
+    )
+    return of_one == of_other
+
+
+def twin(world: World, ticket: Ticket) -> Ticket | None:
+    """Return the first ticket before `ticket` that asks for the same, and whose hold it will share."""
+    return next((t for t in earlier(world, ticket) if is_the_same(t, ticket)), None)
+
+
 def line(world: World) -> list[Ticket]:
     """Return all tickets in the order in which they come: conversions ahead of all others."""
     return sorted(world.tickets, key=lambda t: (t.converts is None, t.created))

@@ -2,11 +2,11 @@
 
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, Wanted
 from lockstate.modes import Mode
-from lockstate.results import EventKind, Granted, Kind, Queued, Reason, Refused, Result
-from tests.property.model_changes import convert, enqueue, grant, serve, tell
+from lockstate.results import Kind, Queued, Reason, Refused, Result
+from tests.property.model_changes import convert, enqueue, grant, have_again, serve
 from tests.property.model_deadlock import refuse_conversion, refuse_stuck
-from tests.property.model_locks import is_grantable, position
-from tests.property.model_records import Hold, Session, Ticket, World
+from tests.property.model_locks import is_grantable, is_the_same, position
+from tests.property.model_records import Ticket, World
 from tests.property.model_refusals import limit_mismatch, refuse_now
 from tests.property.model_requests import request_key
 from tests.property.model_views import granted
@@ -28,12 +28,13 @@ def acquire_permits(world: World, command: AcquirePermits) -> Result:
     """Ask for permits. The first to ask says how many there are."""
     if command.session_id and world.session(command.session_id) is None:
         return Refused(Reason.SESSION_EXPIRED, "")
-    if world.limits.get(command.name, command.limit) != command.limit:
-        return limit_mismatch(world, command.name)
-    world.limits[command.name] = command.limit
     ticket = _ticket(world, command, Kind.SEMAPHORE, [Wanted(command.name)])
     ticket.permits = command.permits
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
+    if not any(is_the_same(hold, ticket) for hold in world.holds):
+        if world.limits.get(command.name, command.limit) != command.limit:
+            return limit_mismatch(world, command.name)
+        world.limits[command.name] = command.limit
     return _ask(world, ticket, command.wait_ms)
 
 
@@ -71,8 +72,8 @@ def _ask(world: World, ticket: Ticket, wait_ms: int) -> Result:
         return Refused(Reason.SESSION_EXPIRED, "")
     if session is not None:
         for hold in world.holds:
-            if _is_the_same(hold, ticket):
-                return _have_again(world, hold, ticket, session)
+            if is_the_same(hold, ticket):
+                return have_again(world, hold, ticket)
     if is_grantable(world, ticket):
         return grant(world, ticket)
     refused = refuse_stuck(world, ticket) if wait_ms else refuse_now(world, ticket)
@@ -80,29 +81,6 @@ def _ask(world: World, ticket: Ticket, wait_ms: int) -> Result:
         return refused
     enqueue(world, ticket)
     return Queued(ticket.ticket_id, position(world, ticket))
-
-
-def _is_the_same(hold: Hold, ticket: Ticket) -> bool:
-    """Whether a session asks for what it has."""
-    one, other = (
-        (thing.kind, thing.session_id, thing.owner, thing.is_several, thing.permits, sorted_locks(thing))
-        for thing in (hold, ticket)
-    )
-    return one == other
-
-
-def sorted_locks(thing: Hold | Ticket) -> list[Wanted]:
-    """Return the locks in order of their names."""
-    return sorted(thing.locks, key=lambda lock: lock.name)
-
-
-def _have_again(world: World, hold: Hold, ticket: Ticket, session: Session) -> Granted:
-    world.restart(session.lease)
-    hold.attempt_id, hold.request = ticket.attempt_id, ticket.request
-    if hold.value != ticket.value:
-        hold.value = ticket.value
-        tell(world, EventKind.ELECTED, hold)
-    return granted(world, hold)
 
 
 def change_mode(world: World, command: Convert) -> Result:

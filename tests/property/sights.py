@@ -19,7 +19,7 @@ from lockstate.results import (
     WaitsAbandoned,
 )
 from tests.property.model_changes import due
-from tests.property.model_deadlock import holds_needed, party, tickets_needed
+from tests.property.model_deadlock import party, tickets_needed, to_be_given_back
 from tests.property.model_locks import covers, delays_in_the_way, earlier, used
 from tests.property.model_records import Hold, Party, World
 
@@ -27,6 +27,7 @@ SIGHTS: Final[dict[str, int]] = {
     "a conversion waits": 150,
     "a conversion stands ahead of a ticket": 80,
     "a conversion is served": 5,
+    "a hold is shared": 3,
     "a conversion's hold ends first": 6,
     "two conversions in one's way": 6,
     "a ticket waits for several locks": 250,
@@ -82,7 +83,7 @@ def _subtree_waits(world: World) -> bool:
         for ticket in world.tickets
         if ticket.kind is Kind.LOCK
         for lock in ticket.locks
-        for thing in holds_needed(world, ticket)
+        for thing in to_be_given_back(world, ticket)
         if any(covers(lock, other.name) for other in thing.locks)
     )
 
@@ -93,7 +94,12 @@ _LOOKS: Final[dict[str, _Look]] = {
     "a conversion stands ahead of a ticket": lambda w, _: any(
         it.converts and it.created > t.created for t in w.tickets if not t.converts for it in earlier(w, t)
     ),
-    "a conversion is served": lambda w, _: any(at != granted.hold_id for at, granted in _served(w)),
+    "a conversion is served": lambda w, _: any(
+        at != granted.hold_id and granted.hold_id not in dict(_served(w)) for at, granted in _served(w)
+    ),
+    "a hold is shared": lambda w, _: any(
+        at != granted.hold_id and granted.hold_id in dict(_served(w)) for at, granted in _served(w)
+    ),
     "a conversion's hold ends first": lambda w, _: _settled(w, Reason.LEASE_EXPIRED),
     "two conversions in one's way": lambda _, results: any(
         isinstance(r, Refused) and r.reason is Reason.CONVERSION_DEADLOCK for r in results
@@ -151,7 +157,7 @@ def _waiting_for(world: World, hold: Hold) -> list[Party]:
             for ticket in world.tickets
             if party(ticket) not in waited_for
             and (
-                any(party(hold) in waited_for for hold in holds_needed(world, ticket))
+                any(party(it) in waited_for for it in to_be_given_back(world, ticket))
                 or any(party(earlier) in waited_for for earlier in tickets_needed(world, ticket))
             )
         ]

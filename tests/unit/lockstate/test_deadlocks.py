@@ -193,15 +193,17 @@ def test_owners_without_session_are_no_parties() -> None:
 
 @pytest.mark.parametrize("first", ["ann", "bob"])
 def test_parties_may_stand_in_a_queue_by_turns(first: str) -> None:
-    """Threads of two programs that queue for one lock are no deadlock: all will be served, in order."""
+    """Threads of two sessions that queue for one lock are no deadlock: the first of each gets it for both."""
     world = _world("ann", "bob")
     other = "bob" if first == "ann" else "ann"
     world.granted("a")
     waiting = [world.queued("a", session_id=session_id) for session_id in (first, other, first, other)]
     assert [it.position for it in waiting] == [1, 2, 3, 4]
-    for hold_id in ("h1", "h2", "h3", "h4"):
-        world.release(hold_id)
-        assert len(world.served()) == 1
+    world.release("h1")
+    assert world.served() == ["h2", "h4"]
+    world.release("h2")
+    assert world.served() == ["h3", "h5"]
+    assert world.machine.counts()["tickets"] == 0
 
 
 def test_owners_may_stand_in_the_queue_of_a_semaphore_by_turns() -> None:
@@ -215,11 +217,64 @@ def test_owners_may_stand_in_the_queue_of_a_semaphore_by_turns() -> None:
 
 
 def test_a_session_may_wait_twice_for_one_lock() -> None:
-    """Its second wait stands behind its first, not in the way of itself."""
+    """Its second wait stands behind its first, not in the way of itself: the two will share a hold."""
     world = _world("ann")
     world.granted("a")
     for position in (1, 2):
         assert world.queued("a", session_id="ann").position == position
+
+
+def test_a_session_that_waits_in_the_way_of_itself() -> None:
+    """Who asks for a lock in two modes that conflict waits for itself, as if it had the first already."""
+    world = _world("ann")
+    world.granted("a")
+    world.queued("a", session_id="ann")
+    assert _cycle(world.acquire("a", mode=SHARED, session_id="ann", wait_ms=500)) == [("ann", "a")]
+    world.permitted("q", 2, 2)
+    world.wanting("q", 2, 1, session_id="ann")
+    refused = expect(Refused, world.permits("q", 2, 2, session_id="ann", wait_ms=500))
+    assert refused.cycle == (CycleView("ann", "q", Kind.SEMAPHORE),)
+
+
+def test_what_is_waited_for_first_counts_as_held() -> None:
+    """Two sessions that will each get a lock, and wait for that of the other, are refused before they do."""
+    world = _world("ann", "bob")
+    world.granted("left")
+    world.granted("right")
+    world.queued("left", session_id="ann")
+    world.queued("right", session_id="bob")
+    world.queued("right", session_id="ann")
+    refused = expect(Refused, world.acquire("left", session_id="bob", wait_ms=500))
+    _assert_real(world, refused)
+    assert _cycle(refused) == [("bob", "left"), ("ann", "right")]
+    world.release("h1")
+    world.release("h2")
+    assert world.machine.counts()["tickets"] == 1, "ann waits for right, which bob can release"
+    world.release("h4")
+    assert world.machine.counts()["tickets"] == 0
+
+
+def test_permits_that_will_be_kept_count_as_held() -> None:
+    """The same is true for permits: who stands in front keeps what it gets while it waits elsewhere."""
+    world = _world("ann", "bob")
+    world.permitted("q", 2, 2)
+    world.granted("a")
+    world.wanting("q", 2, 1, session_id="ann")
+    world.queued("a", session_id="bob")
+    world.queued("a", session_id="ann")
+    assert isinstance(world.permits("q", 2, 1, session_id="bob", wait_ms=500), Queued), "both have room"
+    assert _cycle(world.permits("q", 2, 2, session_id="bob", wait_ms=500))[0] == ("bob", "q")
+
+
+def test_a_wait_that_shares_a_hold_closes_nothing() -> None:
+    """Whoever stands between two waits for the same: the second goes with the first."""
+    world = _world("ann", "bob")
+    world.granted("a")
+    world.queued("a", session_id="ann")
+    world.queued("a", session_id="bob")
+    world.granted("b", session_id="bob")
+    world.queued("a", session_id="ann")
+    assert _cycle(world.acquire("b", session_id="ann", wait_ms=500)) == [("ann", "b"), ("bob", "a")]
 
 
 def test_conversions_are_part_of_circles() -> None:

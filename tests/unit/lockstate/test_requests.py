@@ -1,11 +1,13 @@
 """The memory of requests: the same request id, the same outcome."""
 
+import msgspec
 import pytest
 
 from lockstate import limits, views
 from lockstate.commands import (
     Acquire,
     AdvanceFence,
+    Algorithm,
     Cancel,
     CloseSession,
     Command,
@@ -25,6 +27,7 @@ from lockstate.results import (
     ForceReleased,
     Granted,
     Queued,
+    RateTaken,
     Reason,
     Refused,
     Released,
@@ -370,9 +373,32 @@ def test_the_other_commands_have_one_outcome_too(command: Command, scope: str) -
     first = world.run(command)
     assert not isinstance(first, Refused)
     world.run_all([Proclaim("h2", "z"), ResizeSemaphore("q", 9), AdvanceFence("disk", 8)])
-    assert world.run(command, at_ms=5) == first
+    again = world.run(command, at_ms=5)
+    if isinstance(first, RateTaken) and isinstance(again, RateTaken):
+        again = msgspec.structs.replace(again, reset_in_ms=again.reset_in_ms + 5)
+    assert again == first
     assert world.machine.semaphore("q").limit == 9
     assert world.machine.counts()["requests"] == 1
+
+
+def test_a_repeated_take_tells_the_times_that_are_left() -> None:
+    """The place stays the same; how long to wait, and until the limit is whole, is counted from now."""
+    world = World()
+    take = TakeRate("api", 2, 3000, Algorithm.GCRA, 1, 5000, "r1")
+    world.run(TakeRate("api", 2, 3000, Algorithm.GCRA, 2))
+    for at_ms, reset_in_ms in ((0, 4500), (2000, 2500), (9000, 0)):
+        taken = expect(RateTaken, world.run(take, at_ms=at_ms))
+        assert (taken.allowed, taken.at_ms, taken.reset_in_ms) == (True, 1500, reset_in_ms)
+
+
+def test_a_repeated_refusal_of_a_rate_tells_the_times_that_are_left() -> None:
+    """Once the time is over it says 1 ms, not 0, which would mean that no waiting helps."""
+    world = World()
+    take = TakeRate("api", 1, 1000, Algorithm.GCRA, 1, request_id="r1")
+    world.run(TakeRate("api", 1, 1000, Algorithm.GCRA, 1))
+    for at_ms, retry_after_ms in ((0, 1000), (400, 600), (1000, 1), (5000, 1)):
+        taken = expect(RateTaken, world.run(take, at_ms=at_ms))
+        assert (taken.allowed, taken.retry_after_ms) == (False, retry_after_ms)
 
 
 def test_a_repetition_takes_over_only_what_its_own_request_got() -> None:

@@ -1,0 +1,198 @@
+"""Two waits of a session for the same get one hold: acquire is reentrant, whenever the second one comes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from lockstate import snapshot
+from lockstate.commands import Acquire, Cancel, CloseSession, OpenSession
+from lockstate.modes import Mode
+from lockstate.results import Granted, Queued, Reason, Refused
+from tests.unit.lockstate.world import EXCLUSIVE, SHARED, World, expect, reason, wanted
+
+
+def _world() -> World:
+    world = World()
+    world.open("ann", "bob", ttl_ms=60_000)
+    return world
+
+
+def _settled(world: World) -> dict[str, Granted]:
+    """Return what the waits that ended got."""
+    return {hold_id: expect(Granted, result) for hold_id, result in world.settled.items()}
+
+
+@pytest.mark.parametrize("mode", [EXCLUSIVE, SHARED])
+def test_waits_for_the_same_lock_get_one_hold(mode: Mode) -> None:
+    """The second is told the hold and the token of the first, and nobody waits for himself."""
+    world = _world()
+    world.granted("a")
+    first = world.queued("a", mode=mode, session_id="ann").hold_id
+    second = world.queued("a", mode=mode, session_id="ann").hold_id
+    world.release("h1")
+    got = _settled(world)
+    assert list(got) == [first, second]
+    assert got[first].hold_id == got[second].hold_id == first
+    assert got[first].token == got[second].token
+    assert world.machine.counts()["holds"] == 1
+    assert [kind for kind, _ in world.happened()] == ["released", "granted"]
+
+
+WAITS: dict[str, tuple[Callable[[World], object], Callable[[World], Queued]]] = {
+    "several": (
+        lambda world: world.granted("b"),
+        lambda world: world.queued(locks=wanted("a", "b"), session_id="ann"),
+    ),
+    "permits": (
+        lambda world: world.permitted("q", 2, 2),
+        lambda world: world.wanting("q", 2, 2, session_id="ann"),
+    ),
+    "election": (
+        lambda world: world.campaign("e", "bob", "x"),
+        lambda world: expect(Queued, world.campaign("e", "ann", "y", wait_ms=500)),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WAITS)
+def test_waits_of_every_kind_get_one_hold(kind: str) -> None:
+    """Several locks, permits and elections are shared like a single lock, also after a restart."""
+    hold, wait = WAITS[kind]
+    world = _world()
+    hold(world)
+    first, second = wait(world).hold_id, wait(world).hold_id
+    world.machine = snapshot.decode(snapshot.encode(world.machine))
+    world.release("h1")
+    got = _settled(world)
+    assert got[first].hold_id == got[second].hold_id == first
+    assert world.machine.counts()["tickets"] == 0
+    assert world.machine.counts()["holds"] == 1
+
+
+def test_several_locks_in_another_order_are_the_same() -> None:
+    """A list names a set; and one lock in a list is that lock."""
+    world = _world()
+    world.granted("a")
+    for locks in (wanted("a", "b"), wanted("b", "a")):
+        world.queued(locks=locks, session_id="ann")
+    world.release("h1")
+    assert len(_settled(world)) == 2
+    world.release("h2")
+    for first, again in (({"name": "a"}, {"locks": wanted("a")}), ({"locks": wanted("b")}, {"name": "b"})):
+        held = world.granted(session_id="ann", **first)
+        assert world.granted(session_id="ann", **again).hold_id == held.hold_id
+
+
+def test_another_owner_mode_or_session_is_another_wait() -> None:
+    """Only what would have been the same hold is shared."""
+    world = _world()
+    world.granted("a")
+    world.queued("a", mode=SHARED, session_id="ann")
+    world.queued("a", mode=SHARED, session_id="ann", owner="thread-2")
+    world.queued("a", mode=SHARED, session_id="bob")
+    world.queued("a", mode=SHARED)
+    world.queued("a", mode=SHARED, owner="ann")
+    world.release("h1")
+    assert len({granted.hold_id for granted in _settled(world).values()}) == 5
+
+
+def test_permits_of_another_number_are_another_wait() -> None:
+    """Three permits are not twice one."""
+    world = _world()
+    world.permitted("q", 4, 4)
+    world.wanting("q", 4, 1, session_id="ann")
+    world.wanting("q", 4, 3, session_id="ann")
+    world.release("h1")
+    assert len({granted.hold_id for granted in _settled(world).values()}) == 2
+
+
+def test_who_stands_between_is_not_overtaken() -> None:
+    """The second wait goes with the first; who stands between them gets what is left, in order."""
+    world = _world()
+    world.permitted("q", 3, 3)
+    for session_id, permits in (("ann", 2), ("bob", 1), ("ann", 2)):
+        world.wanting("q", 3, permits, session_id=session_id)
+    last = world.wanting("q", 3, 1)
+    world.release("h1")
+    assert [(at, got.hold_id) for at, got in _settled(world).items()] == [
+        ("h2", "h2"),
+        ("h4", "h2"),
+        ("h3", "h3"),
+    ]
+    world.release("h3")
+    assert list(_settled(world)) == [last.hold_id]
+
+
+def test_the_last_value_is_proclaimed() -> None:
+    """Who campaigned twice leads with what it said last, as if it had campaigned again."""
+    world = _world()
+    world.campaign("e", "bob", "x")
+    world.campaign("e", "ann", "first", wait_ms=500)
+    world.campaign("e", "ann", "second", wait_ms=500)
+    world.release("h1")
+    assert [kind for kind, _ in world.happened()] == ["resigned", "elected", "elected"]
+    assert world.machine.election("e").value == "second"
+
+
+def test_a_shared_hold_belongs_to_the_last_attempt() -> None:
+    """The first client that goes away takes nothing from the second; the second wait may end alone, too."""
+    world = _world()
+    world.granted("a")
+    first = Acquire("a", EXCLUSIVE, "w1", "t1", session_id="ann", wait_ms=500)
+    second = Acquire("a", EXCLUSIVE, "w2", "t2", session_id="ann", wait_ms=500)
+    third = Acquire("a", EXCLUSIVE, "w3", "t3", session_id="ann", wait_ms=500)
+    world.run_all([first, second, third])
+    world.run(Cancel("w3", "t3"))
+    world.release("h1")
+    assert {at: got.hold_id for at, got in _settled(world).items()} == {"w1": "w1", "w2": "w1"}
+    world.run(Cancel("w1", "t1"))
+    assert "w1" in world.machine.state.holds
+    world.run(Cancel("w1", "t2"))
+    assert world.machine.counts()["holds"] == 0
+
+
+def test_the_second_goes_on_when_the_first_leaves() -> None:
+    """A wait that would have shared a hold gets one of its own, at its own place."""
+    world = _world()
+    world.granted("a")
+    world.run(Acquire("a", EXCLUSIVE, "w1", "t1", session_id="ann", wait_ms=500))
+    world.queued("a", session_id="bob")
+    world.run(Acquire("a", EXCLUSIVE, "w2", "t2", session_id="ann", wait_ms=500))
+    world.run(Cancel("w1", "t1"))
+    world.release("h1")
+    assert list(_settled(world)) == ["h2"]
+    world.release("h2")
+    assert {at: got.hold_id for at, got in _settled(world).items()} == {"w2": "w2"}
+
+
+def test_a_repeated_request_is_told_the_shared_hold() -> None:
+    """The wait that shares a hold has an outcome to be told again, like any other."""
+    world = _world()
+    world.granted("a")
+    world.queued("a", session_id="ann")
+    world.queued("a", session_id="ann", request_id="r1", wait_ms=500)
+    world.release("h1")
+    again = world.acquire("a", session_id="ann", request_id="r1", wait_ms=500)
+    assert expect(Granted, again).hold_id == "h2"
+
+
+def test_both_waits_end_with_the_session() -> None:
+    """Nothing is left of them, and nobody gets what the session wanted."""
+    world = _world()
+    world.granted("a")
+    for _ in range(2):
+        world.queued("a", session_id="ann")
+    world.run(CloseSession("ann"))
+    assert [reason(world.refused(at)) for at in ("h2", "h3")] == [Reason.SESSION_EXPIRED] * 2
+    world.run(OpenSession("ann", 500, {}))
+    world.release("h1")
+    assert world.machine.counts()["holds"] == 0
+
+
+def test_permits_that_are_held_are_had_again_after_a_resize() -> None:
+    """Who asks again for what it holds may give the limit of then; a new one has to give that of now."""
+    world = _world()
+    held = world.permitted("q", 3, 2, session_id="ann")
+    world.resize("q", 5)
+    assert world.permitted("q", 3, 2, session_id="ann").hold_id == held.hold_id
+    assert reason(expect(Refused, world.permits("q", 3, 2, session_id="bob"))) is Reason.LIMIT_MISMATCH
