@@ -28,22 +28,24 @@ def conflicting_holds(state: State, claims: Claims, but: str = "") -> Iterator[t
                     yield at.name, hold
 
 
-def shown_holds(state: State, claims: Claims, but: str = "") -> list[tuple[str, Hold]]:
-    """Return the holds to be named in a refusal, each once, in order of token.
-
-    Those that conflict; if only waiters or a delay are in the way, those of the very names asked for.
-    """
+def shown_conflicts(state: State, claims: Claims, but: str = "") -> list[tuple[str, Hold]]:
+    """Return the holds that conflict with `claims`, as many as are shown, each once, in order of token."""
     found: dict[str, tuple[str, Hold]] = {}
     for name, hold in conflicting_holds(state, claims, but):
         if hold.hold_id not in found:
             found[hold.hold_id] = (_first_conflict(hold, claims) if hold.locks else name, hold)
         if len(found) == _SHOWN:
             break
-    if not found:
-        names = [name for name, claim in claims if not is_intent(claim)]
-        for name in names:
-            for at, hold in islice(covering_holds(state, name), _SHOWN):
-                found.setdefault(hold.hold_id, (_first_covering(hold, names) if hold.locks else at, hold))
+    return sorted(found.values(), key=lambda it: it[1].token)
+
+
+def shown_covering(state: State, claims: Claims) -> list[tuple[str, Hold]]:
+    """Return the holds of the very names in `claims` likewise: for when waiters or a delay are in the way."""
+    found: dict[str, tuple[str, Hold]] = {}
+    names = [name for name, claim in claims if not is_intent(claim)]
+    for name in names:
+        for at, hold in islice(covering_holds(state, name), _SHOWN):
+            found.setdefault(hold.hold_id, (_first_covering(hold, names) if hold.locks else at, hold))
     return sorted(islice(found.values(), _SHOWN), key=lambda it: it[1].token)
 
 

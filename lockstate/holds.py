@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from lockstate import deadlocks, limits, views
-from lockstate.blockers import shown_holds
+from lockstate.blockers import shown_conflicts, shown_covering
 from lockstate.claims import Claims, claims_of, semaphore_of, shown_name
 from lockstate.commands import Wanted
 from lockstate.effects import Effects
@@ -28,8 +28,10 @@ _EXPIRED: Final = EventKind.EXPIRED
 _RELEASED: Final = EventKind.RELEASED
 """Looking a member up in its enumeration costs more than creating an event."""
 
+_LEAVE_DELAYS: Final = (EventKind.EXPIRED, EventKind.FORCED)
+
 RETRY_MS: Final = 1000
-"""When to come again where a table is full."""
+"""When to come again where nothing says when: a table is full, or only others who wait are in the way."""
 
 
 class Holds:
@@ -158,19 +160,23 @@ class Holds:
 
     # -- how things end -------------------------------------------------------------------------------------
 
-    def end(self, hold: Hold, kind: EventKind, reason: str = "") -> Freed:
-        """End a hold and say so; return what became free. An expired one may leave a lock-delay."""
+    def end(self, hold: Hold, kind: EventKind, reason: str = "", delay_ms: int = 0) -> Freed:
+        """End a hold and say so; return what became free.
+
+        One that its holder did not end leaves a lock-delay: its own, or that of a force if it is longer.
+        """
         state = self.state
         freed: Freed = []
         if hold.converting:
             freed = self.end_wait(state.tickets[hold.converting], LEASE_EXPIRED)
         freed += state.remove_hold(hold)
-        if kind is _EXPIRED and hold.lock_delay_ms:
+        delay_ms = max(hold.lock_delay_ms, delay_ms)
+        if delay_ms and kind in _LEAVE_DELAYS:
             if hold.kind is _SEMAPHORE:
-                state.withhold_permits(hold.name, hold.permits, hold.lock_delay_ms)
+                state.withhold_permits(hold.name, hold.permits, delay_ms)
             else:
                 for it in each_lock(hold):
-                    state.set_delay(it.name, it.scope, hold.lock_delay_ms)
+                    state.set_delay(it.name, it.scope, delay_ms)
         if kind is _RELEASED and hold.kind is _ELECTION:
             kind = EventKind.RESIGNED
         if hold.locks:
@@ -214,17 +220,18 @@ class Holds:
     def lock_held(self, claims: Claims, but: str = "") -> Refused:
         """Say who is in the way of `claims`, the hold `but` apart, and when it makes sense to ask again."""
         state = self.state
-        named = shown_holds(state, claims, but)
+        in_the_way = shown_conflicts(state, claims, but)
+        named = in_the_way or shown_covering(state, claims)
         holders = tuple([views.holder_view(state, hold, shown_name(name)) for name, hold in named])
         delays_ms = views.delays_ms(state, claims)
-        if holders:
+        if in_the_way:
             detail = f"held by {holders[0].owner}"
         elif delays_ms:
             detail = "delayed after an expiry or a forced release"
         else:
             detail = "others wait for it"
         waits_ms = [holder.expires_in_ms for holder in holders] + delays_ms
-        retry_after_ms = max(1, min(waits_ms, default=1))
+        retry_after_ms = max(1, min(waits_ms, default=RETRY_MS))
         return Refused(Reason.LOCK_HELD, detail, holders, views.queue_length(state, claims), retry_after_ms)
 
     def no_permits(self, semaphore: Semaphore) -> Refused:
@@ -233,14 +240,15 @@ class Holds:
         first = islice(semaphore.holders.values(), limits.HOLDERS_SHOWN_MAX)
         holders = tuple([views.holder_view(state, hold, semaphore.name) for hold in first])
         available = max(views.available(semaphore), 0)
+        others = ", and others wait" if semaphore.queue else ""
         waits_ms = [holder.expires_in_ms for holder in holders]
         waits_ms += [delay.expires_at_ms - state.now_ms for delay in semaphore.delays.values()]
         return Refused(
             Reason.NO_PERMITS,
-            f"{available} of {semaphore.limit} permits are available",
+            f"{available} of {semaphore.limit} permits are available{others}",
             holders,
             len(semaphore.queue),
-            max(1, min(waits_ms, default=1)),
+            max(1, min(waits_ms, default=RETRY_MS)),
             (),
             {"available": available, "limit": semaphore.limit},
         )

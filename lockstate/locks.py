@@ -7,7 +7,6 @@ from lockstate.checks import check_acquire
 from lockstate.claims import claims_of
 from lockstate.commands import Acquire, ForceRelease, Release, Wanted
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
-from lockstate.modes import Scope
 from lockstate.queues import is_free
 from lockstate.records import Hold, Made, RequestKey, Ticket, each_lock
 from lockstate.results import (
@@ -134,9 +133,7 @@ class Locks:
         released = tuple([holder_view(self._state, hold, command.name) for hold in ended])
         freed: Freed = []
         for hold in ended:
-            freed += self._holds.end(hold, EventKind.FORCED, command.reason)
-        if command.lock_delay_ms:
-            self._state.set_delay(command.name, Scope.NODE, command.lock_delay_ms)
+            freed += self._holds.end(hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
         self._holds.serve(freed)
         return ForceReleased(released)
 

@@ -30,7 +30,6 @@ from lockstate.commands import (
     Tick,
     Undecodable,
 )
-from lockstate.modes import Scope
 from lockstate.results import (
     Cancelled,
     Done,
@@ -50,7 +49,7 @@ from lockstate.results import (
     SessionOpened,
     WaitsAbandoned,
 )
-from tests.property.model_changes import delay, due, end_hold, end_session, end_wait, expire, serve, tell
+from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
 from tests.property.model_locks import names
 from tests.property.model_records import Hold, Session, Ticket, World
@@ -256,9 +255,7 @@ def force_release(world: World, command: ForceRelease) -> Result:
         holder_view(world, hold, lock) for hold in ended for lock in hold.locks if lock.name == command.name
     )
     for hold in ended:
-        end_hold(world, hold, EventKind.FORCED, command.reason)
-    if ended and command.lock_delay_ms:
-        delay(world, Kind.LOCK, command.name, Scope.NODE, command.lock_delay_ms)
+        end_hold(world, hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
     return ForceReleased(views)
 
 

@@ -182,8 +182,8 @@ def end_wait(world: World, ticket: Ticket, refused: Refused | None = None) -> No
     settle(world, ticket, refused or refuse_now(world, ticket))
 
 
-def end_hold(world: World, hold: Hold, kind: EventKind, reason: str = "") -> None:
-    """End a hold, and the wait of its conversion. Who expires leaves a delay, if he said so."""
+def end_hold(world: World, hold: Hold, kind: EventKind, reason: str = "", delay_ms: int = 0) -> None:
+    """End a hold, and the wait of its conversion. One that others end leaves the longer of two delays."""
     conversions = [t for t in world.tickets if t.converts is hold]
     world.holds.remove(hold)
     for ticket in conversions:
@@ -191,9 +191,10 @@ def end_hold(world: World, hold: Hold, kind: EventKind, reason: str = "") -> Non
     if kind is EventKind.RELEASED and hold.kind is Kind.ELECTION:
         kind = EventKind.RESIGNED
     tell(world, kind, hold, hold.granted_at_ms, reason)
-    if kind is EventKind.EXPIRED and hold.lock_delay_ms:
+    delay_ms = max(hold.lock_delay_ms, delay_ms)
+    if kind in {EventKind.EXPIRED, EventKind.FORCED} and delay_ms:
         for lock in hold.locks:
-            delay(world, hold.kind, lock.name, lock.scope, hold.lock_delay_ms, hold.permits)
+            delay(world, hold.kind, lock.name, lock.scope, delay_ms, hold.permits)
 
 
 def delay(  # noqa: PLR0917 - what a delay is made of

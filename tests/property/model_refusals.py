@@ -68,4 +68,4 @@ def _of_the_names(world: World, ticket: Ticket) -> list[HolderView]:
 
 
 def _hint(shown: list[HolderView], ends_ms: list[int]) -> int:
-    return max(1, min([view.expires_in_ms for view in shown] + ends_ms, default=1))
+    return max(1, min([view.expires_in_ms for view in shown] + ends_ms, default=1000))

@@ -23,6 +23,7 @@ from lockstate.commands import (
 from lockstate.results import (
     Granted,
     Queued,
+    RateTaken,
     Reason,
     Refused,
     Renewed,
@@ -142,4 +143,10 @@ def repeat(world: World, command: Command | Undecodable, remembered: Request) ->
             session = world.session(result.session_id)
             left_ms = max(0, session.lease.expires_at_ms - world.now_ms) if session else 0
             return msgspec.structs.replace(result, expires_in_ms=left_ms)
+        case RateTaken():
+            # What was to be waited for may be over; 0 would mean that no waiting helps.
+            ago_ms = world.now_ms - remembered.outcome_ms
+            again_ms = max(1, result.retry_after_ms - ago_ms) if result.retry_after_ms else 0
+            whole_ms = max(0, result.reset_in_ms - ago_ms)
+            return msgspec.structs.replace(result, retry_after_ms=again_ms, reset_in_ms=whole_ms)
     return result

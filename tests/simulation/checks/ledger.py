@@ -63,8 +63,8 @@ class Ledger:
         """The lock-delays of those who wait, by hold id."""
         self._delays_ms: dict[int, int] = {}
         """The lock-delays of what the entry granted, by token."""
-        self._forced_ms: dict[tuple[str, int], int] = {}
-        """How long a force keeps a name from everybody, by what it ended: name and token."""
+        self._forced_ms: dict[int, int] = {}
+        """How long a force keeps what it ended from everybody, by token."""
 
     def __len__(self) -> int:
         """Return how many holds there are."""
@@ -100,7 +100,7 @@ class Ledger:
                     self._limit(command.name, command.limit)
                 case ForceRelease() as command, ForceReleased(released=released):
                     for view in released:
-                        self._forced_ms[command.name, view.token] = command.lock_delay_ms
+                        self._forced_ms[view.token] = command.lock_delay_ms
             match answer.command, answer.result:
                 case Acquire() | AcquirePermits() as wish, Granted() as granted:
                     self._delays_ms.setdefault(granted.token, wish.lock_delay_ms)
@@ -166,15 +166,15 @@ class Ledger:
         held.locks = [lock for lock in held.locks if lock not in gone]
         if not held.locks:
             del self._held[event.token]
-        if event.kind is EventKind.EXPIRED and held.lock_delay_ms and held.kind is not Kind.ELECTION:
+        forced_ms = self._forced_ms.get(event.token, 0) if event.kind is EventKind.FORCED else 0
+        delay_ms = max(held.lock_delay_ms, forced_ms)
+        if (
+            event.kind in {EventKind.EXPIRED, EventKind.FORCED}
+            and delay_ms
+            and held.kind is not Kind.ELECTION
+        ):
             lock = Wanted(event.name, Mode.EXCLUSIVE, event.scope)
-            until_ms = event.now_ms + held.lock_delay_ms
-            self._kept.append(_Kept(held.kind, lock, held.permits, until_ms))
-        place = (event.name, event.token)
-        forced_ms = self._forced_ms.get(place, 0) if event.kind is EventKind.FORCED else 0
-        if forced_ms:
-            lock = Wanted(event.name, Mode.EXCLUSIVE)
-            self._kept.append(_Kept(Kind.LOCK, lock, 0, event.now_ms + forced_ms))
+            self._kept.append(_Kept(held.kind, lock, held.permits, event.now_ms + delay_ms))
 
     # -- what must be ---------------------------------------------------------------------------------------
 

@@ -92,13 +92,23 @@ def test_a_part_given_back_leaves_no_delay() -> None:
     assert [world.machine.lock(name).state for name in ("a", "b")] == ["free", "delayed"]
 
 
-def test_a_force_delays_the_forced_name_alone() -> None:
-    """Whatever the ended holds had, only the name itself is delayed, and not below it."""
+@pytest.mark.parametrize(("own_ms", "forced_ms"), [(500, 0), (0, 500), (500, 300), (300, 500)])
+def test_a_force_delays_all_that_was_held(own_ms: int, forced_ms: int) -> None:
+    """Who was ended by force still believes to have all of it: the longer of the two delays covers it all."""
     world = World()
-    world.granted(locks=wanted("a", "b", scope=SUBTREE), lock_delay_ms=900)
-    world.force("a", 500)
-    assert [world.machine.lock(name).state for name in ("a", "a/x", "b")] == ["delayed", "free", "free"]
+    world.granted(locks=wanted("a", scope=SUBTREE) + wanted("b"), lock_delay_ms=own_ms)
+    world.force("a", forced_ms)
+    states = [world.machine.lock(name).state for name in ("a", "a/x", "b", "b/x")]
+    assert states == ["delayed", "delayed", "delayed", "free"]
     assert world.machine.next_deadline_ms() == 500
+
+
+def test_a_force_without_a_delay_frees_at_once() -> None:
+    """Neither the holder nor who forced it asked for one."""
+    world = World()
+    world.granted("a")
+    world.force("a")
+    world.granted("a")
 
 
 def test_the_longer_of_two_delays_counts() -> None:

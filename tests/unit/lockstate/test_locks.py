@@ -189,7 +189,7 @@ def test_force_release_ends_every_hold() -> None:
 def test_force_release_may_delay() -> None:
     """A force release with a delay keeps the lock from everybody for that long."""
     world = World()
-    world.granted("a", lock_delay_ms=9000)
+    world.granted("a", lock_delay_ms=100)
     world.run(ForceRelease("a", "hangs", 200))
     assert world.machine.lock("a").state == "delayed"
     assert world.machine.next_deadline_ms() == 200
