@@ -7,11 +7,22 @@ own `SimFiles` on it.
 
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 SECTOR_BYTES: Final = 512
 VERSIONS_MAX: Final = 3
 """Older contents of a sector that are remembered between two syncs."""
+
+
+class _Part(NamedTuple):
+    """What one write was to put into a file."""
+
+    start: int
+    end: int
+    data: bytes
+    """Empty as soon as all of it is on the platter."""
+    proves_bytes: int
+    """So much of the file was on the platter before it, which it may say."""
 
 
 class Inode:
@@ -24,13 +35,19 @@ class Inode:
         """Sectors that were written since the last sync, with what they held in between."""
         self.owner: object | None = None
         """Whose lock is on it."""
-        self.settled_bytes = 0
-        """So much was synced before the sync before the last one: a later block claims it."""
-        self._written_bytes = 0
-        self._synced_once_bytes = 0
+        self._unsynced: list[_Part] = []
+        self._stored: list[_Part] = []
+        """Those that are on the platter as a whole; both lists are in the order of the file."""
 
-    def write(self, data: bytes, offset: int) -> None:
-        """Put `data` at `offset`; what lies between it and the end becomes zeros."""
+    @property
+    def provable_bytes(self) -> int:
+        """So much was on the platter when a later part was written that is there, too."""
+        return self._stored[-1].proves_bytes if self._stored else 0
+
+    def write(self, data: bytes, offset: int, *, kept_bytes: int | None = None) -> None:
+        """Put `data`, or only its beginning, at `offset`; what lies between it and the end becomes zeros."""
+        self._note_part(data, offset)
+        data = data[:kept_bytes]
         end = offset + len(data)
         held = self.data
         for sector in range(offset // SECTOR_BYTES, (max(end, 1) - 1) // SECTOR_BYTES + 1):
@@ -41,17 +58,13 @@ class Inode:
         if offset > len(held):
             held.extend(bytes(offset - len(held)))
         held[offset:end] = data
-        # Zeros written ahead of the log are nothing that could be damaged.
-        self._written_bytes = max(self._written_bytes, offset + len(data.rstrip(b"\0")))
 
     def truncate(self, size_bytes: int) -> None:
         """Make it so long."""
         del self.data[size_bytes:]
         self.data.extend(bytes(size_bytes - len(self.data)))
         self.dirty.setdefault(size_bytes // SECTOR_BYTES, [])
-        self._written_bytes = min(self._written_bytes, size_bytes)
-        self._synced_once_bytes = min(self._synced_once_bytes, size_bytes)
-        self.settled_bytes = min(self.settled_bytes, size_bytes)
+        self._forget_parts(size_bytes)
 
     def sync(self) -> None:
         """Put everything on the platter."""
@@ -59,9 +72,8 @@ class Inode:
         for sector in self.dirty:
             start = sector * SECTOR_BYTES
             self.synced[start : start + SECTOR_BYTES] = self.data[start : start + SECTOR_BYTES]
-        if self.dirty:
-            self.settled_bytes, self._synced_once_bytes = self._synced_once_bytes, self._written_bytes
         self.dirty.clear()
+        self._note_stored()
 
     def fail_sync(self, random: Random) -> None:
         """Lose any of what was to be synced, and forget that it was to be: as Linux does."""
@@ -71,6 +83,7 @@ class Inode:
                 start = sector * SECTOR_BYTES
                 self.synced[start : start + SECTOR_BYTES] = self.data[start : start + SECTOR_BYTES]
         self.dirty.clear()
+        self._note_stored()
 
     def drop_cache(self) -> None:
         """Show what the platter has, but for what still waits to be written to it."""
@@ -98,6 +111,7 @@ class Inode:
                 kept[start : start + len(version)] = version[: len(kept) - start]
         self.data, self.synced = bytearray(kept), kept
         self.dirty.clear()
+        self._note_stored()
         self.owner = None
 
     def flip(self, random: Random, size_bytes: int) -> None:
@@ -106,6 +120,30 @@ class Inode:
         at, mask = random.randrange(size_bytes), 1 << random.randrange(8)
         self.synced[at] ^= mask
         self.data[at] ^= mask
+
+    def _note_part(self, data: bytes, offset: int) -> None:
+        """Take note of what is written, as far as it may say something of what was there before."""
+        self._forget_parts(offset)
+        # Zeros, ahead of a log or over what was torn of it, say nothing.
+        if data.strip(b"\0"):
+            stored_bytes = self._stored[-1].end if self._stored else 0
+            self._unsynced.append(_Part(offset, offset + len(data), data, stored_bytes))
+
+    def _forget_parts(self, offset: int) -> None:
+        """Forget the parts that reach beyond `offset`: they are overwritten, or cut.
+
+        A loss of power may bring them back. Then less is taken for provable than could be, never more.
+        """
+        for parts in (self._stored, self._unsynced):
+            while parts and parts[-1].end > offset:
+                parts.pop()
+
+    def _note_stored(self) -> None:
+        """Take note of which parts have got to the platter. Nothing waits any more: the others are lost."""
+        for part in self._unsynced:
+            if self.synced[part.start : part.end] == part.data:
+                self._stored.append(part._replace(data=b""))
+        self._unsynced.clear()
 
     def _fit(self, content: bytearray) -> None:
         """Give `content` the length that the file has now."""
@@ -202,11 +240,11 @@ class Disk:
     def _provable_bytes(self, path: Path) -> int:
         """Return how much of a file is surely protected: damage there must be found.
 
-        The last block of a journal may be a torn write as far as anybody can tell.
+        What a journal wrote last may be torn as far as anybody can tell, and nothing is in its zeros.
         """
         inode = self.names[path]
         if path.name.startswith("journal-") and path.suffix == ".log":
-            return min(inode.settled_bytes, len(inode.synced))
+            return inode.provable_bytes
         return len(inode.synced) if path.name == "snapshot" else 0
 
     def copy(self) -> "Disk":

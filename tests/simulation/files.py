@@ -157,7 +157,7 @@ class SimFiles(Files):
             disk.fail_writes -= 1
             self._fail(errno.EIO)
         if part:
-            inode.write(data[:part], offset)
+            inode.write(data, offset, kept_bytes=part)
         self._begin()
         if disk.is_full:
             self._fail(errno.ENOSPC)
