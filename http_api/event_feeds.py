@@ -1,15 +1,15 @@
 """From the event log to many watchers: who gets what, as Server-Sent Events, encoded once for all of them.
 
 A watcher that is up to date is fed: new events are sorted by the prefixes that are watched, and every feed
-gets one piece of text, which goes to all its watchers. A watcher that resumes, or does not read as fast as
-things happen, is not fed: it reads the log at its own pace until it has caught up. So nothing is kept for
-anybody but what the log keeps, and what the watcher's connection has buffered.
+gets one piece of text, which goes to all its watchers, some of them at a time. A watcher that resumes, or
+does not read as fast as things happen, is not fed: it reads the log at its own pace until it has caught up.
+So nothing is kept for anybody but what the log keeps, and what the watcher's connection has buffered.
 """
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from cluster.event_log import Block, Compacted, Cut, EventLog, Position, numbered
 from http_api import answers, views
@@ -19,6 +19,8 @@ WATCHERS_COUNT_MAX: Final = 1_000
 """Of one node. Each costs a write for every piece of news."""
 FED_COUNT_MAX: Final = 500
 """Events that are handed out at a time, or one entry more: a few milliseconds of work."""
+SLICE_S: Final = 0.005
+"""Watchers are fed for so long at a time: a write to each of a thousand takes far longer."""
 PAUSE_FACTOR: Final = 2
 """After each piece of work, pause so many times as long as it took: most of the time is for Raft."""
 
@@ -38,8 +40,25 @@ class Watcher(Protocol):
         ...
 
 
+class _Piece(NamedTuple):
+    """What is handed out at a time: the entries behind `before`, and their text for each prefix."""
+
+    before: Position
+    blocks: Sequence[Block]
+    texts: Mapping[str, bytes]
+
+    def text_for(self, watcher: Watcher) -> bytes:
+        """Return what `watcher` has not got yet: the same for nearly all of its prefix."""
+        if watcher.position > Position(self.blocks[0][0].revision):
+            return render(self.blocks, watcher.prefix, watcher.position)
+        return self.texts[watcher.prefix]
+
+
 class EventFeeds:
-    """All watchers of one node. Those who are fed share `position`: it is behind what they were given."""
+    """All watchers of one node. Those who are fed share `position`: it is behind what they were given.
+
+    Who is due will be given the last piece soon.
+    """
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -47,6 +66,8 @@ class EventFeeds:
         self._watchers: dict[Watcher, None] = {}
         self._fed: dict[str, dict[Watcher, None]] = {}
         self._lengths: tuple[int, ...] = ()
+        self._due: dict[Watcher, None] = {}
+        self._piece = _Piece(log.newest, (), {})
         self._timer: asyncio.TimerHandle | None = None
         self.position = log.newest
         self.turn = asyncio.Lock()
@@ -88,15 +109,16 @@ class EventFeeds:
         """Feed it no more; it goes on from its own position."""
         fed = self._fed.get(watcher.prefix, {})
         if watcher in fed:
+            watcher.position = self.reached(watcher)
             del fed[watcher]
-            watcher.position = max(watcher.position, self.position)
+            self._due.pop(watcher, None)
             if not fed:
                 del self._fed[watcher.prefix]
                 self._set_lengths()
 
     def reached(self, watcher: Watcher) -> Position:
         """Return the place up to which a fed watcher has everything."""
-        return max(watcher.position, self.position)
+        return max(watcher.position, self._piece.before if watcher in self._due else self.position)
 
     def _set_lengths(self) -> None:
         self._lengths = tuple(sorted({len(prefix) for prefix in self._fed}))
@@ -115,6 +137,7 @@ class EventFeeds:
             position = self.reached(watcher) if is_fed else watcher.position
             if position.revision <= self._log.oldest:
                 watcher.cut(Cut.FELL_BEHIND)
+        self._due.clear()
         self.position = self._log.newest
 
     def log_ended(self) -> None:
@@ -125,26 +148,35 @@ class EventFeeds:
     # -- handing out ----------------------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
-        """Give new events to all who are fed, some at a time, and not all the time."""
+        """Give new events to all who are fed: some to some of them at a time, and not all the time."""
         self._timer = None
         began_s = time.perf_counter()
+        if not self._due and not self._take_piece():
+            return
+        while self._due:
+            watcher, _ = self._due.popitem()
+            news = self._piece.text_for(watcher)
+            if news and not watcher.feed(news):
+                self.starve(watcher)
+            if time.perf_counter() - began_s >= SLICE_S:
+                break
+        pause_s = PAUSE_FACTOR * (time.perf_counter() - began_s)
+        self._timer = self._loop.call_later(pause_s, self._hand_out)
+
+    def _take_piece(self) -> bool:
+        """Take the next events to be handed out, and note for whom; return False if there is nothing."""
         before = self.position
         try:
             blocks = self._log.read(before, FED_COUNT_MAX)
         except Compacted:
             self._cut_all_fed()
-            return
+            return False
         if not blocks or not self._fed:
-            return
+            return False
+        self._piece = _Piece(before, blocks, self._sort(blocks))
+        self._due = {watcher: None for prefix in self._piece.texts for watcher in self._fed[prefix]}
         self.position = Position.behind(blocks[-1][0].revision)
-        for prefix, text in self._sort(blocks).items():
-            for watcher in list(self._fed[prefix]):
-                is_ahead = watcher.position > before
-                news = render(blocks, prefix, watcher.position) if is_ahead else text
-                if news and not watcher.feed(news):
-                    self.starve(watcher)
-        pause_s = PAUSE_FACTOR * (time.perf_counter() - began_s)
-        self._timer = self._loop.call_later(pause_s, self._hand_out)
+        return True
 
     def _sort(self, blocks: Iterable[Block]) -> dict[str, bytes]:
         """Return the text for each prefix that is watched, of those that match something."""

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from scripts import bench_journal, bench_machine, bench_snapshot
+from scripts import bench_events, bench_journal, bench_machine, bench_snapshot
 from scripts.lib import processes
 from scripts.lib.load import Tally, Worker
 from scripts.lib.ports import PortsBusyError
@@ -31,6 +31,7 @@ _WITHOUT_CLUSTER = {
     "snapshot": bench_snapshot.run,
     "journal": bench_journal.run,
     "machine": bench_machine.run,
+    "events": bench_events.run,
 }
 WARM_UP_S = 1.0
 DRAIN_S = 30.0
@@ -93,6 +94,12 @@ def build_parser() -> argparse.ArgumentParser:
         description=bench_machine.DESCRIPTION,
     )
     bench_machine.add_arguments(machine)
+    events = commands.add_parser(
+        "events",
+        help="pauses of a node's loop while many leases end at once, and with many watchers",
+        description=bench_events.DESCRIPTION,
+    )
+    bench_events.add_arguments(events)
     for command in (http, idle):
         command.add_argument(
             "--dir", type=Path, metavar="DIR", help="measure the running cluster of DIR instead"

@@ -79,6 +79,12 @@ def fed(feeds: EventFeeds, prefix: str, since: int = 0) -> Client:
     return client
 
 
+async def until_one_has_news(clients: list[Client]) -> None:
+    """Let the loop run, one turn at a time: nobody gets anything in the turn in which this ends."""
+    while not any(client.got for client in clients):  # noqa: ASYNC110 - an event would wake up a turn later
+        await asyncio.sleep(0)
+
+
 def test_the_last_of_a_revision_has_its_id() -> None:
     """All but the last matching event of a revision have numbered ids; the last has the revision's own."""
     assert ids(render(HISTORY, "", Position(0))) == [
@@ -175,6 +181,26 @@ async def test_much_news_is_handed_out_in_pieces(monkeypatch: pytest.MonkeyPatch
     assert [ids(text) for text in client.got] == [["1", "2"], ["3", "4"], ["5"]]
 
 
+async def test_who_began_after_the_last_event_costs_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watchers that begin at a revision without events share the text of what comes, as all others do."""
+    encoded: list[str] = []
+    plain = event_feeds.encode
+
+    def encode(it: Event) -> bytes:
+        encoded.append(it.name)
+        return plain(it)
+
+    monkeypatch.setattr(event_feeds, "encode", encode)
+    log = EventLog(asyncio.get_running_loop())
+    log.append(HISTORY[0])
+    feeds = EventFeeds(log)
+    clients = [fed(feeds, "db/", since) for since in (2, 3, 4, 4)]
+    log.append(HISTORY[3])
+    await until(lambda: all(client.got for client in clients))
+    assert encoded == ["db/a", "db/a"]
+    assert all(client.ids == ["8.1", "8"] for client in clients)
+
+
 async def test_who_is_ahead_of_the_feed_gets_nothing_twice() -> None:
     """A watcher that resumes within what was not handed out yet begins where it was, to the event."""
     log = EventLog(asyncio.get_running_loop())
@@ -213,6 +239,61 @@ async def test_who_is_slow_is_not_fed_and_knows_its_place() -> None:
     log.append(block(3, "a"))
     await until(lambda: len(quick.got) == 3)
     assert slow.ids == ["1", "3"]
+
+
+async def test_the_loop_goes_on_between_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece goes to some watchers at a time, and in the end to each of them once and in order."""
+    monkeypatch.setattr(event_feeds, "SLICE_S", 0)
+    monkeypatch.setattr(event_feeds, "FED_COUNT_MAX", 6)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    clients = [fed(feeds, prefix) for prefix in ("db/", "other", "", "", "nothing")]
+    for entry in HISTORY:
+        log.append(entry)
+    seen = set()
+    while len(clients[2].got + clients[3].got) < 4:
+        seen.add(tuple(len(client.got) for client in clients))
+        await asyncio.sleep(0)
+    assert len(seen) > 6, f"one at a time: {seen}"
+    await until(lambda: bool(clients[0].got and clients[1].got))
+    for client in clients:
+        assert b"".join(client.got) == render(HISTORY, client.prefix, Position(0))
+
+
+async def test_who_leaves_before_its_turn_knows_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has not been given a piece yet has only reached what is before it, and can go on from there."""
+    monkeypatch.setattr(event_feeds, "SLICE_S", 0)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    clients = [fed(feeds, "", 1) for _ in range(2)]
+    log.append(block(2, "a"))
+    await until_one_has_news(clients)
+    had, due = sorted(clients, key=lambda client: not client.got)
+    assert not due.got
+    assert [feeds.reached(client) for client in (had, due)] == [Position.behind(2), Position.behind(1)]
+    feeds.starve(due)
+    assert due.position == Position.behind(1)
+    assert not feeds.is_up_to_date(due)
+    log.append(block(3, "a"))
+    await until(lambda: "3" in had.ids)
+    assert (had.ids, due.ids) == (["2", "3"], [])
+
+
+async def test_a_snapshot_cuts_who_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the history begins anew amid a piece, who has not been given it is cut and gets no more of it."""
+    monkeypatch.setattr(event_feeds, "SLICE_S", 0)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    clients = [fed(feeds, "", 1) for _ in range(2)]
+    log.append(block(2, "a"))
+    await until_one_has_news(clients)
+    log.restart(2)
+    had, due = sorted(clients, key=lambda client: not client.got)
+    assert (had.cuts, due.cuts) == ([], [Cut.FELL_BEHIND])
+    feeds.remove(due)
+    log.append(block(3, "a"))
+    await until(lambda: "3" in had.ids)
+    assert (had.ids, due.got) == (["2", "3"], [])
 
 
 async def test_a_snapshot_cuts_those_who_missed_something() -> None:

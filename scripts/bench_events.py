@@ -1,0 +1,243 @@
+"""What stops a node's loop: leases that end all at once, and watchers of everything that happens.
+
+Run by `scripts/bench events`. One node in this process, with fsync on, and its HTTP front end in the same
+loop; the watchers are in a process of their own.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from http_api.event_feeds import WATCHERS_COUNT_MAX
+from scripts.lib import open_files
+from scripts.lib.node_load import LOAD_WORKERS, CycleLoad, fill, leading_node, single_config, until
+from scripts.lib.pauses import PauseMeter
+from scripts.lib.watch_step import Step, watch
+
+DESCRIPTION: Final = (
+    "Show what stops the loop of a node: one node (fsync on, in this process, its HTTP front end in the same "
+    "loop) under the load of 64 clients that acquire and release. First many leases end in one moment. Then "
+    "so many clients, in a process of their own, watch everything that happens, and at last as many that "
+    "read nothing. A pause is how late the loop runs what is due every millisecond. 'at the end' is how many "
+    "still watched at the end of the step: where the node cut its watchers, the figures are not those of so "
+    "many. 'watched/s' are events that reached watchers, all together, 'rest s' is how long they took for "
+    "the rest after the load, 'KiB waiting' the most that the node kept for one of them. Exit code 1 if a "
+    "watcher neither got every event once and in order nor was cut with a reason."
+)
+PAUSE_MS_MAX: Final = 100.0
+"""For how long the loop may stop when many leases end at once: the followers wait for a heartbeat."""
+LEASES: Final = 100_000
+WATCHERS: Final = (0, 100, 1_000)
+SECONDS: Final = 15.0
+"""Longer than it takes until who reads nothing is cut."""
+WARM_UP_S: Final = 1.0
+LEASE_S: Final = 2.0
+FILLED_PER_S: Final = 4_000
+"""The leases last so long that all can be taken before they end, even at this rate."""
+NEAR_S: Final = 0.2
+"""Before the leases end, and after all have, so much belongs to what they cost."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this benchmark."""
+    parser.add_argument(
+        "--leases",
+        type=_count,
+        default=LEASES,
+        metavar="N",
+        help="leases that end at once; 0: none of that (default: 100000)",
+    )
+    parser.add_argument(
+        "--watchers",
+        type=_watchers,
+        default=WATCHERS,
+        metavar="N,N,...",
+        help="one step each; the most of them come once more and read nothing (default: 0,100,1000)",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, metavar="S", help="length of a step (default: 15)"
+    )
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="no more than N cycles a second while there are watchers (default: as many as the node does; it "
+        "cuts watchers where it cannot tell them of so many)",
+    )
+    parser.add_argument(
+        "--disk",
+        type=Path,
+        default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
+        metavar="DIR",
+        help="where the node keeps its data meanwhile (default: /var/tmp)",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help=f"exit code 1 if leases stop the loop for {PAUSE_MS_MAX:g} ms"
+    )
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def _count(text: str) -> int:
+    """Read a number."""
+    count = int(text)
+    if count < 0:
+        raise argparse.ArgumentTypeError(f"{text}: must be 0 or more")
+    return count
+
+
+def _watchers(text: str) -> tuple[int, ...]:
+    """Read numbers of watchers."""
+    counts = tuple(_count(part) for part in text.split(","))
+    if max(counts) > WATCHERS_COUNT_MAX:
+        raise argparse.ArgumentTypeError(f"{text}: a node takes no more than {WATCHERS_COUNT_MAX} watchers")
+    return counts
+
+
+def _say(text: str) -> None:
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+# -- leases that end at once --------------------------------------------------------------------------------
+
+
+async def _leases(directory: Path, leases: int) -> dict[str, Any]:
+    """Let so many leases end in one moment, under load; return what the loop did before and meanwhile."""
+    async with leading_node(single_config(directory)) as (node, child):
+        ends_s = time.monotonic() + LEASE_S + leases / FILLED_PER_S
+        await fill(node, leases, ends_s)
+        ends_ms = [session.expires_at_ms for session in node.machine.state.sessions.values()]
+        if len(ends_ms) < leases:
+            raise OSError(
+                f"this machine takes too long for {leases} leases: the first ended before the last began"
+            )
+        left_s = ends_s - time.monotonic() - NEAR_S
+        _say(f"{leases} leases are held, and end in {left_s:.1f} s")
+        meter, load = PauseMeter(), CycleLoad(node, leases)
+        async with load.running():
+            await asyncio.sleep(min(WARM_UP_S, left_s / 2))
+            meter.take()
+            await asyncio.sleep(ends_s - time.monotonic() - NEAR_S)
+            before, cycles, forks = meter.take(), load.cycles, child.forks_count
+            await until(lambda: len(node.machine.state.holds) <= LOAD_WORKERS)
+            gone_s = time.monotonic() - ends_s
+            await asyncio.sleep(NEAR_S)
+            meanwhile = meter.take()
+        meter.stop()
+        return {
+            "leases": leases,
+            "spread_ms": max(ends_ms) - min(ends_ms),
+            "before": before._asdict(),
+            "meanwhile": meanwhile._asdict(),
+            "gone_ms": gone_s * 1000,
+            "cycles_per_s": (load.cycles - cycles) / (gone_s + 2 * NEAR_S),
+            "snapshots": child.forks_count - forks,
+        }
+
+
+# -- the whole ----------------------------------------------------------------------------------------------
+
+
+def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Do one part after the other, each in a directory of its own, which is gone afterwards."""
+    steps = [Step(count, False, options.seconds, options.rate) for count in options.watchers]
+    most = max(options.watchers)
+    steps += [Step(most, True, options.seconds, options.rate)] if most else []
+    found: dict[str, Any] = {"leases": None, "steps": []}
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        if options.leases:
+            with _directory(options.disk) as directory:
+                found["leases"] = runner.run(_leases(directory, options.leases))
+        for step in steps:
+            _say(
+                f"{step.watchers} watchers{' that read nothing' if step.is_mute else ''}, {step.seconds:g} s"
+            )
+            with _directory(options.disk) as directory:
+                found["steps"].append(runner.run(watch(directory, step)))
+    return found
+
+
+@contextlib.contextmanager
+def _directory(disk: Path) -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=disk))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+def _bar(found: dict[str, Any]) -> dict[str, Any]:
+    """Say whether the bar is met; None if it was not measured."""
+    leases = found["leases"]
+    worst_ms = leases and leases["meanwhile"]["worst_ms"]
+    count = leases["leases"] if leases else 0
+    return {
+        "bar": f"no pause over {PAUSE_MS_MAX:g} ms while {count} leases end at once",
+        "found": worst_ms,
+        "is_met": None if worst_ms is None else worst_ms <= PAUSE_MS_MAX,
+    }
+
+
+def _print(found: dict[str, Any]) -> None:
+    leases, bar = found["leases"], found["bar"]
+    if leases:
+        print(f"{leases['leases']} leases, all due within {leases['spread_ms']} ms, under load")
+        print(f"  before:    {_pauses(leases['before'])}")
+        print(f"  meanwhile: {_pauses(leases['meanwhile'])}, {leases['cycles_per_s']:.0f} cycles/s")
+        snapshots = f"snapshots begun meanwhile: {leases['snapshots']}"
+        print(f"  all gone {leases['gone_ms']:.0f} ms after the moment; {snapshots}")
+    print("  ".join(f"{title:>11}" for title, _ in _COLUMNS))
+    for step in found["steps"]:
+        print("  ".join(f"{text(step):>11}" for _, text in _COLUMNS))
+    word = {None: "not measured", True: "met", False: "MISSED"}[bar["is_met"]]
+    print(f"{word}: {bar['bar']}" + ("" if bar["found"] is None else f" ({bar['found']:.1f})"))
+
+
+def _pauses(pauses: dict[str, float]) -> str:
+    return f"worst pause {pauses['worst_ms']:.1f} ms, 99th percentile {pauses['p99_ms']:.1f} ms"
+
+
+_COLUMNS: Final[tuple[tuple[str, Callable[[dict[str, Any]], str]], ...]] = (
+    ("watchers", lambda step: f"{step['watchers']}{' mute' if step['is_mute'] else ''}"),
+    ("cycles/s", lambda step: f"{step['cycles_per_s']:.0f}"),
+    ("worst ms", lambda step: f"{step['pauses']['worst_ms']:.1f}"),
+    ("p99 ms", lambda step: f"{step['pauses']['p99_ms']:.1f}"),
+    ("at the end", lambda step: f"{step['watching_at_end']}"),
+    ("watched/s", lambda step: f"{step['watched_per_s']:.0f}"),
+    ("complete", lambda step: f"{step['outcomes'].get('complete', 0)}"),
+    ("cut", lambda step: f"{sum(step['cuts'].values())}"),
+    ("rest s", lambda step: f"{step['drain_s']:.1f}"),
+    ("KiB waiting", lambda step: f"{step['buffer_bytes_max'] / 1024:.0f}"),
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure as `options` say and print; return the exit code."""
+    try:
+        open_files.check_room(max(options.watchers))
+        found = _measure(options)
+    except (OSError, AssertionError) as error:
+        print(f"scripts/bench: {error}", file=sys.stderr)
+        return 1
+    machine = {"cpus": os.cpu_count(), "load": os.getloadavg()[0], "python": platform.python_version()}
+    found = {"command": "events", "machine": machine, **found, "bar": _bar(found)}
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        _print(found)
+    faults = [fault for step in found["steps"] for fault in step["faults"]]
+    for fault in faults:
+        print(f"scripts/bench: {fault}", file=sys.stderr)
+    return 1 if faults or (options.check and not found["bar"]["is_met"]) else 0
