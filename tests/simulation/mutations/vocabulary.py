@@ -89,6 +89,15 @@ def _release_all(locks: Locks, hold: Hold, _names: tuple[str, ...]) -> Result:
     return Released()
 
 
+def _share_nothing(_holds: Holds, _hold: Hold, _claims: Claims) -> None:
+    """Let a session wait for what it has."""
+
+
+def _is_never_busy(_search: object, _ticket: Ticket) -> bool:
+    """Take it that who gets a lock gives it back, wherever else it waits."""
+    return False
+
+
 def _look_away(_waits: AbandonedWaits) -> None:
     """Let who waits at a node that is gone wait."""
 
@@ -192,6 +201,20 @@ VOCABULARY: Final = (
         found_by=("model-state", "model-events", "reply"),
         apply=replaced(Waits, "cancel", _cancel_with_hold),
         surroundings=msgspec.structs.replace(_VARIED, minutes=3),
+    ),
+    Mutation(
+        name="waits-not-shared",
+        sentence="A session that asked twice for the same waits for what it has already.",
+        found_by=("model-state", "model-events", "reply", "equal-digest"),
+        apply=replaced(Holds, "_share", _share_nothing),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="deadlock-ahead-unseen",
+        sentence="What a waiter will get is taken to be given back, though its session waits elsewhere.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(deadlocks._Search, "_is_busy", _is_never_busy),
+        surroundings=msgspec.structs.replace(_VARIED, minutes=2),
     ),
     Mutation(
         name="waits-of-lost-nodes-left",
