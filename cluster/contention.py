@@ -27,11 +27,9 @@ BOUNDS_MS: Final = (3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 
 """From one round trip to a quarter of an hour, for waits and holds alike: the two are compared."""
 _BOUNDS_S: Final = (*(f"{bound_ms / 1000:g}" for bound_ms in BOUNDS_MS), "+Inf")
 
-_GRANTED: Final = EventKind.GRANTED
 _ELECTED: Final = EventKind.ELECTED
 _WAIT_ENDED: Final = EventKind.WAIT_ENDED
 _ENDS: Final = frozenset({EventKind.RELEASED, EventKind.RESIGNED, EventKind.EXPIRED, EventKind.FORCED})
-_NOT_WAITED: Final[frozenset[int]] = frozenset()
 
 
 class _Lengths:
@@ -103,7 +101,8 @@ class Contention:
 
     def observe(self, outcome: Outcome) -> None:
         """Count what applying one entry did."""
-        waited = self._leave_queues(outcome.settled) if outcome.settled else _NOT_WAITED
+        if outcome.settled:
+            self._leave_queues(outcome.settled)
         all_series, totals = self._series, self.events
         for event in outcome.events:
             kind, name = event.kind, event.name
@@ -117,8 +116,6 @@ class Contention:
                 series.gave_up.add(event.lasted_ms)
             elif kind is _ELECTED and not self._is_election(event):
                 series.repeats += 1
-            elif event.token in waited and (kind is _GRANTED or kind is _ELECTED):
-                series.waited.add(event.lasted_ms)
         for batch in outcome.batches:
             for result in batch.results:
                 if type(result) is Refused and result.cycle:
@@ -134,20 +131,19 @@ class Contention:
             for it in ticket.locks or (ticket,):
                 self._at(ticket.kind, it.name).queue_shift += 1
 
-    def _leave_queues(self, settled: Iterable[Settled]) -> frozenset[int]:
-        """Take who was let through out of the queues; return the tokens they got.
+    def _leave_queues(self, settled: Iterable[Settled]) -> None:
+        """Take who was let through out of the queues, and count how long that took.
 
-        Whether somebody waited for a grant does not show in its event: a wait may last no millisecond of
-        cluster time. Nor does it in that of a conversion. A wait that ended otherwise tells so itself.
+        Events do not tell: a wait may last no millisecond of cluster time, that of a conversion says how old
+        the hold is, and two waits may get one hold. A wait that ended otherwise tells so itself.
         """
-        tokens = []
         for end in settled:
             granted = end.result
             if type(granted) is Granted:
-                tokens.append(granted.token)
                 for it in granted.locks or (granted,):
-                    self._at(_kind_of(granted), it.name).queue_shift -= 1
-        return frozenset(tokens)
+                    series = self._at(_kind_of(granted), it.name)
+                    series.queue_shift -= 1
+                    series.waited.add(end.waited_ms)
 
     def _is_election(self, event: Event) -> bool:
         """Whether somebody was elected. A leader that says something else does so with the token it had."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Final, ParamSpec, cast
 
+from cluster import audit_log
 from cluster.abandoned import AbandonedWaits
 from cluster.batcher import Batcher
 from cluster.child import Child
@@ -98,6 +99,8 @@ class Core:
         except BaseException:
             self._datadir.close()
             raise
+        # What is known to be committed was applied, and told, before this start.
+        self._told_up_to = self.replica.committed
         self.peering = Peering(self._datadir, config.node_id, config.advertise_http, self)
         self.peering.set_members(self.replica.committed_members, is_first=self._is_new_cluster())
         self.links = PeerLinks(config.node_id, config.secret, self._peer_addresses(), self.peering)
@@ -296,6 +299,8 @@ class Core:
         self.metrics.applied(outcome)
         self.events.append(outcome.events)
         if self.replica.is_leader:
+            if outcome.events and self.replica.applied_index >= self._told_up_to:
+                audit_log.tell(outcome.events)
             self._expiry.arm(self.machine.next_deadline_ms())
             self._abandoned.look()
 

@@ -154,6 +154,11 @@ class RaftReplica:
         """Return the highest index known to be committed."""
         return max(self._raft.commit_index, self._raft.applied_index)
 
+    @property
+    def applied_index(self) -> int:
+        """Return the index of the last entry applied here; in `Host.apply`, of the one before."""
+        return self._raft.applied_index
+
     def term_at(self, index: int) -> int | None:
         """Return the term of the entry at `index`, None if it is not in the log."""
         position = index - self._journal.first_index

@@ -167,6 +167,7 @@ MEMBER_FIELDS: Final = ("id", "peer", "state")
 PROBLEM_FIELDS: Final = ("type", "title", "status", "detail", "instance", "code", "outcome", "request_id")
 PROBLEM_EXTRA_FIELDS: Final = (
     "retry_after_ms", "holders", "queue_length", "cycle", "available", "limit", "highest_token", "oldest",
+    "revision", "lag_ms",
 )  # fmt: skip
 PROBLEM_TYPE_PREFIX: Final = "urn:holdfast:problem:"
 

@@ -39,6 +39,8 @@ class Problem(msgspec.Struct, kw_only=True):
     limit: int | msgspec.UnsetType = msgspec.UNSET
     highest_token: int | msgspec.UnsetType = msgspec.UNSET
     oldest: int | msgspec.UnsetType = msgspec.UNSET
+    revision: int | msgspec.UnsetType = msgspec.UNSET
+    lag_ms: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ProblemError(Exception):
@@ -74,6 +76,13 @@ def refusal(refused: Refused) -> ProblemError:
     return ProblemError(
         refused.reason.value, refused.detail, retry_after_ms=refused.retry_after_ms, refused=refused
     )
+
+
+def as_of(missed: ProblemError, revision: int, lag_ms: int) -> ProblemError:
+    """Return the refusal of a stale read that found nothing: it may be there, and not yet on this node."""
+    made = ProblemError(missed.code, f"{missed.detail}, or this node has not seen it yet")
+    made.facts = {"revision": revision, "lag_ms": lag_ms}
+    return made
 
 
 def expect(result: Result, kind: type[T]) -> T:

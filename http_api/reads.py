@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from http_api import answers, schema
+from http_api import answers, problems, schema
 from http_api.call import Call, Reply
 from http_api.host import Node
+from http_api.problems import ProblemError
 from http_api.views import Read
 from lockstate.machine import LockMachine
 
@@ -18,6 +19,11 @@ async def answer(
     """Answer with what `query` finds, as `shown` shows it. Raises ProblemError, ClusterError."""
     if not schema.consistency(call):
         return Reply(answers.encode(shown(await node.read(query, call.timeout_s))))
-    made = shown(query(node.machine))
-    made.revision, made.lag_ms = node.machine.revision, node.status().lag_ms
+    found = query(node.machine)
+    revision, lag_ms = node.machine.revision, node.status().lag_ms
+    try:
+        made = shown(found)
+    except ProblemError as missed:
+        raise problems.as_of(missed, revision, lag_ms) from missed
+    made.revision, made.lag_ms = revision, lag_ms
     return Reply(answers.encode(made))

@@ -74,7 +74,8 @@ class Router:
                 return route
         if not found:
             raise ProblemError("not-found", "there is nothing under this path; see /openapi.json")
-        methods = ", ".join(sorted({route.method for route in found}))
+        known = {route.method for route in found}
+        methods = ", ".join(sorted(known | {"HEAD"} if "GET" in known else known))
         raise ProblemError("method-not-allowed", f"{call.method}: this path takes {methods}", allow=methods)
 
 

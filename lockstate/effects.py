@@ -89,4 +89,4 @@ class Effects:
     def settle(self, ticket: Ticket, result: Granted | Refused) -> None:
         """End a wait: remember the outcome of its request, and tell who holds it open."""
         self.state.requests.settle(ticket.request, self.state.now_ms, result)
-        self.settled.append(Settled(ticket.hold_id, result))
+        self.settled.append(Settled(ticket.hold_id, result, self.state.now_ms - ticket.since_ms))

@@ -326,6 +326,7 @@ class Settled(msgspec.Struct, frozen=True):
 
     hold_id: str
     result: Granted | Refused
+    waited_ms: int
 
 
 class BatchOutcome(msgspec.Struct, frozen=True):

@@ -171,7 +171,7 @@ def forget_idle(world: World) -> None:
 
 def settle(world: World, ticket: Ticket, result: Granted | Refused) -> None:
     """Tell the asker how a wait ended."""
-    world.settled.append(Settled(ticket.ticket_id, result))
+    world.settled.append(Settled(ticket.ticket_id, result, world.now_ms - ticket.queued_at_ms))
     conclude(world, ticket, result)
 
 

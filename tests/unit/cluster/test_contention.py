@@ -155,16 +155,30 @@ def test_of_several_locks_each_counts() -> None:
 
 
 def test_conversions_leave_the_queue_without_a_grant() -> None:
-    """A conversion that waited is one conversion, no grant, and out of the queue."""
+    """A conversion that waited is one conversion and one wait, no grant, and out of the queue."""
     world = Counted()
     reader = world.granted("a", mode=Mode.SHARED)
     other = world.granted("a", mode=Mode.SHARED)
-    expect(Queued, world.run(Convert(reader.hold_id, Mode.EXCLUSIVE, "t", "a", wait_ms=500)))
+    expect(Queued, world.run(Convert(reader.hold_id, Mode.EXCLUSIVE, "t", "a", wait_ms=500), at_ms=10))
     assert world.value("queue_length", "a") == 1
     world.run(Release(other.hold_id), at_ms=40)
     assert world.value("queue_length", "a") == 0
     assert (world.value("conversions_total", "a"), world.value("grants_total", "a")) == (1, 2)
-    assert world.waits("granted") == (0, 0)
+    assert world.waits("granted") == (1, 0.03)
+
+
+def test_waits_that_share_a_hold_are_one_grant() -> None:
+    """Each of them waited and is out of the queue; there was one grant."""
+    world = Counted()
+    world.open("s1", ttl_ms=60_000)
+    first = world.granted("a")
+    for at_ms in (10, 20):
+        world.queued("a", session_id="s1", at_ms=at_ms)
+    assert world.value("queue_length", "a") == 2
+    world.run(Release(first.hold_id), at_ms=40)
+    assert world.value("queue_length", "a") == 0
+    assert world.value("grants_total", "a") == 2
+    assert world.waits("granted") == (2, 0.05)
 
 
 def test_kinds_are_apart() -> None:

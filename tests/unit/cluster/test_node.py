@@ -1,6 +1,7 @@
 """A whole node on a real disk, alone: what becomes of requests whose clients leave, and what it remembers."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from cluster.errors import NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.event_log import Position
 from cluster.node import Node
 from lockstate import codec, snapshot
-from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, OpenSession, Release
+from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, ForceRelease, OpenSession, Release
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import EventKind, Granted, Queued, Reason, Refused
@@ -237,6 +238,27 @@ async def test_an_entry_of_another_version_stops_the_node(
         with pytest.raises(NodeFailed, match=said):
             node.core.apply(entry)
         assert node.machine.revision == revision
+
+
+async def test_a_restart_does_not_tell_again_what_was_forced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The leader writes a line when it applies a forced release; a node that starts and leads writes none."""
+    caplog.set_level(logging.INFO)
+
+    def told() -> list[str]:
+        return [line for line in caplog.messages if line.startswith("event=forced ")]
+
+    async with running(tmp_path) as node:
+        await node.acquire(acquire("h1"), DEADLINE_S)
+        await node.submit(ForceRelease("a", "it hangs"), DEADLINE_S)
+        assert len(told()) == 1
+    async with running(tmp_path) as node:
+        assert node.metrics.events[EventKind.FORCED] == 1, "it was applied again"
+        assert len(told()) == 1
+        await node.acquire(acquire("h2"), DEADLINE_S)
+        await node.submit(ForceRelease("a", "again"), DEADLINE_S)
+        assert [line.rpartition(" ")[2] for line in told()] == ["hangs'", "reason='again'"]
 
 
 async def test_what_was_granted_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ LOST = OutcomeUnknown("lost")
 
 def end(result: Granted | Refused = GRANTED, hold_id: str = "h1") -> Settled:
     """Return the end of a wait."""
-    return Settled(hold_id, result)
+    return Settled(hold_id, result, 0)
 
 
 async def test_the_end_of_a_wait_reaches_everyone_who_waits_for_it() -> None:

@@ -314,11 +314,11 @@ async def test_a_body_that_never_comes_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
     [
-        ("PUT", ACQUIRE, "GET, POST"),
-        ("DELETE", "/v1/locks/a", "GET"),
+        ("PUT", ACQUIRE, "GET, HEAD, POST"),
+        ("DELETE", "/v1/locks/a", "GET, HEAD"),
         ("GET", wire.SESSIONS, "POST"),
-        ("PATCH", "/v1/sessions/s", "DELETE, GET"),
-        ("POST", wire.LIVEZ, "GET"),
+        ("PATCH", "/v1/sessions/s", "DELETE, GET, HEAD"),
+        ("POST", wire.LIVEZ, "GET, HEAD"),
     ],
 )
 async def test_wrong_methods(method: str, path: str, allow: str) -> None:

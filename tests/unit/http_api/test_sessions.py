@@ -1,7 +1,7 @@
 """Sessions over HTTP."""
 
 from holdfast import wire
-from tests.unit.http_api.serving import Served, serving
+from tests.unit.http_api.serving import Served, check_problem, serving
 
 
 async def _open(served: Served, **fields: object) -> str:
@@ -47,6 +47,21 @@ async def test_a_session_shows_its_holds_without_secrets() -> None:
             assert ("revision" in got.body) == (consistency == "stale")
             assert session_id not in str(got)
             assert hold.body["hold_id"] not in str(got)
+
+
+async def test_a_stale_read_that_finds_no_session_says_how_old_it_is() -> None:
+    """Where a node may only not have seen a session yet, its 410 says so, with revision and lag."""
+    async with serving() as served:
+        await _open(served)
+        path = wire.SESSION.format(session_id="0" * 32)
+        stale = await served.call("GET", f"{path}?consistency=stale")
+        check_problem(stale, 410, "session-expired")
+        assert (stale.body["revision"], stale.body["lag_ms"]) == (served.node.machine.revision, 7)
+        assert "this node has not seen it yet" in stale.body["detail"]
+        sure = await served.call("GET", path)
+        check_problem(sure, 410, "session-expired")
+        assert not {"revision", "lag_ms"} & set(sure.body)
+        assert "this node" not in sure.body["detail"]
 
 
 async def test_closing_a_session_releases_its_locks() -> None:
