@@ -118,7 +118,7 @@ async def _leases(directory: Path, leases: int) -> dict[str, Any]:
     async with leading_node(single_config(directory)) as (node, child):
         ends_s = time.monotonic() + LEASE_S + leases / FILLED_PER_S
         await fill(node, leases, ends_s)
-        ends_ms = [session.expires_at_ms for session in node.machine.state.sessions.values()]
+        ends_ms = [hold.expires_at_ms for hold in node.machine.state.holds.values()]
         if len(ends_ms) < leases:
             raise OSError(
                 f"this machine takes too long for {leases} leases: the first ended before the last began"
