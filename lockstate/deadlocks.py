@@ -1,9 +1,8 @@
 """Deadlocks: found when a waiter is about to be queued, from the tables alone, so the same on every node.
 
 Who waits for a lock waits for all who are in its way; who waits for permits waits until enough of their
-holders gave them back. So the wait-for graph has AND and OR nodes, and a cycle alone is no proof: a ticket is
-stuck only if it cannot go even when everybody whose tickets are not stuck gives up everything (reduction of
-the general resource graph: Holt 1972, Some Deadlock Properties of Computer Systems).
+holders gave them back. So the wait-for graph has AND and OR nodes, and a cycle alone is no proof: see
+`wait_graph`.
 
 What a party has it keeps as long as one of its tickets is stuck: what it holds, and what it gets while others
 wait behind it. So nothing depends on whether a lock is held already or only about to be.
@@ -18,54 +17,19 @@ import msgspec
 
 from lockstate import limits
 from lockstate.blockers import conflict, conflicting_holds
-from lockstate.claims import Claims, permits_of, shown_name
+from lockstate.claims import Claims, permits_of
 from lockstate.modes import CONFLICTING, CONFLICTS, UNIT, Claim
-from lockstate.owners import Party, own_id, party_of, shown_owner
+from lockstate.owners import Party, party_of
 from lockstate.records import CONVERSION, NOTHING, Claimant, Hold, Ticket, precedence
-from lockstate.results import CycleView, Kind
+from lockstate.results import Kind
 from lockstate.state import State, claims_of_hold
+from lockstate.wait_graph import Cycle, Wait, cycle, reduce
 
 _CHECKED_MAX = 64
+_PER_STEP = 16
+"""Tickets of a queue that are sorted for a search in about the time of one of its steps."""
 
 _Place = tuple[bool, int]
-
-
-class Cycle(msgspec.Struct, frozen=True):
-    """A deadlock that a waiter would close. Each step waits for the owner of the next one."""
-
-    steps: tuple[CycleView, ...]
-    is_of_conversions: bool
-    """Whether it is two conversions that wait for each other."""
-
-
-class _Wait(msgspec.Struct, eq=False):
-    """A ticket and the tickets it depends on, by id, each with the name where they meet.
-
-    It needs all of `needed`; of the holders of permits it needs those back that `spare` does not do without.
-    """
-
-    ticket: Ticket
-    needed: dict[str, str]
-    permits: list[tuple[int, list[str]]]
-    spare: int = 0
-
-    def is_stuck(self, stuck: dict[str, "_Wait"]) -> bool:
-        """Whether it cannot go as long as the `stuck` cannot."""
-        return any(other in stuck for other in self.needed) or self._lacks_permits(stuck)
-
-    def _lacks_permits(self, stuck: dict[str, "_Wait"]) -> bool:
-        kept = sum([count for count, others in self.permits if any(other in stuck for other in others)])
-        return kept > self.spare
-
-    def in_the_way(self, stuck: dict[str, "_Wait"]) -> Iterator[tuple[str, str]]:
-        """Yield the stuck tickets that it depends on, with names."""
-        for other, name in self.needed.items():
-            if other in stuck:
-                yield other, name
-        for _, others in self.permits if self._lacks_permits(stuck) else ():
-            for other in others:
-                if other in stuck:
-                    yield other, self.ticket.name
 
 
 class _Alike(msgspec.Struct, eq=False):
@@ -99,8 +63,8 @@ def find(state: State, ticket: Ticket) -> Cycle | None:
         waits = _Search(state, ticket).waits()
     except _TooMuchError:
         return None
-    _reduce(waits)
-    return _cycle(waits, ticket.hold_id) if ticket.hold_id in waits else None
+    reduce(waits)
+    return cycle(waits, ticket.hold_id) if ticket.hold_id in waits else None
 
 
 def _blocks_anybody(state: State, ticket: Ticket) -> bool:
@@ -167,15 +131,15 @@ class _Search:
         self._kept_for: dict[Party, list[Ticket]] = {}
         self._steps = 0
 
-    def waits(self) -> dict[str, _Wait]:
+    def waits(self) -> dict[str, Wait]:
         """Return the waits, the first ticket's own first."""
-        waits: dict[str, _Wait] = {}
+        waits: dict[str, Wait] = {}
         found = deque([self._first])
         while found:
             ticket = found.popleft()
             if ticket.hold_id in waits:
                 continue
-            wait = waits[ticket.hold_id] = _Wait(ticket, {}, [])
+            wait = waits[ticket.hold_id] = Wait(ticket, {}, [])
             if twin := self._state.twin_of(ticket):
                 wait.needed = {twin.hold_id: _name_of(twin)}
                 depends_on = [twin]
@@ -186,7 +150,7 @@ class _Search:
             found.extend(other for other in depends_on if other.hold_id not in waits)
         return waits
 
-    def _wait_for_locks(self, wait: _Wait) -> list[Ticket]:
+    def _wait_for_locks(self, wait: Wait) -> list[Ticket]:
         ticket = wait.ticket
         claims = claims_of_hold(ticket)
         depends_on: list[Ticket] = []
@@ -198,7 +162,7 @@ class _Search:
                 depends_on.append(other)
         return depends_on
 
-    def _wait_for_permits(self, wait: _Wait) -> list[Ticket]:
+    def _wait_for_permits(self, wait: Wait) -> list[Ticket]:
         ticket = wait.ticket
         semaphore = self._state.semaphores[ticket.name]
         queue = permits_of(ticket.name)[0]
@@ -251,6 +215,7 @@ class _Search:
                 yield earlier
 
     def _alike(self, queue: dict[str, Ticket]) -> Collection[_Alike]:
+        self._step(len(queue) // _PER_STEP)
         found: dict[tuple[object, ...], _Alike] = {}
         for it in queue.values():
             is_busy = it.session_id and self._is_busy(it)
@@ -273,64 +238,5 @@ class _Search:
             raise _TooMuchError
 
 
-def _reduce(waits: dict[str, _Wait]) -> None:
-    """Take out every ticket that can go, until only those are left that cannot."""
-    users: dict[str, list[str]] = {}
-    for hold_id, wait in waits.items():
-        for other in (*wait.needed, *[other for _, others in wait.permits for other in others]):
-            users.setdefault(other, []).append(hold_id)
-    to_look_at = deque(waits)
-    while to_look_at:
-        hold_id = to_look_at.popleft()
-        if hold_id in waits and not waits[hold_id].is_stuck(waits):
-            del waits[hold_id]
-            to_look_at.extend(users.get(hold_id, ()))
-
-
-def _cycle(stuck: dict[str, _Wait], first: str) -> Cycle | None:
-    """Return a deadlock through `first`: two conversions if there are, else the shortest way back."""
-    way = _pair(stuck, first) or _shortest(stuck, first)
-    if not way:
-        return None
-    return Cycle(
-        tuple([_step(stuck[hold_id].ticket, name) for hold_id, name in way]),
-        is_of_conversions=len(way) == 2  # noqa: PLR2004 - two that wait for each other
-        and all(stuck[hold_id].ticket.converts for hold_id, _ in way),
-    )
-
-
-def _pair(stuck: dict[str, _Wait], first: str) -> list[tuple[str, str]]:
-    """Return the conversion `first` and another one that wait for each other; nothing if there is none."""
-    if stuck[first].ticket.converts:
-        for other, name in stuck[first].in_the_way(stuck):
-            back = dict(stuck[other].in_the_way(stuck)).get(first)
-            if other != first and stuck[other].ticket.converts and back is not None:
-                return [(first, name), (other, back)]
-    return []
-
-
-def _shortest(stuck: dict[str, _Wait], first: str) -> list[tuple[str, str]]:
-    """Return the shortest way from `first` back to it over the stuck; nothing if it only waits for them."""
-    came_from: dict[str, tuple[str, str]] = {}
-    reached = deque([first])
-    while reached and first not in came_from:
-        at = reached.popleft()
-        for other, name in stuck[at].in_the_way(stuck):
-            if other not in came_from:
-                came_from[other] = (at, name)
-                reached.append(other)
-    way: list[tuple[str, str]] = []
-    at = first
-    while first in came_from and (not way or at != first):
-        at, name = came_from[at]
-        way.append((at, name))
-    return way[::-1]
-
-
 def _name_of(ticket: Ticket) -> str:
     return ticket.name if ticket.kind is Kind.SEMAPHORE else claims_of_hold(ticket)[0][0]
-
-
-def _step(ticket: Ticket, name: str) -> CycleView:
-    owner = shown_owner(ticket.owner, own_id(ticket))
-    return CycleView(owner, shown_name(name), ticket.kind)

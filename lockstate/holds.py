@@ -17,6 +17,7 @@ from lockstate.queues import can_go, candidates
 from lockstate.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
 from lockstate.results import Event, EventKind, Granted, Kind, Queued, Reason, Refused
 from lockstate.state import Freed, State, claims_of_hold
+from lockstate.wait_graph import Cycle
 
 SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never was")
 LEASE_EXPIRED: Final = Refused(Reason.LEASE_EXPIRED, "the hold has ended or never was")
@@ -336,7 +337,7 @@ def check_count(count: int, count_max: int, what: str) -> Refused | None:
     return Refused(Reason.OVERLOADED, f"the cluster has {count} {what}; no more are allowed", (), 0, RETRY_MS)
 
 
-def refused_for(cycle: deadlocks.Cycle) -> Refused:
+def refused_for(cycle: Cycle) -> Refused:
     """Return the refusal that names a deadlock."""
     steps = cycle.steps[: limits.CYCLE_SHOWN_MAX]
     way = ", ".join(f"{step.owner} waits for {step.name}" for step in steps)

@@ -13,7 +13,6 @@ from cluster.abandoned import AbandonedWaits
 from lockstate import deadlocks
 from lockstate.claims import Claims, shown_name
 from lockstate.commands import AcquirePermits, AdvanceFence, Cancel, ResizeSemaphore, Wanted
-from lockstate.deadlocks import Cycle
 from lockstate.holds import Holds
 from lockstate.locks import Locks
 from lockstate.modes import Mode, is_intent, is_tree
@@ -24,6 +23,7 @@ from lockstate.records import Hold, RequestKey, Ticket
 from lockstate.results import CycleView, EventKind, FenceAdvanced, Released, Result
 from lockstate.semaphores import Semaphores
 from lockstate.state import Freed, State
+from lockstate.wait_graph import Cycle
 from lockstate.waits import Waits
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced, together
 from tests.simulation.mutations.states import beside
