@@ -122,6 +122,9 @@ class Holds:
     def renewed(self, hold: Hold, attempt_id: str, key: RequestKey | None, value: str = "") -> Granted:
         """Give a session what it has, to the attempt that asks for it now. A leader says `value` from now."""
         self.state.extend(self.state.lease_of(hold))
+        return self._passed_on(hold, attempt_id, key, value)
+
+    def _passed_on(self, hold: Hold, attempt_id: str, key: RequestKey | None, value: str) -> Granted:
         hold.attempt_id, hold.request = attempt_id, key
         self.proclaim(hold, value)
         return self.granted(hold)
@@ -286,12 +289,16 @@ class Holds:
         return []
 
     def _share(self, hold: Hold, claims: Claims) -> None:
-        """Give a hold to all tickets of its session that want the same. What they free is held by now."""
+        """Give a hold to all tickets of its session that want the same. What they free is held by now.
+
+        Nothing is renewed: their clients have given no sign of life since they asked.
+        """
         state = self.state
         wish = wish_of(hold)
         for ticket in list(state.wishes.get(wish, NOTHING).values()) if wish else ():
             state.remove_ticket(ticket, claims)
-            self.effects.settle(ticket, self.renewed(hold, ticket.attempt_id, ticket.request, ticket.value))
+            granted = self._passed_on(hold, ticket.attempt_id, ticket.request, ticket.value)
+            self.effects.settle(ticket, granted)
 
     def convert(self, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims) -> Freed:
         """Give a hold another mode that nothing is in the way of; return what it gave up for it.

@@ -10,6 +10,7 @@ from lockstate.claims import claims_of, parent
 from lockstate.deadlines import Timed
 from lockstate.machine import LockMachine
 from lockstate.modes import CLAIMS, CONFLICTING, Mode, count
+from lockstate.owners import wish_of
 from lockstate.queues import can_go
 from lockstate.records import CONVERSION, Hold, Ticket
 from lockstate.results import Kind
@@ -87,6 +88,10 @@ def tables_agree(state: State) -> None:
     assert waiting == {ticket.hold_id for ticket in state.tickets.values() if ticket.session_id}, (
         "tickets and sessions disagree"
     )
+    wishes = {(wish_of(it), it.hold_id) for it in state.tickets.values() if it.session_id and not it.converts}
+    assert wishes == {(wish, hold_id) for wish, tickets in state.wishes.items() for hold_id in tickets}, (
+        "tickets and wishes disagree"
+    )
     converting = {hold.hold_id: hold.converting for hold in state.holds.values() if hold.converting}
     assert converting == {t.converts: t.hold_id for t in state.tickets.values() if t.converts}, (
         "conversions and their holds disagree"
@@ -142,6 +147,7 @@ def idle_things_are_forgotten(state: State) -> None:
     for semaphore in state.semaphores.values():
         assert not semaphore.is_idle, f"{semaphore.name}: idle and remembered"
     assert all(state.party_tickets.values()), "parties without a ticket are remembered"
+    assert all(state.wishes.values()), "wishes without a ticket are remembered"
 
 
 def everything_timed_is_scheduled(state: State) -> None:

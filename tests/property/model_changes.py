@@ -145,12 +145,17 @@ def _share(world: World, ticket: Ticket) -> None:
         hold = world.hold(ticket.ticket_id)
         assert hold is not None
         world.tickets.remove(other)
-        settle(world, other, have_again(world, hold, other))
+        settle(world, other, pass_on(world, hold, other))
 
 
 def have_again(world: World, hold: Hold, ticket: Ticket) -> Granted:
-    """Give a session what it has already, to the attempt that asks for it now."""
+    """Give a session what it has already, to the attempt that asks for it now; that is a sign of life."""
     world.restart(hold.lease)
+    return pass_on(world, hold, ticket)
+
+
+def pass_on(world: World, hold: Hold, ticket: Ticket) -> Granted:
+    """Give a hold to another attempt that asked for it."""
     hold.attempt_id, hold.request = ticket.attempt_id, ticket.request
     if hold.value != ticket.value:
         hold.value = ticket.value

@@ -287,6 +287,7 @@ def _tables(state: State) -> list[object]:
         state.delays,
         state.permit_delays,
         state.party_tickets,
+        state.wishes,
         state.rates.dump(),
     ]
 

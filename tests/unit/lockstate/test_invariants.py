@@ -152,6 +152,14 @@ def _lease_beside_session(state: State) -> None:
     next(iter(state.sessions["s1"].holds.values())).ttl_ms = 500
 
 
+def _wish_without_ticket(state: State) -> None:
+    state.wishes["s9", "eve", Kind.LOCK, 0, frozenset()] = {}
+
+
+def _ticket_without_wish(state: State) -> None:
+    state.wishes.clear()
+
+
 def _party_without_ticket(state: State) -> None:
     state.party_tickets["s9", "eve"] = {}
 
@@ -193,6 +201,8 @@ BREAKS: list[tuple[Callable[[State], None], str]] = [
     (_not_found_from_above, "not to be found from above"),
     (_idle_semaphore, "z: idle"),
     (_lease_beside_session, "a lease of its own, or a session|holds and sessions"),
+    (_wish_without_ticket, "wishes without a ticket"),
+    (_ticket_without_wish, "tickets and wishes disagree"),
     (_party_without_ticket, "parties without a ticket"),
     (_unscheduled, "deadlines and tables"),
     (_scheduled_late, "was not scheduled"),

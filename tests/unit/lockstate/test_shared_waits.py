@@ -151,6 +151,17 @@ def test_a_shared_hold_belongs_to_the_last_attempt() -> None:
     assert world.machine.counts()["holds"] == 0
 
 
+def test_sharing_a_hold_is_no_sign_of_life() -> None:
+    """A session is not renewed because a lock that it waits for twice came free: its client may be dead."""
+    world = _world()
+    world.granted("a")
+    for _ in range(2):
+        world.queued("a", session_id="ann")
+    world.release("h1", at_ms=20_000)
+    assert [granted.expires_in_ms for granted in _settled(world).values()] == [40_000, 40_000]
+    assert world.granted("a", session_id="ann", at_ms=20_000).expires_in_ms == 60_000
+
+
 def test_the_second_goes_on_when_the_first_leaves() -> None:
     """A wait that would have shared a hold gets one of its own, at its own place."""
     world = _world()
