@@ -87,7 +87,10 @@ class Node:
                 return
 
     async def stop(self) -> None:
-        """Hand leadership over if leading, finish what is in flight, sync, close. Idempotent."""
+        """Hand leadership over if leading, finish what is in flight, sync, close. Idempotent.
+
+        Raises NodeFailed if the disk fails at the last write. What broke earlier is in `failure`.
+        """
         core = self._core
         if core is None:
             return
@@ -102,6 +105,12 @@ class Node:
     async def wait_failed(self) -> BaseException:
         """Return the failure once this node broke. It must be stopped then."""
         return await asyncio.shield(self.core.failed)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Return what broke this node, None if nothing did: also while it was stopping."""
+        core = self._core
+        return core.failed.result() if core is not None and core.failed.done() else None
 
     @property
     def core(self) -> Core:

@@ -75,9 +75,11 @@ async def _run(config: NodeConfig) -> int:
         node.begin_shutdown()
         await runner.cleanup()  # open calls get their answers from a node that still runs
         pages.stop()
-        if failure is not None:
-            return await _close_failed(node, failure)
-        await node.stop()
+        if node.failure is None:
+            await node.stop()
+        # A node may also have broken since it was told to stop.
+        if node.failure is not None:
+            return await _close_failed(node, node.failure)
     logger.info("event=stopped node_id=%s", config.node_id)
     return 0
 

@@ -160,6 +160,7 @@ class Checkers:
         sent_us = self._replies.applied(step)
         self._leases.applied(step, sent_us, self._now_us())
         self._order.applied(step)
+        self.rates.applied(step)
         self._requests.abandoned(step.abandoned, self._now_us())
         self._beliefs.applied(step, self._now_us())
         self.reads.applied()

@@ -155,35 +155,43 @@ class Process:
             return
         self.machine.facts.started(self)
         self.is_serving = True
-        failure = await self._until_stopped()
+        await self._until_stopped()
         self.is_serving = False
-        if failure is None:
+        if node.failure is None:
             await node.hand_over()
         node.begin_shutdown()
         if self._calls:
             await asyncio.wait(list(self._calls), timeout=CLOSE_S)
             for task in self._calls:
                 task.cancel()
-        if failure is None:
-            await node.stop()
-            self._end("stopped", 0)
+        try:
+            if node.failure is None:
+                await node.stop()
+        except NodeFailed as error:
+            self._end(f"broke at its last write: {error}", error.exit_code)
             return
+        if node.failure is None:
+            self._end("stopped", 0)
+        else:
+            await self._close_failed(node.failure)
+
+    async def _close_failed(self, failure: BaseException) -> None:
+        """Close what is left of a broken node."""
         try:
             async with asyncio.timeout(CLOSE_S):
-                await node.stop()
+                await self.node.stop()
         except Exception as error:  # noqa: BLE001 - a broken node is closed as far as it can be
             self.machine.facts_text = repr(error)
         code = failure.exit_code if isinstance(failure, NodeFailed | StartupError) else NodeFailed.exit_code
         self._end(f"broke: {failure}", code)
 
-    async def _until_stopped(self) -> BaseException | None:
+    async def _until_stopped(self) -> None:
+        """Return when told to stop, or when the node broke."""
         stopping = asyncio.ensure_future(self._stop_asked.wait())
         failing = asyncio.ensure_future(self.node.wait_failed())
         await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
-        failure = failing.result() if failing.done() else None
         stopping.cancel()
         failing.cancel()
-        return failure
 
     def _end(self, reason: str, exit_code: int) -> None:
         machine = self.machine

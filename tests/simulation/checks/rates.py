@@ -1,13 +1,18 @@
 """Rate limits seen from outside: no window has more than was promised, over all windows that there are.
 
-Only what clients were told counts, each request once. What a client was not told may have been admitted, too:
-that leaves less for the others, and never more. When limits change, the largest in a window is its promise.
+Only what clients were told counts, each request once. What a client was not told may have been admitted,
+too. It takes from the others; but its limit may be larger than theirs, and of a bucket all limits count: how
+fast it leaks is said by who was admitted last. So those limits are learned from the committed entries.
+
+When limits change, a window may have up to the limit of its last request. For a bucket the flow is added,
+that of the largest limit that was admitted meanwhile, told or not, at once or after a wait.
 
 Twice: by the moments that the answers name, in cluster time; and by the clients' own, in true time, where
 all is known of a decision is that it fell between question and answer.
 """
 
 from bisect import insort
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -16,9 +21,12 @@ from lockstate.results import RateTaken, Result
 from tests.simulation.checks.report import Report
 from tests.simulation.expected_rates import Key, key_of
 from tests.simulation.history import Call
+from tests.simulation.replay import Step
 
 KEPT: Final = 100
 """Admissions of one rate limit that are remembered, the newest by moment."""
+LIMITS_KEPT: Final = 1_000
+"""Committed admissions of one rate limit whose limits are remembered. No window is looked at beyond them."""
 REQUESTS_KEPT: Final = 5_000
 
 
@@ -44,6 +52,8 @@ class Rates:
         """When the first attempt of a request left."""
         self._counted: dict[tuple[str, str], None] = {}
         self._admitted: dict[Key, list[_Admitted]] = {}
+        self._limits: dict[Key, deque[tuple[int, int]]] = {}
+        """Moments and limits of what was admitted in truth, in order."""
         self.checked_count = 0
 
     def called(self, call: Call) -> None:
@@ -52,6 +62,15 @@ class Rates:
         if isinstance(command, TakeRate) and command.request_id:
             self._asked_us.setdefault((command.name, command.request_id), call.called_us)
             _shorten(self._asked_us)
+
+    def applied(self, step: Step) -> None:
+        """Learn the limits of what a committed entry admits, before any client is told."""
+        for answer in step.answers:
+            command, result = answer.command, answer.result
+            if isinstance(command, TakeRate) and isinstance(result, RateTaken) and result.allowed:
+                limits = self._limits.setdefault(key_of(command), deque(maxlen=LIMITS_KEPT))
+                if not limits or limits[-1][0] <= result.at_ms:  # a repetition is told the old moment
+                    limits.append((result.at_ms, command.limit))
 
     def replied(self, call: Call, result: Result, now_us: int) -> None:
         """Check a request that was admitted against all others."""
@@ -72,10 +91,17 @@ class Rates:
         insort(known, admitted)
         if len(known) > KEPT:
             del known[0]
+        self._forget_unsure(key_of(command), known)
         self.checked_count += 1
         self._check_told(command, known, admitted)
         if is_at_once:
             self._check_outside(command, known, admitted)
+
+    def _forget_unsure(self, key: Key, known: list[_Admitted]) -> None:
+        """Forget what was admitted when not all limits are known any more."""
+        limits = self._limits.get(key)
+        if limits is not None and len(limits) == LIMITS_KEPT:
+            known[:] = [it for it in known if it.at_ms > limits[0][0]]
 
     # -- by what was told -----------------------------------------------------------------------------------
 
@@ -84,15 +110,13 @@ class Rates:
         for first, begin in enumerate(known):
             if begin.at_ms > new.at_ms:
                 break
-            cost = limit = 0
+            inside: list[_Admitted] = []
             for it in known[first:]:
                 if not _is_together(command, begin.at_ms, it.at_ms):
                     break
-                cost, limit = cost + it.cost, max(limit, it.limit)
+                inside.append(it)
                 if it.at_ms >= new.at_ms:
-                    self._check(
-                        command, cost, _allowed(command, limit, it.at_ms - begin.at_ms), "rate-promise"
-                    )
+                    self._check(command, inside, it.at_ms - begin.at_ms, "rate-promise")
 
     # -- by the clocks of clients ---------------------------------------------------------------------------
 
@@ -109,17 +133,32 @@ class Rates:
             if command.algorithm is Algorithm.SLIDING_WINDOW and length_ms >= command.window_ms:
                 continue
             inside = [it for it in known if it.asked_us >= begin_us]
-            limit = max(it.limit for it in inside)
-            cost = sum(it.cost for it in inside)
-            self._check(command, cost, _allowed(command, limit, length_ms), "rate-outside")
+            self._check(command, inside, length_ms, "rate-outside")
 
-    def _check(self, command: TakeRate, cost: int, allowed: int, checker: str) -> None:
+    # -- what is promised -----------------------------------------------------------------------------------
+
+    def _check(self, command: TakeRate, inside: Sequence[_Admitted], length_ms: int, checker: str) -> None:
+        """Check what was admitted in a stretch of so many milliseconds, in order of moments."""
+        cost = sum(it.cost for it in inside)
+        last_ms = inside[-1].at_ms
+        # Which of one moment was the last is not told.
+        allowed = max(it.limit for it in inside if it.at_ms == last_ms)
+        if cost > allowed and command.algorithm is Algorithm.GCRA:
+            flow = self._largest_limit(command, inside[0].at_ms, last_ms)
+            allowed += flow * length_ms // command.window_ms
         if cost > allowed:
             self._report.fail(
                 checker,
                 f"{command.name!r} admitted {cost} where {allowed} are promised by {command.algorithm}",
                 newest=command,
             )
+
+    def _largest_limit(self, command: TakeRate, from_ms: int, until_ms: int) -> int:
+        """Return the largest limit of what was admitted between two moments, both included."""
+        key = key_of(command)
+        admitted = [(it.at_ms, it.limit) for it in self._admitted[key]]
+        admitted.extend(self._limits.get(key, ()))
+        return max(limit for at_ms, limit in admitted if from_ms <= at_ms <= until_ms)
 
 
 def _is_together(command: TakeRate, begin_ms: int, at_ms: int) -> bool:
@@ -130,11 +169,6 @@ def _is_together(command: TakeRate, begin_ms: int, at_ms: int) -> bool:
         case Algorithm.SLIDING_WINDOW:
             return at_ms - begin_ms < command.window_ms
     return True
-
-
-def _allowed(command: TakeRate, limit: int, length_ms: int) -> int:
-    """Return how much may be admitted in a stretch of so many milliseconds."""
-    return limit + limit * length_ms // command.window_ms if command.algorithm is Algorithm.GCRA else limit
 
 
 def _shorten(records: dict[tuple[str, str], Any]) -> None:

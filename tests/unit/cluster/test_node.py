@@ -1,6 +1,7 @@
 """A whole node on a real disk, alone: what becomes of requests whose clients leave, and what it remembers."""
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ import pytest
 from cluster.config import load
 from cluster.errors import NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.event_log import Position
+from cluster.files import Files
 from cluster.node import Node
 from lockstate import codec, snapshot
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, ForceRelease, OpenSession, Release
@@ -23,9 +25,10 @@ DEADLINE_S = 20.0
 
 
 @asynccontextmanager
-async def running(directory: Path) -> AsyncIterator[Node]:
+async def running(directory: Path, files: Files | None = None) -> AsyncIterator[Node]:
     """Run a node of its own that leads."""
-    node = Node(load(["--data-dir", str(directory), "--http", "127.0.0.1:0", "--peer", "127.0.0.1:0"], {}))
+    config = load(["--data-dir", str(directory), "--http", "127.0.0.1:0", "--peer", "127.0.0.1:0"], {})
+    node = Node(config, files=files)
     await node.start()
     try:
         await node.read(lambda machine: machine.revision, DEADLINE_S)
@@ -271,3 +274,41 @@ async def test_what_was_granted_is_there_after_a_restart(tmp_path: Path) -> None
         second = await node.acquire(acquire("h2"), DEADLINE_S)
         assert isinstance(second.result, Granted)
         assert second.result.token == 2
+
+
+class BreakingFiles(Files):
+    """A real disk that refuses every write from some moment on."""
+
+    is_broken = False
+
+    def write_at(self, fd: int, data: bytes, offset: int) -> None:
+        """Write, or fail as a full disk does."""
+        if self.is_broken:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_at(fd, data, offset)
+
+
+async def test_a_disk_that_fails_at_the_last_write(tmp_path: Path) -> None:
+    """A node whose journal cannot be sealed while it stops says so, and lets its directory go."""
+    files = BreakingFiles()
+    async with running(tmp_path, files) as node:
+        await node.acquire(acquire("h1"), DEADLINE_S)
+        files.is_broken = True
+        with pytest.raises(NodeFailed, match="No space left"):
+            await node.stop()
+    async with running(tmp_path) as node:
+        assert node.failure is None
+        assert node.machine.lock("a").holders
+
+
+async def test_a_disk_that_fails_while_the_node_stops(tmp_path: Path) -> None:
+    """A node that breaks while it finishes what is under way is known to have broken, once closed, too."""
+    files = BreakingFiles()
+    async with running(tmp_path, files) as node:
+        asking = asyncio.create_task(node.acquire(acquire("h1"), DEADLINE_S))
+        await asyncio.sleep(0)
+        files.is_broken = True
+        await node.stop()
+        assert isinstance(node.failure, NodeFailed)
+        with pytest.raises(OutcomeUnknown):
+            await asking

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -115,21 +116,38 @@ def test_a_lock_survives_a_restart(tmp_path: Path) -> None:
 def test_a_waiter_hears_that_the_node_stops(tmp_path: Path) -> None:
     """A stop does not wait for waiters, nor leave them without an answer."""
     with _running(tmp_path, "--log-level", "debug") as program:
-        url = program.wait_ready()
-        body = {"name": "a", "ttl_ms": 60_000}
-        _post(f"{url}/v1/locks/acquire", body)
-        answers: list[tuple[int, Any]] = []
-        waiter = threading.Thread(
-            target=lambda: answers.append(_post(f"{url}/v1/locks/acquire", {**body, "wait_ms": 60_000}))
-        )
-        waiter.start()
-        with contextlib.ExitStack() as stack:
-            stack.callback(waiter.join, DEADLINE_S)
-            _until_queued(url)
-            assert program.stop(signal.SIGTERM) == 0
-        ((status, problem),) = answers
-        assert status in (503, 504)
-        assert problem["code"] in ("shutting-down", "outcome-unknown")
+        assert _stop_with_waiter(program) == 0
+
+
+def test_a_disk_that_fails_while_a_node_stops(tmp_path: Path) -> None:
+    """A node that cannot write what is left to do has not ended as asked; clients hear the same."""
+    with _running(tmp_path) as program:
+        assert _stop_with_waiter(program, file_bytes_max=1) == 70
+    assert "event=stopped" not in "".join(program.lines)
+
+
+def _stop_with_waiter(program: Program, file_bytes_max: int = resource.RLIM_INFINITY) -> int:
+    """Stop a node at which somebody waits, and return the exit code; the waiter has to get an answer.
+
+    The node takes the wait back, for nobody can ask for its outcome again: it has to write that.
+    """
+    url = program.wait_ready()
+    body = {"name": "a", "ttl_ms": 60_000}
+    _post(f"{url}/v1/locks/acquire", body)
+    answers: list[tuple[int, Any]] = []
+    waiter = threading.Thread(
+        target=lambda: answers.append(_post(f"{url}/v1/locks/acquire", {**body, "wait_ms": 60_000}))
+    )
+    waiter.start()
+    with contextlib.ExitStack() as stack:
+        stack.callback(waiter.join, DEADLINE_S)
+        _until_queued(url)
+        resource.prlimit(program.process.pid, resource.RLIMIT_FSIZE, (file_bytes_max, resource.RLIM_INFINITY))
+        code = program.stop(signal.SIGTERM)
+    ((status, problem),) = answers
+    assert status in (503, 504)
+    assert problem["code"] in ("shutting-down", "outcome-unknown")
+    return code
 
 
 def _until_queued(url: str) -> None:
