@@ -351,6 +351,9 @@ class Core:
             self._clock.start(max(self.machine.now_ms, codec.entry_time(newest) if newest is not None else 0))
         self._was_leader = replica.is_leader
         self._batcher.clear()
+        # A timer that is set went by another beginning of the clock: a lone node applies its log, and sets
+        # one, in the very tick in which it begins to lead.
+        self._expiry.stop()
         self._expiry.arm(self.machine.next_deadline_ms() if replica.is_leader else None)
         self._abandoned.lead(is_leader=replica.is_leader)
         if self._handover is not None:

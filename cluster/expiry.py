@@ -35,7 +35,7 @@ class Expiry:
             self._set_timer(deadline_ms)
 
     def stop(self) -> None:
-        """Never wake again."""
+        """Never wake again, unless armed anew."""
         self._deadline_ms = None
         if self._timer is not None:
             self._timer.cancel()

@@ -437,6 +437,10 @@ class Raft:
         """
         self._get("raftNextIndex")[self._node(peer_id)] = self._journal.last_index + 1
 
+    def resume_sending(self, peer_id: str) -> None:
+        """Send a peer what it lacks, with the next `send_entries`, although it has not asked for it."""
+        self._get("raftNextIndex")[self._node(peer_id)] = self.match_index(peer_id) + 1
+
     def force_compaction(self) -> None:
         """Write a snapshot in the next tick whatever the length of the log."""
         self._engine.forceLogCompaction()

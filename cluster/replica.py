@@ -99,6 +99,7 @@ class RaftReplica:
         self._silence_s_max = config.election_ms_max / 1000
         self._seen: tuple[object, ...] = ()
         self._is_transfer = False
+        self._is_send_due = False
         self.is_proposing = True
         self.in_flight_max = IN_FLIGHT_MAX
         self.wants_tick = False
@@ -250,9 +251,12 @@ class RaftReplica:
         return frozenset(answering | {self._node_id})
 
     def caught_up(self, peer_id: str, goal: int | None = None) -> bool:
-        """Whether a peer has all that is committed, or all up to `goal`, as far as this leader knows."""
+        """Whether a peer has all that is committed, or all up to `goal`, as far as this leader knows.
+
+        Not one that needs a snapshot for the rest: that takes longer than what it has took to come.
+        """
         needed = self._raft.commit_index if goal is None else min(goal, self._raft.commit_index)
-        return self._raft.match_index(peer_id) >= needed
+        return self._raft.match_index(peer_id) >= max(needed, self._journal.first_index)
 
     def members_committed(self) -> None:
         """Take note that the next entry, a member list, is committed."""
@@ -306,7 +310,7 @@ class RaftReplica:
         elif kind == "newer_term":
             self._adopt_term(peer_id, message["term"])
         elif kind == POSITION:
-            self._transfer.take_position(peer_id, message)
+            self._position_told(peer_id, message)
         elif guards.is_known(message):
             admitted, reply = self._gate.admit(peer_id, message)
             if admitted is not None:
@@ -325,6 +329,12 @@ class RaftReplica:
     def _adopt_term(self, peer_id: str, term: int) -> None:
         if term > self._raft.term:
             self._raft.adopt_term(peer_id, term)
+
+    def _position_told(self, peer_id: str, message: Message) -> None:
+        """Go on with a snapshot at once: the library would wait until a heartbeat lets the peer ask."""
+        if self._transfer.take_position(peer_id, message):
+            self._raft.resume_sending(peer_id)
+            self._is_send_due = self.wants_tick = True
 
     def _after_message(self) -> None:
         """Decide whether a tick is needed: something to sync, to apply, to commit, or to take over."""
@@ -408,6 +418,9 @@ class RaftReplica:
 
     def propose(self) -> None:
         """Append the host's next entries to the log and send them, as long as few are under way."""
+        if self._is_send_due and self._raft.is_leader:
+            self._raft.send_entries()
+        self._is_send_due = False
         if self._next_members is not None and self._may_lead():
             new, self._next_members = self._next_members, None
             self._append_members(new)

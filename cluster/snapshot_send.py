@@ -81,21 +81,23 @@ class Sending:
             )
         return Chunk(data, offset, not data, self._id)
 
-    def answered(self, position: Position) -> None:
-        """Go on where the follower is.
+    def answered(self, position: Position) -> bool:
+        """Go on where the follower is; whether that was not known before.
 
         Back to the same place only once: several chunks behind a lost one tell the same. If that is lost as
         well, the end of this transfer and the next offer find it out.
         """
         if position.digest != self._id.digest or not 0 <= position.offset <= self._id.size_bytes:
-            return
+            return False
         is_back = position.offset < self._reader.offset
+        is_news = not self._is_answered or position.offset != self._reader.offset
         self._is_answered = True
         if is_back and position.offset == self._went_back_to:
-            return
+            return False
         if is_back:
             self._went_back_to = position.offset
         self._reader.offset = position.offset
+        return is_news
 
     def close(self) -> None:
         """Close the file. Idempotent."""

@@ -95,16 +95,17 @@ class SnapshotTransfer:
         self._last = snapshot.last
         return snapshot
 
-    def take_position(self, peer_id: str, message: guards.Message) -> None:
-        """Take note of how much of a snapshot a peer has, if that is what `message` tells."""
+    def take_position(self, peer_id: str, message: guards.Message) -> bool:
+        """Take note of how much of a snapshot a peer has; whether there is more to send to it now."""
         sending = self._sending.get(peer_id)
         try:
             position = msgspec.convert(message, Position, builtin_types=(bytes,))
         except msgspec.ValidationError:
             logger.warning("event=message-dropped peer=%s type=snapshot_position reason=malformed", peer_id)
-            return
-        if sending is not None and position.term == self._replica.term:
-            sending.answered(position)
+            return False
+        if sending is None or position.term != self._replica.term:
+            return False
+        return sending.answered(position)
 
     def stop_sending(self) -> None:
         """Forget all transfers: this node leads no more, or another term begins."""

@@ -84,6 +84,27 @@ def test_a_learner_counts_once_it_has_caught_up(start: Callable[..., Started]) -
     assert b"two of four" not in cluster["a"].values
 
 
+def test_who_needs_a_snapshot_has_not_caught_up(start: Callable[..., Started]) -> None:
+    """However much a learner has: while the rest is no longer in the log, it would hold every commit up."""
+    cluster, _, operators = start("abcd", "abc", 100)
+    leader = cluster["a"].replica
+    operators.add("a", "d")
+    cluster.run_ms(500)
+    goal = leader.committed
+    assert leader.caught_up("d", goal)
+    cluster.network.held |= {("a", "d")}
+    cluster["a"].propose(b"in the log")
+    cluster.run_ms(100)
+    assert leader.caught_up("d", goal), "it gets the rest at once"
+    cluster["a"].propose(*[b"%d" % number for number in range(300)])
+    cluster.run_ms(500)
+    assert cluster["a"].journal.first_index > goal, "what it has is compacted"
+    assert not leader.caught_up("d", goal)
+    cluster.network.held.clear()
+    cluster.run_until(lambda: leader.caught_up("d", goal))
+    assert cluster["d"].journal.last_index > goal
+
+
 def test_a_joining_node_never_stands_for_election(start: Callable[..., Started]) -> None:
     """Alone, added or not, with its patience long over, restarted: it waits."""
     cluster, _, operators = start("abcd", "abc")

@@ -117,6 +117,19 @@ def test_a_snapshot_waits_for_room_without_holding_up_the_leader(
     cluster.run_until(lambda: cluster["a"].values == cluster["b"].values)
 
 
+def test_a_snapshot_travels_as_soon_as_the_offer_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the offer and the whole snapshot nothing waits for a heartbeat: no time passes."""
+    cluster = our_left_behind(tmp_path, monkeypatch)
+    start_snapshot(cluster)
+    cluster.network.held.clear()
+    before_s = cluster.clock.now_s
+    cluster.settle()
+    assert len(cluster["a"].values) > 1, "the snapshot is installed"
+    assert cluster.clock.now_s == before_s
+
+
 def test_a_leader_with_one_follower_outlives_a_long_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cluster.clock import ClusterClock
 from cluster.config import load
 from cluster.errors import NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.event_log import Position
@@ -202,6 +203,20 @@ async def test_a_snapshot_without_the_ticket_of_a_conversion_leaves_its_outcome_
         with pytest.raises(OutcomeUnknown):
             await asyncio.wait_for(waiting, DEADLINE_S)
         assert node.events.oldest == empty.revision
+
+
+async def test_a_lone_node_ends_leases_in_time_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leads and applies its log in one step: the alarm goes by the time that the log has reached."""
+    start = ClusterClock.start
+    monkeypatch.setattr(ClusterClock, "start", lambda clock, base_ms: start(clock, base_ms + 3_600_000))
+    async with running(tmp_path) as node:
+        await node.acquire(msgspec.structs.replace(acquire("h1"), ttl_ms=1000), DEADLINE_S)
+    monkeypatch.setattr(ClusterClock, "start", start)
+    async with running(tmp_path) as node:
+        # Nobody asks for anything: only the alarm makes time pass.
+        await until(lambda: node.machine.lock("a").state == "free")
 
 
 async def test_shutdown_can_be_waited_for(tmp_path: Path) -> None:
