@@ -103,7 +103,9 @@ class Ledger:
                         self._forced_ms[view.token] = command.lock_delay_ms
             match answer.command, answer.result:
                 case Acquire() | AcquirePermits() as wish, Granted() as granted:
-                    self._delays_ms.setdefault(granted.token, wish.lock_delay_ms)
+                    # Not what the session has already: that keeps the delay with which it was granted.
+                    if granted.hold_id == wish.hold_id:
+                        self._delays_ms.setdefault(granted.token, wish.lock_delay_ms)
                 case Acquire() | AcquirePermits() as wish, Queued() as queued:
                     self._waiting.setdefault(queued.hold_id, wish.lock_delay_ms)
         for hold_id, told in step.wait_ends:

@@ -150,15 +150,16 @@ class Replies:
         told = effect.told
         if told is None:
             return False
-        if revision == effect.told_revision:
-            return bool(plain(told) == plain(result))
-        # A node that restored a snapshot finds its waiter granted there, with what is left of the lease.
+        if revision == effect.told_revision and plain(told) == plain(result):
+            return True
+        # A node that restored a snapshot finds its waiter granted there, with what is left of the lease: at
+        # the end of the entry, in which it may have been renewed behind the grant.
         return (
             isinstance(told, Granted)
             and isinstance(result, Granted)
             and told.token <= result.token
             and (told.hold_id, told.name, told.permits) == (result.hold_id, result.name, result.permits)
-            and revision > effect.told_revision > effect.revision
+            and revision >= effect.told_revision > effect.revision
             and self._has_restored(call.node_id, revision)
         )
 
