@@ -116,7 +116,7 @@ SNAPSHOTS: Final = (
     Mutation(
         name="election-value-lost-in-snapshot",
         sentence="A restored node knows who leads, and not what the leader says.",
-        found_by=("equal-digest", "read-view"),
+        found_by=("equal-digest", "read-view", "model-events"),
         apply=snapshot_without(_forget_values),
         surroundings=RESTORING_ALL,
     ),

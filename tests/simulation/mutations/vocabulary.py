@@ -233,7 +233,7 @@ VOCABULARY: Final = (
     Mutation(
         name="subtree-ignores-descendants",
         sentence="A subtree is granted although somebody holds a name in it.",
-        found_by=("holds-exclude", "delay-kept", "exclusion"),
+        found_by=("holds-exclude", "delay-kept", "exclusion", "model-state"),
         apply=replaced(lockstate.locks, "is_free", _is_free_above),
         surroundings=_VARIED,
     ),
