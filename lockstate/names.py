@@ -14,8 +14,8 @@ class NameIndex:
     """The names of `locks` in order, in short runs: adding and removing touch one run only.
 
     A record is sorted in when a thousand came after it, or when somebody lists: most are gone before, and
-    cost no more than a place in `young`. Who makes a record puts it there, and calls `settle` beyond
-    YOUNG_MAX.
+    cost no more than a place in `young`. Who makes a record puts it there; `settle` is called once for each
+    entry, so that no single command pays for all.
     """
 
     def __init__(self, locks: dict[str, Lock]) -> None:

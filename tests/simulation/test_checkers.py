@@ -135,6 +135,30 @@ def test_a_grant_found_in_a_snapshot() -> None:
                 story.reply(number, told, story.machine.revision)
 
 
+def test_a_grant_found_in_a_snapshot_of_its_own_entry() -> None:
+    """What was renewed behind the grant, in the same entry, is told by a node that restored it; no other."""
+    for node_id in ("c", "b"):
+        story = Story()
+        story.ask(OpenSession("s1", 5000, {}))
+        story.ask(acquire("h1", ttl_ms=60_000))
+        command = acquire("h2", session_id="s1", ttl_ms=0, wait_ms=50_000)
+        number = story.call(command, node_id="c")
+        story.commit(command, node_id="c")
+        story.pass_ms(1000)
+        for each in (Release("h1"), KeepAlive("s1")):
+            story.call(each)
+        story.commit(Release("h1"), KeepAlive("s1"))
+        story.checkers.restored(node_id, story.log[-1][1], story.machines[node_id])
+        told = story.machine.attempt("h2")
+        assert isinstance(told, Granted)
+        assert told != story.wait_ends["h2"][1], "less was left when it was granted"
+        if node_id == "c":
+            story.reply(number, told, story.machine.revision)
+        else:
+            with objects("reply"):
+                story.reply(number, told, story.machine.revision)
+
+
 def test_a_command_that_is_applied_twice() -> None:
     """A command that has an effect twice, or that nobody asked for, is found."""
     story = Story()

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from lockstate.commands import AcquirePermits, ForceRelease, ResizeSemaphore
+from lockstate.commands import AcquirePermits, ForceRelease, OpenSession, Release, ResizeSemaphore
 from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, Granted, Kind, Resized
+from lockstate.results import Event, EventKind, Granted, Kind, Refused, Resized
 from tests.simulation.checks.ledger import Ledger
 from tests.simulation.checks.report import Report
 from tests.simulation.checks.story import Story, acquire, objects
@@ -136,3 +136,22 @@ def test_events_that_are_not_the_models() -> None:
     story.apply("a", data)
     with objects("model-events"):
         story.checkers._states.events_as_expected("b", (), [*machine.audit()])
+
+
+def test_the_delay_of_a_hold_is_that_of_its_grant() -> None:
+    """Who asks again for what its session just got, with another lock-delay, changes nothing of it."""
+    for granted_ms, again_ms in ((0, 9000), (9000, 0)):
+        story = Story()
+        story.ask(OpenSession("s1", 60_000, {}))
+        story.ask(acquire("h1", ttl_ms=60_000))
+        first = acquire("h2", session_id="s1", ttl_ms=0, wait_ms=50_000, lock_delay_ms=granted_ms)
+        again = acquire("h3", session_id="s1", ttl_ms=0, lock_delay_ms=again_ms)
+        story.call(first)
+        story.commit(first)
+        for each in (Release("h1"), again):
+            story.call(each)
+        story.commit(Release("h1"), again)
+        story.ask(ForceRelease("x", "", 0))
+        told = story.ask(acquire("h4"))
+        assert isinstance(told, Refused if granted_ms else Granted)
+    assert story.checkers.violation is None
