@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from cluster.config_sources import NUMBERS, Given, WrongValueError, collect
-from cluster.members import NODES_COUNT_MAX, Member, Members
+from cluster.consensus.member_list import NODES_COUNT_MAX, Member, Members
 
 SECRET_BYTES_MIN: Final = 16
 """128 bits, if they are random."""

@@ -14,32 +14,32 @@ import time
 from collections.abc import Callable, Generator
 from typing import Final, ParamSpec, cast
 
-from cluster import audit_log
-from cluster.abandoned import AbandonedWaits
-from cluster.batcher import Batcher
-from cluster.child import Child
-from cluster.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
+from cluster.commands.abandoned_waits import AbandonedWaits
+from cluster.commands.batcher import Batcher
+from cluster.commands.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
+from cluster.commands.expiry import Expiry
+from cluster.commands.outbox import Answer, Outbox, new_origin
+from cluster.commands.waiters import Waiters
 from cluster.config import Address, NodeConfig, format_peers
-from cluster.datadir import DataDir
+from cluster.consensus.guards import Message
+from cluster.consensus.handover import Handover
+from cluster.consensus.member_changes import Change, MemberChanges, Verdict
+from cluster.consensus.member_list import Members
+from cluster.consensus.replica import RaftReplica
 from cluster.errors import DataDirError, IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
-from cluster.event_log import EventLog
-from cluster.expiry import Expiry
-from cluster.files import Files
-from cluster.gauges import gauges
-from cluster.guards import Message
-from cluster.handover import Handover
-from cluster.journal import Journal
-from cluster.link import Kind
-from cluster.member_changes import Change, MemberChanges, Verdict
-from cluster.members import Members
-from cluster.metrics import Metrics
-from cluster.outbox import Answer, Outbox, new_origin
-from cluster.peer_auth import Objection
-from cluster.peering import Peering
-from cluster.replica import RaftReplica
-from cluster.snapshots import SnapshotStore
-from cluster.transport import PeerLinks
-from cluster.waiters import Waiters
+from cluster.observing import audit_log
+from cluster.observing.event_log import EventLog
+from cluster.observing.gauges import gauges
+from cluster.observing.metrics import Metrics
+from cluster.peers.handshake import Objection
+from cluster.peers.link import Kind
+from cluster.peers.links import PeerLinks
+from cluster.peers.peering import Peering
+from cluster.storage.data_directory import DataDir
+from cluster.storage.files import Files
+from cluster.storage.forked_child import Child
+from cluster.storage.journal import Journal
+from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import codec, snapshot
 from lockstate.machine import LockMachine
 from lockstate.results import Done, Queued, Refused, Result

@@ -5,17 +5,17 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from cluster.child import Child
+from cluster.commands.outbox import Answer, Pending
 from cluster.config import NodeConfig, check_member
+from cluster.consensus.member_list import Members
 from cluster.core import Core
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, ShuttingDown, TransferFailed
-from cluster.event_log import EventLog
-from cluster.files import Files
-from cluster.link import Kind
-from cluster.members import Members
-from cluster.metrics import Metrics
-from cluster.outbox import Answer, Pending
-from cluster.status import ClusterStatus, PeerStatus
+from cluster.observing.event_log import EventLog
+from cluster.observing.metrics import Metrics
+from cluster.observing.status import ClusterStatus, PeerStatus
+from cluster.peers.link import Kind
+from cluster.storage.files import Files
+from cluster.storage.forked_child import Child
 from lockstate import codec
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Cancel, Command, Convert
 from lockstate.machine import LockMachine

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 import uvloop
 from aiohttp import web
 
-from cluster.child import Child
 from cluster.config import Address, NodeConfig, load
 from cluster.errors import IdentityRefused, NodeFailed, StartupError
-from cluster.memory import HugePages
 from cluster.node import Node
+from cluster.storage.forked_child import Child
+from cluster.storage.huge_pages import HugePages
 from http_api import logs
 from http_api.app import CONNECTIONS_COUNT_MAX, build_server
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cluster.members import Members
+from cluster.consensus.member_list import Members
 from holdfast import wire
 from http_api.views import Holder, Leader
 from lockstate.commands import Wanted

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from cluster.event_log import Block, Compacted, Cut, EventLog, Position, numbered
+from cluster.observing.event_log import Block, Compacted, Cut, EventLog, Position, numbered
 from http_api import answers, views
 from lockstate.results import Event
 

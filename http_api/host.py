@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from cluster.event_log import EventLog
-from cluster.members import Members
-from cluster.metrics import Sample
-from cluster.status import ClusterStatus
+from cluster.consensus.member_list import Members
+from cluster.observing.event_log import EventLog
+from cluster.observing.metrics import Sample
+from cluster.observing.status import ClusterStatus
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert
 from lockstate.machine import LockMachine
 from lockstate.results import Result

@@ -2,7 +2,7 @@
 
 from cluster.config import check_member, check_node_id
 from cluster.config_sources import WrongValueError
-from cluster.members import Members
+from cluster.consensus.member_list import Members
 from http_api import answers, bodies_service, schema
 from http_api.call import Call, Reply
 from http_api.host import Node

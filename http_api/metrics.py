@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from cluster.metrics import Sample
+from cluster.observing.metrics import Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SUFFIXES = ("_bucket", "_sum", "_count")

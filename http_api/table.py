@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from cluster.status import ClusterStatus
+from cluster.observing.status import ClusterStatus
 from holdfast import wire
 from http_api import (
     answers,

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from cluster.errors import Overloaded, ShuttingDown
-from cluster.event_log import Compacted, Cut, EventLog, Position
+from cluster.observing.event_log import Compacted, Cut, EventLog, Position
 from http_api.call import Call, Reply
 from http_api.event_feeds import FED_COUNT_MAX, PAUSE_FACTOR, WATCHERS_COUNT_MAX, EventFeeds, render
 from http_api.host import Node

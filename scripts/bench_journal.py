@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.journal import Journal
-from cluster.segment_writer import PREPARED_BYTES, SEGMENT_BYTES, Sizes
+from cluster.storage.journal import Journal
+from cluster.storage.segment_writer import PREPARED_BYTES, SEGMENT_BYTES, Sizes
 
 DESCRIPTION: Final = "Measure Journal.sync of one block, with and without space prepared ahead of the log."
 _COLUMNS: Final = (

@@ -23,7 +23,7 @@ import uvloop
 
 from cluster.config import NodeConfig
 from cluster.node import Node
-from cluster.snapshots import SNAPSHOT_NAME, SnapshotStore
+from cluster.storage.snapshot_store import SNAPSHOT_NAME, SnapshotStore
 from lockstate import snapshot
 from scripts.lib import processes
 from scripts.lib.node_load import CycleLoad, fill, leading_node, single_config, until

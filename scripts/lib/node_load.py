@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
-from cluster.child import Child
 from cluster.config import Address, NodeConfig
-from cluster.memory import HugePages
 from cluster.node import Node
+from cluster.storage.forked_child import Child
+from cluster.storage.huge_pages import HugePages
 from http_api.__main__ import _calm_collector
 from lockstate.commands import Acquire, Release
 from lockstate.limits import TTL_MS_MAX, TTL_MS_MIN

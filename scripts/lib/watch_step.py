@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
-from cluster.event_log import Cut
 from cluster.node import Node
+from cluster.observing.event_log import Cut
 from http_api.__main__ import _connections_count_max
 from http_api.app import build_server
 from http_api.event_feeds import FED_COUNT_MAX

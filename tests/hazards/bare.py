@@ -11,7 +11,7 @@ from pysyncobj import SyncObj, SyncObjConf, replicated
 from pysyncobj.node import Node as LibraryNode
 from pysyncobj.transport import Transport as LibraryTransport
 
-from cluster.guards import Message
+from cluster.consensus.guards import Message
 from tests.hazards.harness import Clock, Cluster, Network
 
 

@@ -15,13 +15,13 @@ import msgspec
 import pysyncobj.syncobj as library
 import pytest
 
-from cluster.child import Child
+from cluster.commands.outbox import Answer, Pending
 from cluster.config import Address, NodeConfig
 from cluster.core import Core
-from cluster.files import Files
-from cluster.link import Kind
-from cluster.outbox import Answer, Pending
-from cluster.transport import PeerLinks
+from cluster.peers.link import Kind
+from cluster.peers.links import PeerLinks
+from cluster.storage.files import Files
+from cluster.storage.forked_child import Child
 from lockstate import codec
 from lockstate.commands import Acquire
 from lockstate.machine import LockMachine

@@ -4,14 +4,14 @@ Nodes are either ours (ours.py) or the bare library (bare.py), so that a hazard 
 the same moves. Nothing happens by itself: time passes in `Cluster.step`, messages arrive when delivered. The
 same seed gives the same run.
 
-This folder is the one place outside cluster/raft.py that imports pysyncobj: it tests the library itself.
+This folder is the one place beside the engine that imports pysyncobj: it tests the library itself.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-from cluster.guards import Message
+from cluster.consensus.guards import Message
 
 STEP_MS: Final = 50
 """One step: half a heartbeat, as the nodes' own timer."""

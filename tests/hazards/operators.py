@@ -2,7 +2,7 @@
 
 import asyncio
 
-from cluster.member_changes import Change, MemberChanges, Verdict
+from cluster.consensus.member_changes import Change, MemberChanges, Verdict
 from tests.hazards.harness import STEP_MS, Cluster
 from tests.hazards.ours import OurNode
 

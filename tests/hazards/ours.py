@@ -12,13 +12,13 @@ import msgspec
 import pysyncobj.syncobj as library
 import pytest
 
-from cluster.child import Outcome
-from cluster.files import Files
-from cluster.guards import Message
-from cluster.journal import Journal
-from cluster.members import Member, Members
-from cluster.replica import RaftReplica
-from cluster.snapshots import SnapshotStore
+from cluster.consensus.guards import Message
+from cluster.consensus.member_list import Member, Members
+from cluster.consensus.replica import RaftReplica
+from cluster.storage.files import Files
+from cluster.storage.forked_child import Outcome
+from cluster.storage.journal import Journal
+from cluster.storage.snapshot_store import SnapshotStore
 from tests.hazards.harness import Checker, Clock, Cluster, Network
 
 

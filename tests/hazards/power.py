@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from cluster.files import Files
+from cluster.storage.files import Files
 
 
 class PowerDisk:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pysyncobj import FAIL_REASON
 
-from cluster.child import Outcome
+from cluster.storage.forked_child import Outcome
 from tests.hazards.bare import bare_cluster
 from tests.hazards.harness import Cluster
 from tests.hazards.ours import InlineChild, our_cluster

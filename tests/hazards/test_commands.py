@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from cluster import snapshot_transfer
-from cluster.child import Child
-from cluster.clock import STALL_COUNTED_MS_MAX
+from cluster.commands.clock import STALL_COUNTED_MS_MAX
 from cluster.config import Address, NodeConfig
+from cluster.consensus import snapshot_transfer
 from cluster.core import Core
 from cluster.errors import ClusterError, DataDirError, NodeFailed, OutcomeUnknown
-from cluster.files import Files
-from cluster.snapshot_file import Snapshot, write_snapshot
+from cluster.storage.files import Files
+from cluster.storage.forked_child import Child
+from cluster.storage.snapshot_format import Snapshot, write_snapshot
 from lockstate import codec, snapshot
 from lockstate.commands import Acquire
 from lockstate.machine import LockMachine

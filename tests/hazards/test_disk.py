@@ -11,9 +11,9 @@ from pysyncobj import FAIL_REASON, SyncObjConf, replicated
 from pysyncobj.config import SERIALIZER_STATE
 from pysyncobj.journal import FileJournal
 
-from cluster import replica as replica_module
+from cluster.consensus import replica as replica_module
 from cluster.errors import DataDirError
-from cluster.records import LogEntry
+from cluster.storage.journal_format import LogEntry
 from lockstate import snapshot
 from tests.hazards.bare import BareNode, bare_cluster
 from tests.hazards.cores import Clients, core_cluster, elect, run_well, settle

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster import members
-from cluster.members import Members
-from cluster.replica import RaftReplica
+from cluster.consensus import member_list
+from cluster.consensus.member_list import Members
+from cluster.consensus.replica import RaftReplica
 from tests.hazards.harness import Checker, Cluster
 from tests.hazards.operators import Operators, address, grow
 from tests.hazards.ours import our_cluster
@@ -31,8 +31,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Star
 
 def with_voter(before: Members, node_id: str) -> Members:
     """Return the list with one more voter, without the time in which it learns."""
-    learning = members.with_learner(before, node_id, address(node_id))
-    return members.promoted(learning, node_id, f"disk-{node_id}")
+    learning = member_list.with_learner(before, node_id, address(node_id))
+    return member_list.promoted(learning, node_id, f"disk-{node_id}")
 
 
 def lists(cluster: Cluster, node_ids: str) -> set[str]:
@@ -207,7 +207,7 @@ def test_without_that_two_majorities_share_no_node(
     monkeypatch.setattr(RaftReplica, "may_change_members", property(lambda self: self.is_leader))
     two_leaders_in_turn(cluster)
     replica = cluster["b"].replica
-    replica.change_members(members.without(replica.members, "a", "", "bcd"))
+    replica.change_members(member_list.without(replica.members, "a", "", "bcd"))
     cluster["b"].propose(b"of b and c")
     for _ in range(4):
         cluster.step()

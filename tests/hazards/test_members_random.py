@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from cluster import snapshot_transfer
-from cluster.members import Members
+from cluster.consensus import snapshot_transfer
+from cluster.consensus.member_list import Members
 from tests.hazards.harness import Checker, Cluster
 from tests.hazards.operators import Operators
 from tests.hazards.ours import our_cluster

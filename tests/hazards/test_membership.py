@@ -7,8 +7,8 @@ import pytest
 from pysyncobj import FAIL_REASON
 from pysyncobj.node import Node as LibraryNode
 
-from cluster import members
-from cluster.members import Members
+from cluster.consensus import member_list
+from cluster.consensus.member_list import Members
 from tests.hazards.bare import bare_cluster
 from tests.hazards.harness import Cluster
 from tests.hazards.ours import our_cluster
@@ -64,8 +64,8 @@ def test_the_bare_library_changes_its_members_twice_at_once(monkeypatch: pytest.
 
 def with_voter(before: Members, node_id: str) -> Members:
     """Return the list with one more voter, without the time in which it learns."""
-    learning = members.with_learner(before, node_id, f"127.0.0.1:{ord(node_id)}")
-    return members.promoted(learning, node_id, f"disk-{node_id}")
+    learning = member_list.with_learner(before, node_id, f"127.0.0.1:{ord(node_id)}")
+    return member_list.promoted(learning, node_id, f"disk-{node_id}")
 
 
 def test_our_members_change_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

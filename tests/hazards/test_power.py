@@ -10,9 +10,9 @@ from pysyncobj import FAIL_REASON
 from pysyncobj.journal import FileJournal
 
 from cluster.errors import DataDirError
-from cluster.files import Files
-from cluster.journal import Journal
-from cluster.segment_writer import Sizes
+from cluster.storage.files import Files
+from cluster.storage.journal import Journal
+from cluster.storage.segment_writer import Sizes
 from tests.hazards.bare import bare_cluster
 from tests.hazards.harness import Cluster
 from tests.hazards.ours import our_cluster

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cluster import snapshot_transfer
+from cluster.consensus import snapshot_transfer
 from tests.hazards.harness import Checker, Cluster
 from tests.hazards.ours import our_cluster
 

@@ -1,4 +1,4 @@
-"""The seams that cluster/raft.py stands on exist in the installed library, and it is the pinned one."""
+"""The seams that the engine stands on exist in the installed library, and it is the pinned one."""
 
 import tomllib
 from importlib import metadata
@@ -7,7 +7,7 @@ from pathlib import Path
 import pysyncobj.syncobj as library
 import pytest
 
-from cluster.raft import REQUIRED_ATTRIBUTES, REQUIRED_NAMES
+from cluster.consensus.engine import REQUIRED_ATTRIBUTES, REQUIRED_NAMES
 from tests.hazards.bare import bare_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,8 +40,8 @@ def test_a_name_that_is_replaced_exists(name: str) -> None:
 
 
 def test_the_module_declares_every_private_name_that_it_uses() -> None:
-    """No mangled name of the library's is used in cluster/raft.py without being in the two lists."""
-    source = (ROOT / "cluster" / "raft.py").read_text()
+    """No mangled name of the library is used in the engine without being in the two lists."""
+    source = (ROOT / "cluster" / "consensus" / "engine.py").read_text()
     declared = {name.removeprefix("_SyncObj__") for name in (*REQUIRED_NAMES, *REQUIRED_ATTRIBUTES)}
     used = {part.split("(")[0].split()[0] for part in source.split("_SyncObj__")[1:]}
     asked = {part.split('"')[0] for get in ('_get("', '_set("') for part in source.split(get)[1:]}

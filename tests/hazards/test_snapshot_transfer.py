@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pysyncobj import FAIL_REASON
 
-from cluster import snapshot_transfer
+from cluster.consensus import snapshot_transfer
 from tests.hazards.bare import bare_cluster
 from tests.hazards.harness import STEP_MS, Cluster
 from tests.hazards.ours import our_cluster

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, replicated
 
-from tests.unit.cluster.test_transport import acceptor, raw, until
+from tests.unit.cluster.peers.test_links import acceptor, raw, until
 
 DEADLINE_S = 20.0
 FLAG = "HOLDFAST_TEST_STRANGER_WAS_HERE"

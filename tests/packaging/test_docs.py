@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster import config_sources, errors, outbox
+from cluster import config_sources, errors
+from cluster.commands import outbox
 from holdfast import wire
 from lockstate import limits
 from scripts.local_cluster import LocalCluster
@@ -116,7 +117,9 @@ def test_configuration_table_is_complete() -> None:
 def test_log_table_is_complete() -> None:
     """The table of events has every event that a node logs, and no other."""
     sources = [
-        path.read_text("utf-8") for folder in ("cluster", "http_api") for path in (ROOT / folder).glob("*.py")
+        path.read_text("utf-8")
+        for folder in ("cluster", "http_api")
+        for path in (ROOT / folder).rglob("*.py")
     ]
     logged = set(re.findall(r'"event=([a-z-]+)', "".join(sources)))
     assert codes(section("Log")) == logged

@@ -32,7 +32,10 @@ THIRD_PARTY = {"aiohttp": ("http_api", "holdfast"), "msgspec": PACKAGES}
 """For each dependency that several modules may import, in which packages."""
 
 ONLY_IN = {
-    "pysyncobj": ("cluster/raft.py", "use cluster.raft.Replica, the one place where the library is tamed"),
+    "pysyncobj": (
+        "cluster/consensus/engine.py",
+        "use cluster.consensus.engine.Raft, the one place where the library is tamed",
+    ),
     "uvloop": ("http_api/__main__.py", "use asyncio; the host alone chooses the event loop"),
 }
 
@@ -145,7 +148,7 @@ def test_every_package_has_modules(package: str) -> None:
         ("lockstate/x.py", "from importlib import import_module\nimport_module('random')", "random values"),
         ("cluster/x.py", "from http_api import app", "put what both need into lockstate"),
         ("cluster/x.py", "from ..http_api import app", "put what both need into lockstate"),
-        ("cluster/x.py", "import pysyncobj.node", "use cluster.raft.Replica"),
+        ("cluster/x.py", "import pysyncobj.node", "use cluster.consensus.engine.Raft"),
         ("cluster/x.py", "import pickle", "decode with lockstate/codec.py"),
         ("cluster/x.py", "import uvloop", "use asyncio"),
         ("http_api/x.py", "from holdfast import Client", "only holdfast.wire is shared"),
@@ -165,7 +168,10 @@ def test_wrong_import_is_told_with_what_to_do(path: str, source: str, told: str)
     [
         ("http_api/x.py", "from holdfast import wire\nfrom holdfast.wire import CODES\nimport cluster.node"),
         ("http_api/__main__.py", "import uvloop"),
-        ("cluster/raft.py", "from pysyncobj import SyncObj\nfrom . import guards\nimport os, time, asyncio"),
+        (
+            "cluster/consensus/engine.py",
+            "from pysyncobj import SyncObj\nfrom . import guards\nimport os, time, asyncio",
+        ),
         ("lockstate/x.py", "import enum, heapq\nfrom .modes import Mode\nimport msgspec"),
         ("holdfast/x.py", "from holdfast import _protocol\nimport aiohttp, time"),
     ],

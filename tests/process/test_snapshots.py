@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cluster.link import ROOM_BYTES
+from cluster.peers.link import ROOM_BYTES
 from holdfast import wire
 from scripts.local_cluster import LocalCluster
 from tests.process import history

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Final, Protocol
 
+from cluster.consensus.member_list import Members
 from cluster.errors import ClusterError, IdentityRefused
-from cluster.members import Members
 from cluster.node import Node
 from tests.simulation.clients import Client
 from tests.simulation.faults import US, Fault, Undo

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from cluster.child import Child, Outcome
+from cluster.storage.forked_child import Child, Outcome
 from tests.simulation.files import SimFiles
 from tests.simulation.loop import Killed, NodeLoop
 from tests.simulation.scheduler import Event, Scheduler

@@ -1,4 +1,4 @@
-"""The operations of `cluster.files.Files` on a simulated disk: one object for each process.
+"""The operations of `cluster.storage.files.Files` on a simulated disk: one object for each process.
 
 Every operation may be where the process is killed, and where the disk fails.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cluster.files import Files
+from cluster.storage.files import Files
 from tests.simulation.disk import Disk, Inode
 from tests.simulation.loop import Killed
 

@@ -9,13 +9,13 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
-from cluster.child import Child
 from cluster.config import NodeConfig
+from cluster.consensus.guards import Message
 from cluster.core import Core
 from cluster.errors import NodeFailed, StartupError
-from cluster.files import Files
-from cluster.guards import Message
 from cluster.node import Node
+from cluster.storage.files import Files
+from cluster.storage.forked_child import Child
 from tests.simulation.child import SimChild
 from tests.simulation.disk import Disk
 from tests.simulation.files import SimFiles

@@ -1,11 +1,13 @@
 """What the product takes from its machine, taken from the simulated one while a world runs.
 
 The modules of the product and of the Raft library see stand-ins for `time`, `random`, `secrets` and `os`.
-What a stand-in does not know it refuses: nothing real gets in unseen.
+What a stand-in does not know it refuses, and a module of ours that still sees the real thing ends the run:
+nothing real gets in unseen.
 """
 
 import contextlib
 import importlib
+import inspect
 import pkgutil
 import random as real_random
 import secrets as real_secrets
@@ -19,9 +21,19 @@ import pysyncobj.monotonic
 import pysyncobj.syncobj
 
 import cluster
+import lockstate
 
-_LEFT_ALONE: Final = {"cluster.files", "cluster.child"}
+_LEFT_ALONE: Final = {"cluster.storage.files", "cluster.storage.forked_child"}
 """They are replaced as a whole."""
+_REPLACED: Final = (real_time, real_random, real_secrets, sys.modules["os"])
+"""The modules that have a stand-in."""
+_REAL: Final = {id(module): module.__name__ for module in _REPLACED} | {
+    id(value): f"{module.__name__}.{name}"
+    for module in _REPLACED
+    for name, value in vars(module).items()
+    if name in getattr(module, "__all__", dir(module)) and inspect.isroutine(value)
+}
+"""What no module of ours may see while a world runs, as `time` or as `from time import monotonic`."""
 
 
 class Machine(Protocol):
@@ -111,6 +123,7 @@ def simulated(machine: Machine, source: Random) -> Iterator[None]:
                 if id(value) in stand_ins:
                     before.append((module, name, value))
                     setattr(module, name, stand_ins[id(value)])
+        _refuse_what_is_real()
         yield
     finally:
         for module, name, value in before:
@@ -118,8 +131,23 @@ def simulated(machine: Machine, source: Random) -> Iterator[None]:
 
 
 def _modules() -> Iterator[Any]:
-    """Yield every module whose surroundings are simulated."""
-    for found in pkgutil.iter_modules(cluster.__path__, "cluster."):
-        if found.name not in _LEFT_ALONE:
-            yield importlib.import_module(found.name)
+    """Yield every module whose surroundings are simulated, in all rooms."""
+    for package in (cluster, lockstate):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if found.name not in _LEFT_ALONE:
+                yield importlib.import_module(found.name)
     yield pysyncobj.syncobj
+
+
+def _refuse_what_is_real() -> None:
+    """Raise AssertionError if a loaded module of ours sees a real clock, disk or random number."""
+    for module_name, module in list(sys.modules.items()):
+        is_ours = module_name.partition(".")[0] in (cluster.__name__, lockstate.__name__)
+        if not is_ours or module_name in _LEFT_ALONE:
+            continue
+        for name, value in vars(module).items():
+            if id(value) in _REAL:
+                raise AssertionError(
+                    f"{module_name}.{name} is the real {_REAL[id(value)]} in a simulated world: import the"
+                    " module by its name, and let patches.py find it"
+                )

@@ -14,11 +14,11 @@ from unittest import mock
 import msgspec
 
 import cluster.config
-import cluster.journal
+import cluster.consensus.snapshot_transfer
 import cluster.node
-import cluster.snapshot_transfer
-from cluster.link import Link
-from cluster.segment_writer import Sizes
+import cluster.storage.journal
+from cluster.peers.link import Link
+from cluster.storage.segment_writer import Sizes
 from tests.simulation.machine import watched_core
 from tests.simulation.patches import simulated
 from tests.simulation.plan import Plan
@@ -67,9 +67,9 @@ def run(
         stack.callback(world.close)
         patch(mock.patch.object(Link, "__hash__", _numbered()))
         patch(mock.patch.object(cluster.node, "Core", watched_core(world.watch)))
-        patch(mock.patch.object(cluster.snapshot_transfer, "CHUNK_BYTES", plan.chunk_bytes))
+        patch(mock.patch.object(cluster.consensus.snapshot_transfer, "CHUNK_BYTES", plan.chunk_bytes))
         sizes = functools.partial(Sizes, plan.segment_bytes, plan.prepared_bytes)
-        patch(mock.patch.object(cluster.journal, "Sizes", sizes))
+        patch(mock.patch.object(cluster.storage.journal, "Sizes", sizes))
         if mutation is not None:
             patch(mutation)
         world.run(simulated_s)

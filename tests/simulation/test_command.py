@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-import cluster.guards
+import cluster.consensus.guards
 from scripts import simulate
 from tests.simulation.plan import FAULTS, make_plan
 
@@ -32,7 +32,7 @@ def test_sound_run_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_broken_promise_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that votes before its vote is on disk is found; seed, step, sentence and trace are printed."""
-    monkeypatch.setattr(cluster.guards, "PROMISES", frozenset())
+    monkeypatch.setattr(cluster.consensus.guards, "PROMISES", frozenset())
     assert simulate.main(["--seed", "7", "--minutes", "0.3", "--faults", "", "--lines", "5"]) == 1
     printed = capsys.readouterr().out
     assert re.search(r"^VIOLATION at \d+\.\d+ s, step \d+: vote-on-disk: ", printed, re.MULTILINE)

@@ -15,12 +15,12 @@ from random import Random
 
 import pytest
 
-import cluster.recovery
+import cluster.storage.recovery
 from cluster.errors import DataDirError
-from cluster.journal import Journal, JournalError
-from cluster.log_view import LogView
-from cluster.records import BLOCK_MAGIC, BlockHead, decode_block, segment_seed
-from cluster.segment_writer import Sizes
+from cluster.storage.journal import Journal, JournalError
+from cluster.storage.journal_format import BLOCK_MAGIC, BlockHead, decode_block, segment_seed
+from cluster.storage.replay import LogView
+from cluster.storage.segment_writer import Sizes
 from tests.simulation.disk import SECTOR_BYTES, Disk
 from tests.simulation.files import SimFiles
 from tests.simulation.loop import Killed
@@ -239,7 +239,7 @@ def test_a_journal_that_cuts_damage_is_found_out(monkeypatch: pytest.MonkeyPatch
         live(disk, random)
         if any(disk._provable_bytes(path) for path in segments(disk)):
             with monkeypatch.context() as context:
-                context.setattr(cluster.recovery, "_check_tail", cut_anything)
+                context.setattr(cluster.storage.recovery, "_check_tail", cut_anything)
                 unnoticed_count += not is_noticed(flipped(disk, seed))
     assert unnoticed_count >= len(SEEDS) // 4
 

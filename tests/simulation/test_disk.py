@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from cluster.files import replace_file
+from cluster.storage.files import replace_file
 from tests.simulation.disk import SECTOR_BYTES, Disk
 from tests.simulation.files import SimFiles
 from tests.simulation.loop import Killed

@@ -59,7 +59,7 @@ def _module_names() -> list[str]:
     return [
         found.name
         for package in (cluster, lockstate)
-        for found in pkgutil.iter_modules(package.__path__, package.__name__ + ".")
+        for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
     ]
 
 

@@ -3,17 +3,19 @@
 import asyncio
 import contextlib
 import inspect
+import sys
 import time
+import types
 from collections.abc import Coroutine
 from random import Random
 from typing import Any
 
 import pytest
 
-import cluster.clock
-import cluster.datadir
-from cluster.files import Files
-from cluster.outbox import new_origin
+import cluster.commands.clock
+import cluster.storage.data_directory
+from cluster.commands.outbox import new_origin
+from cluster.storage.files import Files
 from tests.simulation.files import SimFiles
 from tests.simulation.loop import Current, NodeLoop, make_loop
 from tests.simulation.patches import simulated
@@ -172,7 +174,7 @@ class FixedMachine:
 
 def test_product_sees_the_simulated_machine_only() -> None:
     """Clocks and random numbers of the product come from the world, and are real again after it."""
-    clock = cluster.clock.SystemClock()
+    clock = cluster.commands.clock.SystemClock()
     before_ns = clock.now_ns()
     with simulated(FixedMachine(), Random(1)):
         assert clock.now_ns() == 7 * US * 1000
@@ -181,16 +183,32 @@ def test_product_sees_the_simulated_machine_only() -> None:
         assert new_origin("n1") == first
     assert new_origin("n1") != first
     assert clock.now_ns() >= before_ns
-    assert vars(cluster.clock)["time"] is time
+    assert vars(cluster.commands.clock)["time"] is time
 
 
 def test_nothing_real_gets_in_unseen() -> None:
     """What the world has no twin for is refused, and not passed on to the real machine."""
     with simulated(FixedMachine(), Random(1)):
-        machine = vars(cluster.datadir)["os"]
+        machine = vars(cluster.storage.data_directory)["os"]
         assert machine.getpid() == 42
         with pytest.raises(AssertionError, match=r"os\.listdir has no simulated twin"):
             machine.listdir(".")
+
+
+@pytest.mark.parametrize(("name", "value"), [("time", time), ("monotonic", time.monotonic)])
+def test_a_module_that_is_not_patched_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
+    """A module of ours that keeps a real clock, in a room that nobody walks or by its function, is found."""
+    forgotten = types.ModuleType("cluster.forgotten.clockwork")
+    setattr(forgotten, name, value)
+    monkeypatch.setitem(sys.modules, forgotten.__name__, forgotten)
+    with (
+        pytest.raises(AssertionError, match=rf"clockwork\.{name} is the real time"),
+        simulated(FixedMachine(), Random(1)),
+    ):
+        raise RuntimeError("this world must not run")
+    assert vars(cluster.commands.clock)["time"] is time
 
 
 def test_simulated_files_have_every_operation() -> None:

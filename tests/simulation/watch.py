@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from cluster.consensus.guards import Message
+from cluster.consensus.member_list import Members
 from cluster.core import Core
-from cluster.event_log import Position
-from cluster.guards import Message
-from cluster.members import Members
+from cluster.observing.event_log import Position
 from lockstate.results import Event
 from tests.simulation.checkers import Checkers
 from tests.simulation.checks.members import Appended

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from cluster import guards
-from cluster.clock import ClusterClock
-from cluster.guards import Admission, LogView, Message
+from cluster.commands.clock import ClusterClock
+from cluster.consensus import guards
+from cluster.consensus.guards import Admission, LogView, Message
+from cluster.consensus.prevote import PreVote
 from cluster.node import Node
-from cluster.prevote import PreVote
 from lockstate.machine import LockMachine
 from tests.simulation.hostile import Chances
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced, together

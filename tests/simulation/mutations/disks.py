@@ -2,14 +2,14 @@
 
 from typing import Any, Final
 
-import cluster.recovery
-from cluster import guards
+import cluster.storage.recovery
+from cluster.consensus import guards
 from cluster.core import Core
-from cluster.journal import Journal
-from cluster.log_view import LogView
-from cluster.peering import Peering
-from cluster.records import BlockHead, LogEntry, decode_head
-from cluster.recovery import segment_path
+from cluster.peers.peering import Peering
+from cluster.storage.journal import Journal
+from cluster.storage.journal_format import BlockHead, LogEntry, decode_head
+from cluster.storage.recovery import segment_path
+from cluster.storage.replay import LogView
 from tests.simulation.files import SimFiles
 from tests.simulation.mutations.mutation import Mutation, Surroundings, many_snapshots, replaced, together
 
@@ -150,7 +150,7 @@ DISKS: Final = (
         name="torn-block-accepted",
         sentence="The checksum of a block is not looked at.",
         found_by=("node-ends", "damage-unnoticed", "promise-kept"),
-        apply=replaced(cluster.recovery, "decode_block", _decode_block_unchecked),
+        apply=replaced(cluster.storage.recovery, "decode_block", _decode_block_unchecked),
         surroundings=_POWER,
     ),
     Mutation(
@@ -166,7 +166,7 @@ DISKS: Final = (
         name="damage-cut-silently",
         sentence="A damaged block that was synced is cut as if it were a torn write.",
         found_by=("damage-unnoticed", "promise-kept"),
-        apply=replaced(cluster.recovery, "_check_tail", _cut_any_tail),
+        apply=replaced(cluster.storage.recovery, "_check_tail", _cut_any_tail),
         surroundings=_DAMAGE,
     ),
     Mutation(

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from cluster.member_changes import MemberChanges
-from cluster.members import Members
-from cluster.membership import FIRST, Membership
-from cluster.replica import RaftReplica
+from cluster.consensus.member_changes import MemberChanges
+from cluster.consensus.member_list import Members
+from cluster.consensus.membership import FIRST, Membership
+from cluster.consensus.replica import RaftReplica
 from tests.simulation.mutations.mutation import (
     Mutation,
     Surroundings,

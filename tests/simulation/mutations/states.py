@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 from unittest import mock
 
-import cluster.clock
+import cluster.commands.clock
 import lockstate.holds
 from lockstate import limits, queues
 from lockstate.claims import Claims
@@ -52,7 +52,7 @@ _UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be 
 def _advance_by_local_clock(machine: LockMachine, now_ms: int) -> None:
     """Let so much time pass as this machine's own clock says, from the first entry on."""
     state = machine.state
-    local_ms = cluster.clock.SystemClock().now_ns() // 1_000_000
+    local_ms = cluster.commands.clock.SystemClock().now_ns() // 1_000_000
     offset_ms = machine.__dict__.setdefault("offset_ms", now_ms - local_ms)
     state.now_ms = max(state.now_ms, local_ms + offset_ms)
     machine._sessions.expire_due()

@@ -5,10 +5,10 @@
 
 from typing import Final
 
-import cluster.clock
-from cluster import guards
-from cluster.gate import Gate
-from cluster.guards import Admission, LogView, Message
+import cluster.commands.clock
+from cluster.consensus import guards
+from cluster.consensus.admission import Gate
+from cluster.consensus.guards import Admission, LogView, Message
 from tests.simulation.hostile import Chances
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
@@ -60,7 +60,7 @@ SURVIVORS: Final = (
         name="stalls-counted",
         sentence="The time for which a leader was stopped counts for all leases.",
         found_by=(),
-        apply=replaced(cluster.clock, "STALL_COUNTED_MS_MAX", 3_600_000),
+        apply=replaced(cluster.commands.clock, "STALL_COUNTED_MS_MAX", 3_600_000),
         surroundings=Surroundings(rates={"pause": 10.0, "suspend": 6.0}, fault_s=(0.2, 4.0)),
     ),
 )

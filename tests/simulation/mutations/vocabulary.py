@@ -9,7 +9,7 @@ import lockstate.conversions
 import lockstate.elections
 import lockstate.locks
 import lockstate.machine
-from cluster.abandoned import AbandonedWaits
+from cluster.commands.abandoned_waits import AbandonedWaits
 from lockstate import deadlocks
 from lockstate.claims import Claims, shown_name
 from lockstate.commands import AcquirePermits, AdvanceFence, Cancel, ResizeSemaphore, Wanted

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.clock import ClusterClock
+from cluster.commands.clock import ClusterClock
 from cluster.config import load
 from cluster.errors import NodeFailed, OutcomeUnknown, ShuttingDown
-from cluster.event_log import Position
-from cluster.files import Files
 from cluster.node import Node
+from cluster.observing.event_log import Position
+from cluster.storage.files import Files
 from lockstate import codec, snapshot
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, ForceRelease, OpenSession, Release
 from lockstate.machine import LockMachine

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import msgspec
 
-from cluster import members
+from cluster.consensus import member_list
+from cluster.consensus.member_list import Member, Members
 from cluster.errors import ShuttingDown
-from cluster.event_log import EventLog
-from cluster.members import Member, Members
-from cluster.metrics import Sample
-from cluster.status import ClusterStatus, PeerStatus
+from cluster.observing.event_log import EventLog
+from cluster.observing.metrics import Sample
+from cluster.observing.status import ClusterStatus, PeerStatus
 from http_api.host import Waiting
 from lockstate.commands import Batch, Cancel, Command, Entry
 from lockstate.machine import LockMachine
@@ -112,13 +112,13 @@ class LocalNode:
         """Let a node join; it never counts here."""
         self._check(timeout_s)
         if node_id not in self.members.nodes:
-            self.members = members.with_learner(self.members, node_id, peer)
+            self.members = member_list.with_learner(self.members, node_id, peer)
         return self.members
 
     async def remove_member(self, node_id: str, timeout_s: float) -> Members:
         """Remove a node."""
         self._check(timeout_s)
-        self.members = members.without(self.members, node_id, "", self.members.nodes)
+        self.members = member_list.without(self.members, node_id, "", self.members.nodes)
         return self.members
 
     def begin_shutdown(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.event_log import Cut, EventLog, Position
+from cluster.observing.event_log import Cut, EventLog, Position
 from http_api import event_feeds
 from http_api.event_feeds import EventFeeds, render
 from lockstate.modes import Mode, Scope

@@ -2,7 +2,7 @@
 
 import re
 
-from cluster.metrics import Metrics, gauge
+from cluster.observing.metrics import Metrics, gauge
 from http_api.metrics import render
 from lockstate.commands import Entry
 from lockstate.results import Outcome

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from cluster.config import load
-from cluster.event_log import Cut
 from cluster.node import Node
+from cluster.observing.event_log import Cut
 from http_api import event_feeds, watch
 from http_api.app import build_server
 from lockstate.commands import (

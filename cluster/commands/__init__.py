@@ -1,0 +1,1 @@
+"""Commands on their way: from submission to outcome, and the clocks that time them."""

@@ -1,0 +1,234 @@
+"""Who belongs to the cluster: the member list as a value, and the changes it allows. Pure.
+
+The list stands in the log as an entry of its own, and counts from the moment it is *in* the log, committed or
+not (Ongaro's dissertation, section 4.1). Each change adds, promotes or removes one node, so that any majority
+of the old list and any of the new one share a node. A node that joins is a *learner* first: it gets the log
+and counts for nothing until it has caught up (section 4.2.1).
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from cluster.errors import MemberChangeRefused, MemberNotFound
+from cluster.storage.journal_format import LogEntry
+
+FORMAT: Final = 1
+NODES_COUNT_MAX: Final = 7
+"""More nodes make every write slower and nothing safer."""
+REMOVED_COUNT_MAX: Final = 64
+"""So many removed disks are remembered, to tell them why they are not let in. Forgetting one costs the reason
+only: it is still not let in."""
+UNKNOWN_DISK: Final = "unknown disk of"
+"""Stands for the disk of a node that was removed before anybody met it. No disk id has a space."""
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True):
+    """One node: its peer address, whether it votes and counts, and its disk id ("" until somebody met it)."""
+
+    peer: str
+    is_voter: bool
+    disk_id: str = ""
+
+
+class Members(msgspec.Struct, frozen=True, array_like=True):
+    """The member list. `removed` maps the disk ids of nodes that were removed to their node ids.
+
+    A removed disk stays removed: its node may come back under its id, but only with an empty directory.
+    `version` counts the changes since the cluster began.
+    """
+
+    nodes: dict[str, Member] = {}
+    removed: dict[str, str] = {}
+    version: int = 0
+    format: int = FORMAT
+
+    @property
+    def voters(self) -> frozenset[str]:
+        """Return the nodes that vote and count for a majority."""
+        return frozenset(node_id for node_id, member in self.nodes.items() if member.is_voter)
+
+    @property
+    def learners(self) -> frozenset[str]:
+        """Return the nodes that are only catching up."""
+        return frozenset(self.nodes) - self.voters
+
+    def __str__(self) -> str:
+        """List the nodes, for people."""
+        return ",".join(
+            f"{node_id}{'' if member.is_voter else '(joining)'}" for node_id, member in self.nodes.items()
+        )
+
+    def disk_id(self, node_id: str) -> str:
+        """Return the disk id that the list knows of a node, "" if none."""
+        member = self.nodes.get(node_id)
+        return member.disk_id if member is not None else ""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Members)
+
+
+class MembersUnreadable(Exception):
+    """These bytes are no member list that this version knows."""
+
+
+def encode(members: Members) -> bytes:
+    """Return the list as bytes."""
+    return _encoder.encode(members)
+
+
+def decode(data: bytes) -> Members:
+    """Return the list that `data` is. Raises MembersUnreadable."""
+    try:
+        members: Members = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MembersUnreadable(f"no member list of this version: {error}") from error
+    if members.format != FORMAT:
+        raise MembersUnreadable(f"a member list of format {members.format}; this version reads {FORMAT}")
+    return members
+
+
+def has_majority(voters: Collection[str], those: Collection[str]) -> bool:
+    """Whether `those` contain more than half of `voters`."""
+    return 2 * len(set(voters) & set(those)) > len(voters)
+
+
+# -- changes: a list in, a list out; MemberChangeRefused says what is wrong with it --------------------------
+
+
+def with_learner(members: Members, node_id: str, peer: str) -> Members:
+    """Return the list with a new node that is to catch up."""
+    if len(members.nodes) >= NODES_COUNT_MAX:
+        raise MemberChangeRefused(f"there are {NODES_COUNT_MAX} nodes already, as many as a cluster may have")
+    for other, member in members.nodes.items():
+        if other == node_id:
+            raise MemberChangeRefused(f"{node_id} is a member already, at {member.peer}; remove it first")
+        if member.peer == peer:
+            raise MemberChangeRefused(f"{peer} is the address of {other}")
+    return _with(members, {**members.nodes, node_id: Member(peer, is_voter=False)})
+
+
+def promoted(members: Members, node_id: str, disk_id: str) -> Members:
+    """Return the list with a learner made a voter, whose disk all shall know from now on."""
+    learner = members.nodes[node_id]
+    assert not learner.is_voter, f"{node_id} votes already"
+    return _with(members, {**members.nodes, node_id: Member(learner.peer, is_voter=True, disk_id=disk_id)})
+
+
+def without(members: Members, node_id: str, disk_id: str, reachable: Collection[str]) -> Members:
+    """Return the list without a node, if those that stay have a majority that can be reached.
+
+    `disk_id` is the node's, "" if it is not known. Raises MemberNotFound.
+    """
+    member = members.nodes.get(node_id)
+    if member is None:
+        raise MemberNotFound(
+            f"no member is called {node_id!r}; there are {', '.join(sorted(members.nodes)) or 'none'}"
+        )
+    remaining = members.voters - {node_id}
+    if member.is_voter and not remaining:
+        raise MemberChangeRefused(f"{node_id} is the only node that votes: nothing would be left")
+    if member.is_voter and not has_majority(remaining, reachable):
+        raise MemberChangeRefused(
+            f"without {node_id} the cluster would lose its quorum: of {_listed(remaining)} only"
+            f" {_listed(remaining & set(reachable)) or 'none'} can be reached"
+        )
+    removed = dict(members.removed)
+    removed[disk_id or member.disk_id or f"{UNKNOWN_DISK} {node_id}"] = node_id
+    kept = dict(list(removed.items())[-REMOVED_COUNT_MAX:])
+    nodes = {other: kept_member for other, kept_member in members.nodes.items() if other != node_id}
+    return Members(nodes, kept, members.version + 1)
+
+
+def can_promote(members: Members, node_id: str, reachable: Collection[str]) -> bool:
+    """Whether the voters, with this learner among them, would have a majority that can be reached."""
+    return has_majority(members.voters | {node_id}, reachable)
+
+
+def with_disks(members: Members, disk_ids: Mapping[str, str]) -> Members:
+    """Return the list with the disk ids that it does not know yet of its voters."""
+    nodes = {
+        node_id: Member(member.peer, is_voter=True, disk_id=disk_ids[node_id])
+        if member.is_voter and not member.disk_id and node_id in disk_ids
+        else member
+        for node_id, member in members.nodes.items()
+    }
+    return Members(nodes, members.removed, members.version)
+
+
+def _with(members: Members, nodes: dict[str, Member]) -> Members:
+    """Return the list with other nodes, in order of their ids."""
+    return Members(dict(sorted(nodes.items())), members.removed, members.version + 1)
+
+
+def _listed(node_ids: Iterable[str]) -> str:
+    return ", ".join(sorted(node_ids))
+
+
+# -- the lists of a log --------------------------------------------------------------------------------------
+
+
+class MembersLog:
+    """The member lists in a node's log, so that the newest one is known after every append and every cut.
+
+    `base` is the list before all of them: that of the snapshot, or the one that the cluster began with.
+    """
+
+    def __init__(self, base: Members) -> None:
+        self._base = base
+        self._lists: list[tuple[int, int, Members]] = []
+
+    @property
+    def latest(self) -> Members:
+        """Return the newest list in the log: the one that counts."""
+        return self._lists[-1][2] if self._lists else self._base
+
+    @property
+    def latest_index(self) -> int:
+        """Return where the newest list stands in the log; 0 if it is the base."""
+        return self._lists[-1][0] if self._lists else 0
+
+    def at(self, index: int) -> Members:
+        """Return the list that counted when the log ended at `index`."""
+        for known, _, members in reversed(self._lists):
+            if known <= index:
+                return members
+        return self._base
+
+    def append(self, index: int, term: int, members: Members) -> None:
+        """Take note of a list at the end of the log."""
+        self._lists.append((index, term, members))
+
+    def follow(
+        self,
+        last_index: int,
+        term_at: Callable[[int], int | None],
+        entries: Iterable[LogEntry],
+        parse: Callable[[bytes], Members | None],
+    ) -> None:
+        """Bring this up to date after the log was cut and `entries` were perhaps appended.
+
+        `last_index` and `term_at` (None: compacted) tell what the log holds now. A list that was cut off is
+        forgotten.
+        """
+        while self._lists:
+            index, term, _ = self._lists[-1]
+            if index <= last_index and term_at(index) in (None, term):
+                break
+            self._lists.pop()
+        for command, index, term in entries:
+            members = parse(command)
+            if members is not None and index > self.latest_index and term_at(index) == term:
+                self.append(index, term, members)
+
+    def committed(self, index: int) -> None:
+        """Forget lists that can never count again: everything up to `index` is committed."""
+        while len(self._lists) > 1 and self._lists[1][0] <= index:
+            self._base = self._lists.pop(0)[2]
+
+    def restart(self, base: Members) -> None:
+        """Begin anew behind a snapshot with the list `base`."""
+        self._base = base
+        self._lists.clear()

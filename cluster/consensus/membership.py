@@ -1,0 +1,90 @@
+"""Which member list counts on one node: that of its snapshot, or a newer one in its log.
+
+Keeps the lists in step with the log as it grows, is cut and is compacted, and turns them into the bytes of
+entries and snapshots.
+"""
+
+from collections.abc import Callable, Iterable
+
+from cluster.consensus import member_list
+from cluster.consensus.member_list import Members, MembersLog, MembersUnreadable
+from cluster.errors import NodeFailed
+from cluster.storage.journal_format import LogEntry
+
+FIRST: bytes = b""
+"""Stands in a snapshot for the list that the cluster began with: the configurations of the nodes tell it, so
+that addresses can be changed there as long as no member was."""
+
+
+class Membership:
+    """The lists of one node. `first` is the list that the cluster began with.
+
+    `members_in` returns the encoded list in an entry of the log, None if it is another entry.
+    """
+
+    def __init__(self, first: Members, members_in: Callable[[bytes], bytes | None]) -> None:
+        self._first = first
+        self._members_in = members_in
+        self._lists = MembersLog(first)
+        self.committed = first
+        """The newest list that is known to be committed."""
+        self._committed_index = 0
+
+    @property
+    def latest(self) -> Members:
+        """Return the newest list in the log, committed or not: the one that counts."""
+        return self._lists.latest
+
+    @property
+    def latest_index(self) -> int:
+        """Return where the newest list stands in the log; 0 if it came with the snapshot or is the first."""
+        return self._lists.latest_index
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the list that counts is still the one that the cluster began with."""
+        return self.latest is self._first
+
+    def restart(self, encoded: bytes) -> None:
+        """Begin anew behind a snapshot with this list. Raises NodeFailed if it is a newer version's."""
+        self._committed_index = 0
+        self.committed = self._decode(encoded)
+        self._lists.restart(self.committed)
+
+    def follow(
+        self, last_index: int, term_at: Callable[[int], int | None], entries: Iterable[LogEntry]
+    ) -> bool:
+        """Look at the log after it may have been cut and `entries` appended; tell whether the list changed.
+
+        Raises NodeFailed if a list is a newer version's.
+        """
+        before = self.latest
+        self._lists.follow(last_index, term_at, entries, self._parse)
+        return self.latest is not before
+
+    def append(self, index: int, term: int, new: Members) -> None:
+        """Take note of a list that this leader appended."""
+        self._lists.append(index, term, new)
+
+    def commit(self, index: int) -> None:
+        """Take note that everything up to `index` is committed."""
+        self._committed_index = max(index, self._committed_index)
+        self._lists.committed(self._committed_index)
+        self.committed = self._lists.at(self._committed_index)
+
+    def encoded_at(self, index: int) -> bytes:
+        """Return the list that counts at `index`, for a snapshot up to there."""
+        at = self._lists.at(index)
+        return FIRST if at is self._first else member_list.encode(at)
+
+    def _parse(self, command: bytes) -> Members | None:
+        encoded = self._members_in(command)
+        return None if encoded is None else self._decode(encoded)
+
+    def _decode(self, encoded: bytes) -> Members:
+        if encoded == FIRST:
+            return self._first
+        try:
+            return member_list.decode(encoded)
+        except MembersUnreadable as error:
+            raise NodeFailed(f"{error}: upgrade this node") from error

@@ -1,0 +1,288 @@
+"""Snapshots between the library and our store: when to write one, and how one travels to a follower.
+
+This object stands where the library has its own serializer, so its method names are the library's. The two
+ends of a transfer are in `snapshot_send` and `snapshot_receive`; here they meet the library and the store.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final, Protocol, cast
+
+import msgspec
+
+from cluster.consensus import guards
+from cluster.consensus.snapshot_send import POSITION, Chunk, Position, Sending
+from cluster.errors import NodeFailed
+from cluster.storage.journal_format import LogEntry
+from cluster.storage.snapshot_store import DecodeState, Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
+from lockstate.snapshot import SnapshotError
+
+CHUNK_BYTES: Final = 256 * 1024
+"""Short enough not to delay a heartbeat behind it."""
+
+logger = logging.getLogger(__name__)
+
+
+class Replica(guards.LogView, Protocol):
+    """What the transfer asks of the replica."""
+
+    wants_tick: bool
+
+    @property
+    def term(self) -> int:
+        """Return the current term."""
+
+    @property
+    def leader_id(self) -> str | None:
+        """Return who leads, as far as this node knows."""
+
+    def send(self, peer_id: str, message: guards.Message) -> None:
+        """Send a message to a peer; it may get lost."""
+
+    def link_has_room(self, peer_id: str) -> bool:
+        """Whether bulk data may be sent to the peer now."""
+
+    def pause_sending(self, peer_id: str) -> None:
+        """Send a peer no snapshot until it asks again."""
+
+    def decline_snapshot(self, index: int) -> None:
+        """Tell the leader that everything up to `index` is here already."""
+
+
+class _Node(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+class SnapshotTransfer:
+    """Writes, sends and receives snapshots for one replica.
+
+    `states` maps the store's outcomes to the library's numbers; `members` returns the member list as of an
+    index, for a snapshot that ends there. `decode` makes a state of what was received, before it counts;
+    without it only the digest is verified, at once.
+    """
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        encode_state: Callable[[], bytes],
+        replica: Replica,
+        *,
+        states: Mapping[str, int],
+        members: Callable[[int], bytes],
+        last: LogEntry | None,
+        decode: DecodeState | None = None,
+    ) -> None:
+        self._store = store
+        self._encode_state = encode_state
+        self._replica = replica
+        self._states = states
+        self._members = members
+        self._decode = decode
+        self._last = last
+        self._writing: LogEntry | None = None
+        self._sending: dict[str, Sending] = {}
+        self._told: tuple[SnapshotId, int] | None = None
+        self._checking: Generator[None, None, Snapshot] | None = None
+        self._checked: Snapshot | None = None
+        self._unreadable: SnapshotId | None = None
+        self._received: Snapshot | None = None
+
+    def take_received(self) -> Snapshot:
+        """Return the snapshot that has just been received, verified and put in place."""
+        snapshot, self._received = self._received, None
+        assert snapshot is not None, "no snapshot was received"
+        self._last = snapshot.last
+        return snapshot
+
+    def take_position(self, peer_id: str, message: guards.Message) -> bool:
+        """Take note of how much of a snapshot a peer has; whether there is more to send to it now."""
+        sending = self._sending.get(peer_id)
+        try:
+            position = msgspec.convert(message, Position, builtin_types=(bytes,))
+        except msgspec.ValidationError:
+            logger.warning("event=message-dropped peer=%s type=snapshot_position reason=malformed", peer_id)
+            return False
+        if sending is None or position.term != self._replica.term:
+            return False
+        return sending.answered(position)
+
+    def stop_sending(self) -> None:
+        """Forget all transfers: this node leads no more, or another term begins."""
+        for peer_id in list(self._sending):
+            self.stop_sending_to(peer_id)
+
+    def stop_sending_to(self, peer_id: str) -> None:
+        """Forget the transfer to a peer, which keeps what it has."""
+        sending = self._sending.pop(peer_id, None)
+        if sending is not None:
+            sending.close()
+
+    # -- the library's names --------------------------------------------------------------------------------
+
+    def checkSerializing(self) -> tuple[int, int]:  # noqa: N802 - the library's name
+        """Return how the writing child is doing, and before which index the log may go on success.
+
+        The library asks in every tick: a good moment for a step of the check of what was received.
+        """
+        self._go_on_checking()
+        outcome = self._store.poll()
+        if outcome == "done":
+            self._last = self._writing
+            logger.info("event=snapshot-written index=%d", self._writing[1] if self._writing else 0)
+        return self._states[outcome], self._writing[1] - 1 if self._writing else 0
+
+    def serialize(self, data: tuple[Any, LogEntry, LogEntry, object], _index: int) -> None:
+        """Begin to write the state as it is now; `data` holds the last two applied entries."""
+        _, last, previous, _ = data
+        self._writing = last
+        self._store.begin_write(last, previous, self._members(last[1]), self._encode_state)
+
+    def getTransmissionData(self, node: _Node) -> Chunk | None:  # noqa: N802 - the library's name
+        """Return the next chunk for a peer, None when there is nothing to send or no room for it now."""
+        has_room = self._replica.link_has_room(node.id)
+        sending = (self._sending.get(node.id) or self._open(node.id)) if has_room else None
+        chunk = None if sending is None else sending.next_chunk(CHUNK_BYTES)
+        if chunk is None:
+            self._replica.pause_sending(node.id)
+        elif chunk.is_last:
+            self.stop_sending_to(node.id)
+        return chunk
+
+    def setTransmissionData(self, data: list[Any] | None) -> bool:  # noqa: N802 - the library's name
+        """Take one chunk; True when a snapshot is whole, checked, in place, and tells something new."""
+        if data is None:
+            return False
+        try:
+            chunk = msgspec.convert(data, Chunk, builtin_types=(bytes,))
+        except msgspec.ValidationError as error:
+            logger.warning("event=snapshot-refused reason=%r", f"malformed chunk: {error}")
+            return False
+        if not guards.snapshot_is_news(self._replica, chunk.id.last_index, chunk.id.last_term):
+            self._drop()
+            self._replica.decline_snapshot(chunk.id.last_index)
+            return False
+        try:
+            return self._receive(chunk)
+        except (SnapshotDamaged, OSError) as error:
+            self._refuse(error)
+            return False
+
+    def cancelTransmisstion(self, node: _Node) -> None:  # noqa: N802 - the library's name, spelt so
+        """Forget a transfer: the peer is gone."""
+        self.stop_sending_to(node.id)
+
+    # -- sending --------------------------------------------------------------------------------------------
+
+    def _open(self, peer_id: str) -> Sending | None:
+        if self._last is None:
+            return None
+        try:
+            reader = self._store.open_reader()
+        except OSError as error:
+            logger.error("event=snapshot-not-readable peer=%s error=%r", peer_id, str(error))  # noqa: TRY400
+            return None
+        sending = self._sending[peer_id] = Sending(peer_id, reader, self._last[1], self._last[2])
+        return sending
+
+    # -- receiving ------------------------------------------------------------------------------------------
+
+    def _receive(self, chunk: Chunk) -> bool:
+        if self._accept_checked():
+            return True
+        if self._checking is not None or chunk.id == self._unreadable:
+            # Nothing more is needed: the leader goes on to its last chunk, again and again.
+            if chunk.is_offer:
+                self._tell(chunk.id, chunk.id.size_bytes)
+            return False
+        if self._store.incoming != chunk.id:
+            self._store.begin_receive(chunk.id)
+        have_bytes = self._store.incoming_bytes
+        if chunk.is_offer or chunk.offset > have_bytes:
+            if chunk.is_offer or self._told != (chunk.id, have_bytes):
+                self._tell(chunk.id, have_bytes)
+            return False
+        if not self._store.write_chunk(chunk.data[have_bytes - chunk.offset :]):
+            return False
+        self._checking = self._store.check_received(self._decode)
+        if self._decode is not None:
+            self._replica.wants_tick = True
+            return False
+        while (snapshot := self._check_step(self._checking)) is None:
+            pass
+        return self._accept(snapshot)
+
+    def _tell(self, snapshot_id: SnapshotId, offset: int) -> None:
+        """Tell the leader how much of its snapshot is here."""
+        self._told = (snapshot_id, offset)
+        leader_id = self._replica.leader_id
+        if leader_id is not None:
+            position = Position(self._replica.term, snapshot_id.digest, offset)
+            self._replica.send(leader_id, {"type": POSITION, **msgspec.structs.asdict(position)})
+
+    def _go_on_checking(self) -> None:
+        """Do a step of the check, if there is something to check, and ask for the next tick."""
+        snapshot_id = self._store.incoming
+        if snapshot_id is None or (self._checking is None and self._checked is None):
+            return
+        if not guards.snapshot_is_news(self._replica, snapshot_id.last_index, snapshot_id.last_term):
+            self._drop()
+        elif self._checking is not None:
+            self._replica.wants_tick = True
+            try:
+                self._check_step(self._checking)
+            except (SnapshotDamaged, OSError) as error:
+                self._refuse(error)
+
+    def _check_step(self, checking: Generator[None, None, Snapshot]) -> Snapshot | None:
+        """Do a step of the check; return the snapshot when that was the last one."""
+        try:
+            next(checking)
+        except StopIteration as end:
+            self._checking = None
+            self._checked = snapshot = cast("Snapshot", end.value)
+            return snapshot
+        except SnapshotError as error:
+            # The same bytes would be as unreadable the next time.
+            self._unreadable = self._store.incoming
+            raise SnapshotDamaged(str(error)) from error
+        return None
+
+    def _accept_checked(self) -> bool:
+        """Put the checked snapshot in place, if there is one and it still tells something new.
+
+        The chunk that came may be another leader's, and the log may have grown since the last tick.
+        """
+        snapshot = self._checked
+        if snapshot is None:
+            return False
+        if not guards.snapshot_is_news(self._replica, *snapshot.last[1:]):
+            self._drop()
+            return False
+        return self._accept(snapshot)
+
+    def _accept(self, snapshot: Snapshot) -> bool:
+        """Put a checked snapshot in place; the library then has it installed."""
+        try:
+            self._store.put_received_in_place()
+        except OSError as error:
+            # Which of the two files is in place is not known: like a failed sync, this is final.
+            raise NodeFailed(f"a received snapshot could not be put in place: {error}") from error
+        self._checked = None
+        self._received = snapshot
+        return True
+
+    def _refuse(self, error: SnapshotDamaged | OSError) -> None:
+        """Drop a snapshot that turned out to be damaged or cannot be stored, and say so."""
+        snapshot_id = self._store.incoming
+        index = 0 if snapshot_id is None else snapshot_id.last_index
+        if isinstance(error, OSError):
+            logger.error("event=snapshot-not-stored index=%d error=%r", index, str(error))
+        else:
+            logger.warning("event=snapshot-refused index=%d reason=%r", index, str(error))
+        self._drop()
+
+    def _drop(self) -> None:
+        """Forget what was received."""
+        self._store.abort_receive()
+        self._checking = self._checked = self._told = None

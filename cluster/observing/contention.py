@@ -1,0 +1,213 @@
+"""How long locks, semaphores and elections are waited for and held, counted while entries are applied.
+
+Every node applies every entry, so all count the same: take one node's figures, do not add them up. They have
+two labels. `kind` is lock, semaphore or election; `path` is the first part of the name, which tells one use
+from another as long as names begin with what they are for ("orders/17", "orders/18").
+
+Clients choose names, so the number of paths needs a bound. The first to come are counted by themselves, all
+later ones together as `other`, until the node starts again. None makes room for another: a counter that went
+away and came back would look like a restart to who reads it, and a flood of names that come once would push
+out those that matter.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from cluster.observing.samples import Sample, histogram
+from lockstate.machine import LockMachine
+from lockstate.results import Event, EventKind, Granted, Kind, Outcome, Reason, Refused, Settled
+
+PATHS_COUNT_MAX: Final = 100
+"""Paths counted by themselves: as many as a person compares. Each makes some 50 lines of metrics."""
+OTHER: Final = "other"
+"""The path of all that came later. A name whose first part is this very word is counted with them."""
+
+BOUNDS_MS: Final = (3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+"""From one round trip to a quarter of an hour, for waits and holds alike: the two are compared."""
+_BOUNDS_S: Final = (*(f"{bound_ms / 1000:g}" for bound_ms in BOUNDS_MS), "+Inf")
+
+_ELECTED: Final = EventKind.ELECTED
+_WAIT_ENDED: Final = EventKind.WAIT_ENDED
+_ENDS: Final = frozenset({EventKind.RELEASED, EventKind.RESIGNED, EventKind.EXPIRED, EventKind.FORCED})
+
+
+class _Lengths:
+    """How many lasted up to each bound, and how long all together."""
+
+    __slots__ = ("counts", "sum_ms")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_MS) + 1)
+        self.sum_ms = 0
+
+    def add(self, lasted_ms: int) -> None:
+        """Count one."""
+        self.counts[bisect_left(BOUNDS_MS, lasted_ms)] += 1
+        self.sum_ms += lasted_ms
+
+
+class _Series:
+    """What is counted of one kind and path. Events are counted by what they say; the rest follows from that.
+
+    `queue_shift` is the difference between that and how many wait: who was let through, and who began to wait
+    before the first event.
+    """
+
+    __slots__ = ("deadlocks", "events", "gave_up", "held", "labels", "queue_shift", "repeats", "waited")
+
+    def __init__(self, kind: Kind, path: str) -> None:
+        self.labels = {"kind": kind.value, "path": path}
+        self.events = dict.fromkeys(EventKind, 0)
+        self.repeats = 0
+        self.queue_shift = 0
+        self.deadlocks = {Reason.DEADLOCK: 0, Reason.CONVERSION_DEADLOCK: 0}
+        self.held, self.waited, self.gave_up = _Lengths(), _Lengths(), _Lengths()
+
+    @property
+    def queue_length(self) -> int:
+        """Return how many wait now."""
+        return self.events[EventKind.QUEUED] - self.events[EventKind.WAIT_ENDED] + self.queue_shift
+
+    @property
+    def grants(self) -> int:
+        """Return how many grants there were. `repeats` are leaders who said something else."""
+        return self.events[EventKind.GRANTED] + self.events[EventKind.ELECTED] - self.repeats
+
+
+_PLAIN: Final[tuple[tuple[str, str, str, Callable[[_Series], int]], ...]] = (
+    ("queue_length", "Waiting now.", "gauge", lambda it: it.queue_length),
+    ("grants_total", "Locks, permits and elections granted.", "counter", lambda it: it.grants),
+    ("expiries_total", "Holds whose lease ended.", "counter", lambda it: it.events[EventKind.EXPIRED]),
+    ("forced_releases_total", "Holds ended by force.", "counter", lambda it: it.events[EventKind.FORCED]),
+    ("conversions_total", "Changes of mode.", "counter", lambda it: it.events[EventKind.CONVERTED]),
+)
+_DEADLOCKS: Final = "Requests refused because they would have waited for ever."
+_WAITS: Final = "How long was waited in queues, until a grant or another end."
+_HOLDS: Final = "How long holds lasted."
+
+
+class Contention:
+    """The counts of one node. Of a hold of several locks each lock counts."""
+
+    def __init__(self, paths_count_max: int = PATHS_COUNT_MAX) -> None:
+        self._paths_count_max = paths_count_max
+        self._paths: dict[str, None] = {}
+        self._series = {kind: {OTHER: _Series(kind, OTHER)} for kind in Kind}
+        self._newest_elected = 0
+        self.events: dict[EventKind, int] = dict.fromkeys(EventKind, 0)
+
+    # -- what the node does ---------------------------------------------------------------------------------
+
+    def observe(self, outcome: Outcome) -> None:
+        """Count what applying one entry did."""
+        if outcome.settled:
+            self._leave_queues(outcome.settled)
+        all_series, totals = self._series, self.events
+        for event in outcome.events:
+            kind, name = event.kind, event.name
+            totals[kind] += 1
+            path = name.partition("/")[0] if "/" in name else name
+            series = all_series[event.of].get(path) or self._find(event.of, path)
+            series.events[kind] += 1
+            if kind in _ENDS:
+                series.held.add(event.lasted_ms)
+            elif kind is _WAIT_ENDED:
+                series.gave_up.add(event.lasted_ms)
+            elif kind is _ELECTED and not self._is_election(event):
+                series.repeats += 1
+        for batch in outcome.batches:
+            for result in batch.results:
+                if type(result) is Refused and result.cycle:
+                    wanted = result.cycle[0]
+                    self._at(wanted.kind, wanted.name).deadlocks[result.reason] += 1
+
+    def restart(self, machine: LockMachine) -> None:
+        """Go on with the state of a snapshot: what led to it was not seen here, so its queues are counted."""
+        self._newest_elected = machine.next_token - 1
+        for series in self._all():
+            series.queue_shift -= series.queue_length
+        for ticket in machine.state.tickets.values():
+            for it in ticket.locks or (ticket,):
+                self._at(ticket.kind, it.name).queue_shift += 1
+
+    def _leave_queues(self, settled: Iterable[Settled]) -> None:
+        """Take who was let through out of the queues, and count how long that took.
+
+        Events do not tell: a wait may last no millisecond of cluster time, that of a conversion says how old
+        the hold is, and two waits may get one hold. A wait that ended otherwise tells so itself.
+        """
+        for end in settled:
+            granted = end.result
+            if type(granted) is Granted:
+                for it in granted.locks or (granted,):
+                    series = self._at(_kind_of(granted), it.name)
+                    series.queue_shift -= 1
+                    series.waited.add(end.waited_ms)
+
+    def _is_election(self, event: Event) -> bool:
+        """Whether somebody was elected. A leader that says something else does so with the token it had."""
+        if event.token <= self._newest_elected:
+            return False
+        self._newest_elected = event.token
+        return True
+
+    # -- the series -----------------------------------------------------------------------------------------
+
+    def _at(self, kind: Kind, name: str) -> _Series:
+        path = name.partition("/")[0]
+        return self._series[kind].get(path) or self._find(kind, path)
+
+    def _find(self, kind: Kind, path: str) -> _Series:
+        """Return the series of what is counted for the first time, or came too late to have its own."""
+        of_kind = self._series[kind]
+        if path not in self._paths:
+            if not path or len(self._paths) >= self._paths_count_max:
+                return of_kind[OTHER]
+            self._paths[path] = None
+        series = of_kind[path] = _Series(kind, path)
+        return series
+
+    def _all(self) -> Iterator[_Series]:
+        for of_kind in self._series.values():
+            yield from of_kind.values()
+
+    # -- what is shown --------------------------------------------------------------------------------------
+
+    def samples(self) -> Iterator[Sample]:
+        """Return everything, grouped by name. Histograms appear with their first observation.
+
+        Those of `other` always do, so that a metric is known before anything happens.
+        """
+        every = list(self._all())
+        for name, text, kind, value_of in _PLAIN:
+            for series in every:
+                yield f"holdfast_{name}", text, kind, series.labels, value_of(series)
+        for series in every:
+            for reason, count in series.deadlocks.items():
+                yield (
+                    "holdfast_deadlocks_total",
+                    _DEADLOCKS,
+                    "counter",
+                    {**series.labels, "reason": reason},
+                    count,
+                )
+        for series in every:
+            for outcome, lengths in (("granted", series.waited), ("ended", series.gave_up)):
+                labels = {**series.labels, "outcome": outcome}
+                yield from _histogram("holdfast_wait_seconds", _WAITS, labels, lengths)
+        for series in every:
+            yield from _histogram("holdfast_hold_seconds", _HOLDS, series.labels, series.held)
+
+
+def _histogram(name: str, text: str, labels: dict[str, str], lengths: _Lengths) -> Iterator[Sample]:
+    if any(lengths.counts) or labels["path"] == OTHER:
+        buckets = zip(_BOUNDS_S, lengths.counts, strict=True)
+        yield from histogram(name, text, labels, buckets, lengths.sum_ms / 1000)
+
+
+def _kind_of(granted: Granted) -> Kind:
+    """Return what a grant is of: only semaphores have permits, and only an election names its owner."""
+    if granted.permits:
+        return Kind.SEMAPHORE
+    return Kind.ELECTION if granted.owner else Kind.LOCK

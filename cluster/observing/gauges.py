@@ -1,0 +1,63 @@
+"""What a node can be asked to measure about itself at this moment."""
+
+from typing import Protocol
+
+from cluster.commands.outbox import Outbox
+from cluster.commands.waiters import Waiters
+from cluster.consensus.replica import RaftReplica
+from cluster.observing.event_log import EventLog
+from cluster.observing.metrics import Sample, gauge
+from cluster.peers.links import PeerLinks
+from lockstate.machine import LockMachine
+
+
+class Node(Protocol):
+    """The parts of a node that are measured."""
+
+    machine: LockMachine
+    replica: RaftReplica
+    links: PeerLinks
+    outbox: Outbox
+    waiters: Waiters
+    events: EventLog
+
+    def leader_id(self) -> str | None:
+        """Return who leads, if it can be reached."""
+
+
+def gauges(node: Node) -> list[Sample]:
+    """Return the present values."""
+    replica, machine = node.replica, node.machine
+    return [
+        *(
+            gauge(table, f"{table.replace('_', ' ').capitalize()} in the replicated state.", count)
+            for table, count in machine.counts().items()
+        ),
+        *(
+            gauge("peer_up", "Whether a peer is connected.", node.links.is_up(peer_id), peer=peer_id)
+            for peer_id in node.links.peer_ids()
+        ),
+        gauge("members", "Nodes of the cluster.", len(replica.voters), state="voter"),
+        gauge("members", "Nodes of the cluster.", len(replica.members.learners), state="joining"),
+        gauge("is_leader", "Whether this node leads.", replica.is_leader),
+        gauge("has_leader", "Whether this node knows a leader it can reach.", node.leader_id() is not None),
+        gauge("term", "Raft term.", replica.term),
+        gauge("revision", "Entries applied.", machine.revision),
+        gauge("log_entries", "Entries in the log.", replica.log_length),
+        gauge("pending_commands", "Commands of this node's clients without an outcome.", len(node.outbox)),
+        gauge("waiting_acquires", "Acquires of this node's clients in queues.", len(node.waiters)),
+        gauge("next_token", "Fencing token of the next grant.", machine.next_token),
+        gauge("history_events", "Events that watchers can still read.", len(node.events)),
+        gauge("history_oldest_revision", "Revision that can still be resumed from.", node.events.oldest),
+        gauge("watchers", "Clients that watch on this node.", node.events.watchers),
+        *(
+            (
+                "holdfast_watch_cuts_total",
+                "Watches ended by this node.",
+                "counter",
+                {"reason": cut.value},
+                count,
+            )
+            for cut, count in node.events.cuts.items()
+        ),
+    ]

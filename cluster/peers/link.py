@@ -1,0 +1,281 @@
+"""One connection between two nodes: handshake, frames in both directions, silence detection.
+
+A frame is a length (4 bytes, big-endian) and a MessagePack array `[kind, body]`; during the handshake it is a
+message of `peer_auth`. Frames written during one run of the event loop leave together.
+"""
+
+import asyncio
+import enum
+import logging
+import secrets
+import struct
+from typing import Any, Final, Protocol, cast
+
+import msgspec
+
+from cluster.errors import NodeFailed
+from cluster.peers import handshake
+from cluster.peers.handshake import Challenge, Exchange, Hello, Objection, Particulars, Proof, Refusal
+
+HANDSHAKE_FRAME_BYTES_MAX: Final = 2048
+"""What a stranger may make us read."""
+FRAME_BYTES_MAX: Final = 64 << 20
+"""Above the largest message of Raft (a few MiB of entries); a longer one is damage."""
+HANDSHAKE_S: Final = 3.0
+"""Time to prove oneself."""
+BACKLOG_BYTES_MAX: Final = 64 << 20
+"""A peer that does not read (stopped, or cut off) loses its connection before we lose our memory."""
+ROOM_BYTES: Final = 2 << 20
+"""Bulk data is added to a connection while less than this waits in it."""
+
+_LENGTH: Final = struct.Struct(">I")
+_encoder = msgspec.msgpack.Encoder()
+_frame_decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+
+logger = logging.getLogger(__name__)
+
+
+class Kind(enum.IntEnum):
+    """What a frame carries."""
+
+    RAFT = 1
+    FORWARD = 2
+    TRANSFER = 3
+    PING = 4
+    REFUSED = 5
+    CHANGE = 6
+    CHANGED = 7
+
+
+class Links(Protocol):
+    """What a link asks of the links together."""
+
+    node_id: str
+    secret: bytes
+
+    def particulars(self) -> Particulars:
+        """Return what this node tells about itself."""
+
+    def is_peer(self, node_id: str) -> bool:
+        """Whether `node_id` is another node of this cluster."""
+
+    def objection(self, peer_id: str, theirs: Particulars) -> Objection | None:
+        """Return why a peer that knows the secret is not let in, None if it is."""
+
+    def begun(self, link: "Link") -> None:
+        """Take note of a connection. One that never comes about is never told, nor is its end."""
+
+    def opened(self, link: "Link") -> None:
+        """Take note that a link is authenticated and usable."""
+
+    def closed(self, link: "Link") -> None:
+        """Take note that a link is gone, whether it was ever usable or not."""
+
+    def received(self, link: "Link", kind: int, body: msgspec.Raw) -> None:
+        """Take a frame. Raises msgspec.DecodeError when it makes no sense."""
+
+    def refused(self, peer_id: str, objection: Objection) -> None:
+        """Take note that a peer, proven to be one, does not let this node in."""
+
+
+class Link(asyncio.Protocol):
+    """One connection. `dials` names whom it dialed; empty on the accepting side until the hello came."""
+
+    def __init__(self, links: Links, dials: str = "", *, is_turned_away: bool = False) -> None:
+        self._links = links
+        self._is_turned_away = is_turned_away
+        self._is_dialer = bool(dials)
+        self.peer_id = dials
+        self.theirs: Particulars | None = None
+        self.is_open = False
+        self.ended = asyncio.Event()
+        self.heard_s = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._outgoing: list[bytes] = []
+        self._outgoing_bytes = 0
+        self._nonce = secrets.token_bytes(handshake.NONCE_BYTES)
+        self._exchange: Exchange | None = None
+        self._timeout: asyncio.TimerHandle | None = None
+
+    # -- asyncio.Protocol -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake."""
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self._links.begun(self)
+        if self._is_turned_away:
+            self._give_up("too many strangers at once")
+            return
+        self._timeout = self._loop.call_later(HANDSHAKE_S, self._give_up, "handshake took too long")
+        if self._is_dialer:
+            self._send_handshake(Hello(handshake.PROTOCOL, self._links.node_id, self.peer_id, self._nonce))
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; handle every whole frame in them."""
+        self.heard_s = self._loop.time()
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        while self._transport is not None and len(buffer) - at >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer, at)
+            if length > (FRAME_BYTES_MAX if self.is_open else HANDSHAKE_FRAME_BYTES_MAX):
+                self._give_up(f"frame of {length} bytes")
+                return
+            end = at + _LENGTH.size + length
+            if len(buffer) < end:
+                break
+            frame = bytes(memoryview(buffer)[at + _LENGTH.size : end])
+            at = end
+            self._frame(frame)
+        del buffer[:at]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report the end of the connection, whoever ended it."""
+        del exc
+        if self._timeout is not None:
+            self._timeout.cancel()
+        if self._is_dialer and not self.is_open and self._transport is not None:
+            logger.warning(
+                "event=link-refused peer=%s reason=%r",
+                self.peer_id,
+                "it hung up during the handshake: its log says why, most often another cluster secret",
+            )
+        self._transport = None
+        self.ended.set()
+        self._links.closed(self)
+
+    # -- sending --------------------------------------------------------------------------------------------
+
+    def send(self, kind: Kind, body: Any) -> None:
+        """Send a frame with what else is written during this run of the loop."""
+        if self._transport is None:
+            return
+        frame = _encoder.encode((int(kind), body))
+        if not self._outgoing:
+            self._loop.call_soon(self.flush)
+        self._outgoing += (_LENGTH.pack(len(frame)), frame)
+        self._outgoing_bytes += len(frame)
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Return how much waits to be taken by the network."""
+        transport = self._transport
+        return self._outgoing_bytes + (transport.get_write_buffer_size() if transport is not None else 0)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether bulk data may be added."""
+        return self._transport is not None and self.backlog_bytes < ROOM_BYTES
+
+    def close(self, reason: str) -> None:
+        """Drop the connection at once."""
+        if self._transport is not None:
+            logger.info("event=link-closed peer=%s reason=%r", self.peer_id, reason)
+            self._transport.abort()
+
+    def finish(self) -> None:
+        """Send what waits, then close."""
+        self.flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def flush(self) -> None:
+        """Hand what waits to the network."""
+        if self._transport is not None and self._outgoing:
+            self._transport.write(b"".join(self._outgoing))
+            self._outgoing.clear()
+            self._outgoing_bytes = 0
+            if self.backlog_bytes > BACKLOG_BYTES_MAX:
+                self.close(f"{self.backlog_bytes} bytes wait: the peer does not read")
+
+    # -- handshake ------------------------------------------------------------------------------------------
+
+    def _frame(self, frame: bytes) -> None:
+        try:
+            if self.is_open:
+                kind, body = _frame_decoder.decode(frame)
+                self._links.received(self, kind, body)
+            else:
+                self._handshake(handshake.decode(frame))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._give_up(f"unreadable frame: {error}")
+        except NodeFailed as error:
+            self._give_up(f"this node broke: {error}")
+
+    def _handshake(self, message: handshake.Handshake) -> None:
+        match message:
+            case Hello() if not self._is_dialer and self._exchange is None:
+                self._on_hello(message)
+            case Challenge() if self._is_dialer and self._exchange is None:
+                self._on_challenge(message)
+            case Proof() if self._exchange is not None:
+                self._on_proof(message, self._exchange)
+            case Refusal() if self._is_dialer and self._exchange is not None:
+                if self._exchange.is_refused(self._links.secret, message):
+                    self._links.refused(self.peer_id, message.objection)
+                self._give_up("refused by the peer")
+            case _:
+                self._give_up("handshake out of order")
+
+    def _on_hello(self, hello: Hello) -> None:
+        if hello.protocol != handshake.PROTOCOL:
+            self._give_up(f"speaks protocol {hello.protocol}, this node {handshake.PROTOCOL}")
+        elif hello.to != self._links.node_id or not self._links.is_peer(hello.node_id):
+            self._give_up(f"{hello.node_id!r} wants {hello.to!r}: not in the configuration of this node")
+        elif len(hello.nonce) != handshake.NONCE_BYTES:
+            self._give_up("nonce of the wrong length")
+        else:
+            self.peer_id = hello.node_id
+            self._exchange = Exchange(hello.node_id, self._links.node_id, hello.nonce, self._nonce)
+            self._send_handshake(Challenge(self._nonce))
+
+    def _on_challenge(self, challenge: Challenge) -> None:
+        self._exchange = Exchange(self._links.node_id, self.peer_id, self._nonce, challenge.nonce)
+        self._send_handshake(self._exchange.prove(self._links.secret, b"dialer", self._links.particulars()))
+
+    def _on_proof(self, proof: Proof, exchange: Exchange) -> None:
+        secret = self._links.secret
+        theirs, ours = (b"acceptor", b"dialer") if self._is_dialer else (b"dialer", b"acceptor")
+        if not exchange.is_proven(secret, theirs, proof):
+            self._give_up("does not know the cluster secret: check the secret on both nodes")
+            return
+        objection = self._links.objection(self.peer_id, proof.particulars)
+        if not self._is_dialer:
+            if objection is not None:
+                self._send_handshake(exchange.refuse(secret, objection))
+                self.finish()
+                return
+            self._send_handshake(exchange.prove(secret, ours, self._links.particulars()))
+        self._open(proof.particulars)
+        if objection is not None:
+            self.send(Kind.REFUSED, objection)
+            self.finish()
+            return
+        self._links.opened(self)
+
+    def _open(self, theirs: Particulars) -> None:
+        self.theirs = theirs
+        self.is_open = True
+        if self._timeout is not None:
+            self._timeout.cancel()
+
+    def _send_handshake(self, message: handshake.Handshake) -> None:
+        assert self._transport is not None
+        frame = handshake.encode(message)
+        self._transport.write(_LENGTH.pack(len(frame)) + frame)
+
+    def _give_up(self, reason: str) -> None:
+        transport = self._transport
+        if transport is not None:
+            address = transport.get_extra_info("peername")
+            logger.warning(
+                "event=peer-rejected peer=%s address=%s reason=%r",
+                self.peer_id or "stranger",
+                address,
+                reason,
+            )
+            transport.abort()
+            self._transport = None

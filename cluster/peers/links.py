@@ -1,0 +1,289 @@
+"""The links of a node to its peers: dials, accepts, replaces, watches over silence. One link per peer.
+
+The node with the smaller id dials. The other one does too when it has had no link for a while: one of the two
+may not know yet that the other has joined or was removed. A link that takes the place of another ends it
+first, so that frames of one peer are always handled in the order of one connection.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from cluster.config import Address
+from cluster.errors import StartupError
+from cluster.peers.handshake import Objection, Particulars
+from cluster.peers.link import Kind, Link
+
+PING_S: Final = 1.0
+"""How often peers hear from us at least."""
+SILENCE_S_MAX: Final = 4.0
+"""A peer not heard of for so long is gone, whatever TCP believes."""
+DIAL_S_MAX: Final = 2.0
+STRANGERS_COUNT_MAX: Final = 64
+"""Connections that have not proven themselves. More could take the descriptors that the journal needs."""
+RETRY_S_MIN: Final = 0.05
+RETRY_S_MAX: Final = 0.25
+"""A restarted node has all its links soon after it is ready; a dead one costs a few packets per second."""
+
+RETRY_REJECTED_S: Final = 2.0
+MISSED_COUNT_MAX: Final = 3
+"""So many looks (one per PING_S) without a link, and the node with the larger id dials too."""
+
+logger = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """What the links ask of their node."""
+
+    def particulars(self) -> Particulars:
+        """Return what this node tells about itself."""
+
+    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
+        """Return why a peer that knows the secret is not let in, None if it is (and is remembered).
+
+        `is_known` tells whether this node has it among its peers.
+        """
+
+    def peer_up(self, peer_id: str) -> None:
+        """Take note that a peer can be reached."""
+
+    def peer_down(self, peer_id: str) -> None:
+        """Take note that a peer cannot be reached."""
+
+    def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
+        """Take a frame from a peer. Raises msgspec.DecodeError when it makes no sense."""
+
+    def refused(self, peer_id: str, objection: Objection) -> None:
+        """Take note that a peer does not let this node in."""
+
+    def ping(self) -> Any:
+        """Return what the peers shall know of this node's state."""
+
+
+class PeerLinks:
+    """All links of one node. `peers` maps the others' ids to their addresses."""
+
+    def __init__(self, node_id: str, secret: bytes, peers: Mapping[str, Address], host: Host) -> None:
+        self.node_id = node_id
+        self.secret = secret
+        self._peers = dict(peers)
+        self._host = host
+        self._open: dict[str, Link] = {}
+        self._all: set[Link] = set()
+        self._server: asyncio.Server | None = None
+        self._dialers: dict[str, asyncio.Task[None]] = {}
+        self._missed: dict[str, int] = {}
+        self._watcher: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    async def start(self, listen: Address) -> None:
+        """Listen and dial. Raises StartupError when the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(self._accept, listen.host, listen.port)
+        except OSError as error:
+            raise StartupError(f"peer: cannot listen on {listen}: {error.strerror or error}") from error
+        self._watcher = loop.create_task(self._watch(), name="watch-links")
+        self._dial()
+
+    def set_peers(self, peers: Mapping[str, Address]) -> None:
+        """Have links to `peers` from now on, and to nobody else."""
+        changed = {peer_id for peer_id in self._peers if self._peers[peer_id] != peers.get(peer_id)}
+        self._peers = dict(peers)
+        for peer_id in changed:
+            dialer = self._dialers.pop(peer_id, None)
+            if dialer is not None:
+                dialer.cancel()
+            link = self._open.get(peer_id)
+            if link is not None:
+                link.finish()
+        if self._watcher is not None:
+            self._dial()
+
+    def _dial(self) -> None:
+        """Begin to dial who is to be dialed."""
+        loop = asyncio.get_running_loop()
+        for peer_id in sorted(self._peers):
+            if self.node_id < peer_id and peer_id not in self._dialers:
+                dialer = loop.create_task(self._keep_dialing(peer_id), name=f"dial-{peer_id}")
+                self._dialers[peer_id] = dialer
+
+    async def stop(self) -> None:
+        """Send what waits, close everything."""
+        self._is_closing = True
+        tasks = list(self._dialers.values())
+        if self._watcher is not None:
+            tasks.append(self._watcher)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+        for link in list(self._all):
+            link.finish()
+
+    def send(self, peer_id: str, kind: Kind, body: Any) -> bool:
+        """Send a frame if the peer is connected; tell whether it was."""
+        link = self._open.get(peer_id)
+        if link is None:
+            return False
+        link.send(kind, body)
+        return True
+
+    def ping(self) -> None:
+        """Tell all connected peers how this node is."""
+        ping = self._host.ping()
+        for link in self._open.values():
+            link.send(Kind.PING, ping)
+
+    def flush(self) -> None:
+        """Hand everything to the network now, ahead of a sync that will stop the loop for a moment."""
+        for link in self._open.values():
+            link.flush()
+
+    def has_room(self, peer_id: str) -> bool:
+        """Whether bulk data may be sent to the peer now."""
+        link = self._open.get(peer_id)
+        return link is not None and link.has_room
+
+    def is_up(self, peer_id: str) -> bool:
+        """Whether the peer is connected."""
+        return peer_id in self._open
+
+    def peer_ids(self) -> list[str]:
+        """Return who is to be connected."""
+        return sorted(self._peers)
+
+    def up(self) -> frozenset[str]:
+        """Return the connected peers."""
+        return frozenset(self._open)
+
+    # -- link.Links -----------------------------------------------------------------------------------------
+
+    def particulars(self) -> Particulars:
+        """Return what this node tells about itself."""
+        return self._host.particulars()
+
+    def is_peer(self, node_id: str) -> bool:
+        """Whether `node_id` may prove itself. It may be a member that this node does not know of yet.
+
+        Whether it is let in is decided when it has: see `objection`.
+        """
+        return node_id != self.node_id
+
+    def objection(self, peer_id: str, theirs: Particulars) -> Objection | None:
+        """Return why a peer that knows the secret is not let in."""
+        return self._host.objection(peer_id, theirs, is_known=peer_id in self._peers)
+
+    def refused(self, peer_id: str, objection: Objection) -> None:
+        """Pass a refusal on."""
+        self._host.refused(peer_id, objection)
+
+    def begun(self, link: Link) -> None:
+        """Remember a connection until its end."""
+        self._all.add(link)
+
+    def opened(self, link: Link) -> None:
+        """Make `link` the link of its peer."""
+        old = self._open.pop(link.peer_id, None)
+        if old is not None:
+            self._host.peer_down(link.peer_id)
+            old.close("replaced by a new connection")
+        self._open[link.peer_id] = link
+        link.send(Kind.PING, self._host.ping())
+        logger.info("event=link-opened peer=%s", link.peer_id)
+        self._host.peer_up(link.peer_id)
+
+    def closed(self, link: Link) -> None:
+        """Forget `link`; report its peer down if it was the one in use."""
+        self._all.discard(link)
+        if self._open.get(link.peer_id) is link:
+            del self._open[link.peer_id]
+            logger.info("event=link-lost peer=%s", link.peer_id)
+            if not self._is_closing:
+                self._host.peer_down(link.peer_id)
+
+    def received(self, link: Link, kind: int, body: msgspec.Raw) -> None:
+        """Hand on a frame of the link in use; those of a replaced one are nothing any more."""
+        if not self._is_closing and self._open.get(link.peer_id) is link:
+            self._host.frame(link.peer_id, kind, body)
+
+    # -- dialing and watching -------------------------------------------------------------------------------
+
+    def _accept(self) -> Link:
+        strangers_count = len(self._all) - len(self._open)
+        return Link(self, is_turned_away=strangers_count >= STRANGERS_COUNT_MAX)
+
+    async def _keep_dialing(self, peer_id: str) -> None:
+        """Connect to a peer, again whenever the connection is lost."""
+        address = self._peers[peer_id]
+        retry_s, failures = RETRY_S_MIN, 0
+        while True:
+            if peer_id in self._open:
+                # It dialed this node, which did not know of it.
+                await self._open[peer_id].ended.wait()
+            try:
+                link = await self._connect(peer_id, address)
+            except (OSError, UnicodeError) as error:
+                if failures % 60 == 0:
+                    logger.info(
+                        "event=peer-unreachable peer=%s address=%s error=%r", peer_id, address, str(error)
+                    )
+                failures += 1
+            else:
+                # The end of this very connection: others only claim to be this peer, or have been replaced.
+                await link.ended.wait()
+                if link.is_open:
+                    retry_s, failures = RETRY_S_MIN, 0
+                else:
+                    # It answers and does not let us in: a person has to act, and the log shall stay readable.
+                    retry_s = RETRY_REJECTED_S
+            await asyncio.sleep(retry_s * (0.5 + random.random()))  # noqa: S311 - spreads load, no secret
+            retry_s = min(2 * retry_s, RETRY_S_MAX)
+
+    async def _connect(self, peer_id: str, address: Address) -> Link:
+        """Return a new connection, which has yet to prove itself. Raises OSError."""
+        async with asyncio.timeout(DIAL_S_MAX):
+            _, link = await asyncio.get_running_loop().create_connection(
+                lambda: Link(self, dials=peer_id), address.host, address.port
+            )
+        return link
+
+    async def _watch(self) -> None:
+        """Ping everybody; drop who has been silent for too long."""
+        loop = asyncio.get_running_loop()
+        last_s = loop.time()
+        while True:
+            await asyncio.sleep(PING_S)
+            now_s = loop.time()
+            was_stalled = now_s - last_s > 2 * PING_S
+            last_s = now_s
+            for link in list(self._open.values()):
+                # A stall of our own loop is no silence of theirs: what they sent waits to be read.
+                if now_s - link.heard_s > SILENCE_S_MAX and not was_stalled:
+                    link.close(f"silent for {now_s - link.heard_s:.1f} s")
+            self._dial_missed()
+            self.ping()
+
+    def _dial_missed(self) -> None:
+        """Dial peers with smaller ids that have not dialed this node for a while; once, then wait again."""
+        for peer_id in self._peers:
+            dialer = self._dialers.get(peer_id)
+            if peer_id > self.node_id or peer_id in self._open or (dialer is not None and not dialer.done()):
+                self._missed.pop(peer_id, None)
+                continue
+            self._missed[peer_id] = self._missed.get(peer_id, 0) + 1
+            if self._missed[peer_id] >= MISSED_COUNT_MAX:
+                dial = self._dial_once(peer_id, self._peers[peer_id])
+                self._dialers[peer_id] = asyncio.get_running_loop().create_task(dial, name=f"dial-{peer_id}")
+
+    async def _dial_once(self, peer_id: str, address: Address) -> None:
+        """Connect to a peer that was to dial this node, and wait for the end of the connection."""
+        with contextlib.suppress(OSError):
+            link = await self._connect(peer_id, address)
+            await link.ended.wait()

@@ -1,0 +1,253 @@
+"""This node among its peers: who it is, whom it lets in, and where their frames go.
+
+Peers remember each other's data directory (its disk id) for ever. A node that comes back with another one may
+have voted and acknowledged what it no longer knows, so it is refused. In a new cluster nobody takes part
+before it has met every other node once: only then is each disk remembered by somebody who will outlive it. A
+node that joins later brings its disk id into the member list before it counts.
+"""
+
+import logging
+from typing import Any, Protocol
+
+import msgspec
+
+from cluster.commands.outbox import node_of
+from cluster.consensus import guards
+from cluster.consensus.guards import Message
+from cluster.consensus.member_changes import Change, Verdict
+from cluster.consensus.member_list import Members
+from cluster.errors import NodeFailed
+from cluster.peers.handshake import Objection, Particulars
+from cluster.peers.link import Kind
+from cluster.storage.data_directory import DataDir
+
+logger = logging.getLogger(__name__)
+
+_raft_decoder = msgspec.msgpack.Decoder(dict[str, Any])
+_forward_decoder = msgspec.msgpack.Decoder(tuple[int, str, list[int], list[bytes]])
+_text_decoder = msgspec.msgpack.Decoder(str)
+_objection_decoder = msgspec.msgpack.Decoder(Objection)
+
+
+class Ping(msgspec.Struct, frozen=True, array_like=True):
+    """What nodes tell each other once a second: their revision and role."""
+
+    revision: int
+    state: str
+
+
+_ping_decoder = msgspec.msgpack.Decoder(Ping)
+_change_decoder = msgspec.msgpack.Decoder(Change)
+_verdict_decoder = msgspec.msgpack.Decoder(Verdict)
+
+
+class Host(Protocol):
+    """What peering asks of the node."""
+
+    def role(self) -> str:
+        """Return leader, candidate or follower."""
+
+    def revision(self) -> int:
+        """Return how many entries this node has applied."""
+
+    def peer_up(self, peer_id: str) -> None:
+        """Take note that a peer can be reached."""
+
+    def peer_down(self, peer_id: str) -> None:
+        """Take note that a peer cannot be reached."""
+
+    def raft_message(self, peer_id: str, message: Message) -> None:
+        """Take a Raft message from a peer."""
+
+    def forwarded(self, term: int, origin: str, seqs: list[int], commands: list[bytes]) -> None:
+        """Take commands that a peer forwards to the leader of `term`."""
+
+    def transfer_asked(self, to: str) -> None:
+        """Hand leadership to `to`, as a peer asks on behalf of its operator."""
+
+    def change_asked(self, peer_id: str, change: Change) -> None:
+        """Change the members, as a peer asks on behalf of its operator."""
+
+    def change_decided(self, verdict: Verdict) -> None:
+        """Take the leader's answer to a change that this node asked for."""
+
+    def refused(self, peer_id: str, objection: Objection) -> None:
+        """Stop: a peer, proven to be one, does not let this node in."""
+
+    def broke(self, error: Exception) -> None:
+        """Stop: the disk failed."""
+
+
+class Peering:
+    """Speaks for this node on its links (transport.Host)."""
+
+    def __init__(self, datadir: DataDir, node_id: str, advertise_http: str, host: Host) -> None:
+        self._datadir = datadir
+        self._node_id = node_id
+        self._advertise_http = advertise_http
+        self._host = host
+        self._committed = Members()
+        self._wanted: frozenset[str] = frozenset()
+        self._met: dict[str, Particulars] = {}
+        self.pings: dict[str, Ping] = {}
+        self.http: dict[str, str] = {}
+        self.is_established = False
+
+    def set_members(self, committed: Members, *, is_first: bool) -> frozenset[str]:
+        """Take note of the committed list; `is_first` if the cluster began with the one that counts.
+
+        The disks of nodes that were removed are forgotten: the ids may come back with others. Returns whose
+        present disk was removed.
+        """
+        self._committed = committed
+        self._wanted = frozenset(committed.nodes) - {self._node_id} if is_first else frozenset()
+        self._check_established()
+        gone = frozenset(
+            node_id for node_id, theirs in self._met.items() if theirs.disk_id in committed.removed
+        )
+        for disk_id, node_id in committed.removed.items():
+            met = self._met.get(node_id)
+            if self.is_gone(node_id) or self._datadir.known.get(node_id) == disk_id:
+                self._datadir.forget(node_id)
+            if self.is_gone(node_id) or (met is not None and met.disk_id == disk_id):
+                self._met.pop(node_id, None)
+        for node_id in self._met.keys() & committed.nodes.keys():
+            self._remember(node_id)
+        return gone
+
+    def missing(self) -> list[str]:
+        """Return the peers that must have been met before this node takes part."""
+        return sorted(self._wanted - set(self._datadir.known))
+
+    def disk_ids(self) -> dict[str, str]:
+        """Return the disk ids of this node and of those it has met."""
+        met = {peer_id: theirs.disk_id for peer_id, theirs in self._met.items()}
+        return self._datadir.known | met | {self._node_id: self._datadir.disk_id}
+
+    def _check_established(self) -> None:
+        """Once established, always: a later list has its disk ids in it."""
+        self.is_established = self.is_established or not self.missing()
+
+    def particulars(self) -> Particulars:
+        """Return what this node tells about itself."""
+        return Particulars(self._datadir.disk_id, self._advertise_http, self._committed.version)
+
+    def is_gone(self, peer_id: str) -> bool:
+        """Whether a connected peer was removed. One that knows a newer list than this node was not."""
+        return not self._is_ahead(peer_id) and peer_id not in self._committed.nodes
+
+    def _is_ahead(self, peer_id: str) -> bool:
+        """Whether a connected peer knows a newer list than this node."""
+        theirs = self._met.get(peer_id)
+        return theirs is not None and theirs.members_version > self._committed.version
+
+    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
+        """Refuse a peer that was removed or has another disk than before; remember a new one, durably.
+
+        A peer with a newer list than ours is let in: it may have joined since, perhaps in the place of the
+        one that this node knows. One that lost its disk has no list at all.
+        """
+        if theirs.members_version <= self._committed.version:
+            objection = self._objection(peer_id, theirs.disk_id, is_known=is_known)
+            if objection is not None:
+                return objection
+        self.http[peer_id] = theirs.http
+        self._met[peer_id] = theirs
+        if is_known:
+            try:
+                self._remember(peer_id)
+            except OSError as error:
+                failure = NodeFailed(f"the data directory cannot be written: {error}")
+                self._host.broke(failure)
+                raise failure from error
+        return None
+
+    def _remember(self, peer_id: str) -> None:
+        """Remember the disk of a connected peer, durably."""
+        disk_id = self._met[peer_id].disk_id
+        if peer_id not in self._datadir.known:
+            self._datadir.remember(peer_id, disk_id)
+            self._check_established()
+            logger.info("event=peer-met peer=%s disk=%s", peer_id, disk_id[:8])
+
+    def _objection(self, peer_id: str, disk_id: str, *, is_known: bool) -> Objection | None:
+        """Return what is wrong with a peer that knows no newer list than this node."""
+        removed = self._committed.removed
+        if disk_id in removed or (not is_known and peer_id in removed.values()):
+            return self.removal(peer_id, is_final=disk_id in removed)
+        if not is_known:
+            return Objection(
+                f"node {peer_id} is no member of this cluster: add it with `holdfast cluster add`, and start"
+                " it with an empty data directory and --join"
+            )
+        known = self._committed.disk_id(peer_id) or self._datadir.known.get(peer_id, disk_id)
+        if known != disk_id:
+            return Objection(
+                f"node {peer_id} is known here with another data directory (disk {known[:8]}, now"
+                f" {disk_id[:8]}). A node that lost its disk may have voted and acknowledged what it"
+                f" no longer knows, so it cannot come back as {peer_id}: restore its old data directory, or"
+                " replace it by a node with a new id, with `holdfast cluster replace` (see 'A node lost its"
+                " disk' in docs/operating.md)"
+            )
+        return None
+
+    @staticmethod
+    def removal(peer_id: str, *, is_final: bool = True) -> Objection:
+        """Return what a removed node is told."""
+        return Objection(
+            f"node {peer_id} was removed from this cluster. To have it back, add it again and start it with"
+            " an empty data directory and --join (see 'Changing the members' in docs/operating.md)",
+            is_final,
+        )
+
+    def peer_up(self, peer_id: str) -> None:
+        """Pass on that a peer can be reached."""
+        self._host.peer_up(peer_id)
+
+    def peer_down(self, peer_id: str) -> None:
+        """Pass on that a peer cannot be reached."""
+        self.pings.pop(peer_id, None)
+        self._host.peer_down(peer_id)
+
+    def refused(self, peer_id: str, objection: Objection) -> None:
+        """Pass on that a peer does not let this node in."""
+        self._host.refused(peer_id, objection)
+
+    def ping(self) -> Ping:
+        """Return what the peers shall know."""
+        return Ping(self._host.revision(), self._host.role())
+
+    def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
+        """Decode a frame and hand it on. Raises msgspec.DecodeError."""
+        match kind:
+            case Kind.RAFT:
+                message = _raft_decoder.decode(body)
+                if not guards.is_well_formed(message):
+                    raise msgspec.ValidationError(f"no Raft message: {message.get('type')!r}")
+                # Whoever has a newer list and lets this node in knows its disk: the list has all of them.
+                self.is_established = self.is_established or self._is_ahead(peer_id)
+                if self.is_established:
+                    self._host.raft_message(peer_id, message)
+            case Kind.FORWARD:
+                term, origin, seqs, commands = _forward_decoder.decode(body)
+                if node_of(origin) != peer_id or len(seqs) != len(commands):
+                    raise msgspec.ValidationError("no batch of this peer's commands")
+                self._host.forwarded(term, origin, seqs, commands)
+            case Kind.PING:
+                self.pings[peer_id] = _ping_decoder.decode(body)
+            case _:
+                self._operation(peer_id, kind, body)
+
+    def _operation(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
+        """Hand on what an operator asked for on another node. Raises msgspec.DecodeError."""
+        match kind:
+            case Kind.TRANSFER:
+                self._host.transfer_asked(_text_decoder.decode(body))
+            case Kind.CHANGE:
+                self._host.change_asked(peer_id, _change_decoder.decode(body))
+            case Kind.CHANGED:
+                self._host.change_decided(_verdict_decoder.decode(body))
+            case Kind.REFUSED:
+                self._host.refused(peer_id, _objection_decoder.decode(body))
+            case _:
+                logger.warning("event=frame-dropped peer=%s kind=%d", peer_id, kind)

@@ -1,0 +1,235 @@
+"""The data directory of one node: who may use it, whose it is, and which peers' directories it has met.
+
+A Raft node that forgets its vote or its log breaks the cluster's promises. So the directory is locked against
+a second process, remembers which node it belongs to, and carries a random disk id which the peers remember: a
+node that comes back under its old name with another, empty directory is recognised and refused.
+"""
+
+import os
+import secrets
+import zlib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from cluster.errors import DataDirError
+from cluster.storage.files import Files, replace_file
+from cluster.storage.recovery import list_segments
+from cluster.storage.snapshot_store import SNAPSHOT_NAME
+
+FORMAT: Final = 1
+LOCK_NAME: Final = "lock"
+IDENTITY_NAME: Final = "identity.json"
+PEERS_NAME: Final = "peers.json"
+
+_REPLACE_ADVICE = (
+    "Restore the directory from a backup, or replace this node with a new one (new id, empty directory)"
+)
+
+
+class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whose directory this is. `disk_id` is 32 random hexadecimal digits, made once.
+
+    `joins` says that the node was made to join a running cluster, and is no founder of a new one.
+    """
+
+    format: int
+    node_id: str
+    disk_id: str
+    joins: bool = False
+
+
+class _Peers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: int
+    disk_ids: dict[str, str]
+
+
+class _Checked(msgspec.Struct, frozen=True):
+    """What a JSON file of ours holds: the content, and the crc32 of its bytes.
+
+    A flipped digit of a disk id would make this node, or a healthy peer, look like one that lost its disk.
+    """
+
+    content: msgspec.Raw
+    crc32: int
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int
+
+
+_Stored = TypeVar("_Stored", Identity, _Peers)
+
+
+class DataDir:
+    """An exclusively locked data directory. One per process and directory; close it to free the lock."""
+
+    def __init__(
+        self, path: Path, identity: Identity, known: dict[str, str], lock_fd: int, files: Files
+    ) -> None:
+        """Use `DataDir.open`."""
+        self.path = path
+        self.identity = identity
+        self._known = known
+        self._lock_fd = lock_fd
+        self._files = files
+
+    @classmethod
+    def open(cls, path: Path, node_id: str, *, joins: bool = False, files: Files | None = None) -> "DataDir":
+        """Take the directory for `node_id`, creating it if it is not there. Raises DataDirError.
+
+        `joins` is kept in a new directory, and must not be said of one that has begun without it.
+        """
+        files = files or Files()
+        try:
+            _create_directory(path, files)
+            lock_fd = _take_lock(path, files)
+        except OSError as error:
+            message = f"{path}: the data directory cannot be used: {error}"
+            raise DataDirError(message) from error
+        try:
+            identity = _load_identity(path, node_id, files, joins=joins)
+            known = _load_peers(path, files)
+            if (known or files.exists(path / SNAPSHOT_NAME)) and not list_segments(path, files):
+                message = (
+                    f"{path}: the journal is missing from a directory that was in use. {_REPLACE_ADVICE}"
+                )
+                raise DataDirError(message)  # noqa: TRY301 - the lock must be freed on every way out
+        except OSError as error:
+            files.close(lock_fd)
+            message = f"{path}: the data directory cannot be read or written: {error}"
+            raise DataDirError(message) from error
+        except DataDirError:
+            files.close(lock_fd)
+            raise
+        return cls(path, identity, known, lock_fd, files)
+
+    @property
+    def disk_id(self) -> str:
+        """The random id of this directory."""
+        return self.identity.disk_id
+
+    @property
+    def known(self) -> dict[str, str]:
+        """The remembered disk id of each peer met so far (a copy)."""
+        return dict(self._known)
+
+    def remember(self, peer_id: str, disk_id: str) -> None:
+        """Remember the peer's disk id; durable before return. A known id changes only through `forget`.
+
+        Raises OSError when the disk fails.
+        """
+        if self._known.get(peer_id) == disk_id:
+            return
+        assert peer_id not in self._known, f"{peer_id} is remembered with another disk id"
+        self._store_peers({**self._known, peer_id: disk_id})
+
+    def forget(self, peer_id: str) -> None:
+        """Forget the peer's disk id, when it left the cluster or was replaced; durable before return."""
+        if peer_id in self._known:
+            self._store_peers({other: known for other, known in self._known.items() if other != peer_id})
+
+    def is_established(self, peer_ids: Collection[str]) -> bool:
+        """Whether this node has met the directory of every one of `peer_ids` (so: true without peers)."""
+        return all(peer_id in self._known for peer_id in peer_ids)
+
+    def close(self) -> None:
+        """Free the lock. Idempotent."""
+        if self._lock_fd >= 0:
+            self._files.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def _store_peers(self, disk_ids: dict[str, str]) -> None:
+        replace_file(self._files, self.path / PEERS_NAME, _encode(_Peers(FORMAT, disk_ids)))
+        self._known = disk_ids
+
+
+def _create_directory(path: Path, files: Files) -> None:
+    """Create the directory, and those above it, with durable names; what exists is left as it is.
+
+    The name of each counts: with the name of a parent all that is below it would be lost.
+    """
+    if not files.is_directory(path):
+        if path.parent != path:
+            _create_directory(path.parent, files)
+        files.make_directory(path)
+        files.fsync_dir(path.parent)
+
+
+def _take_lock(path: Path, files: Files) -> int:
+    """Return the descriptor that holds the lock: it ends with the process, and programs do not inherit it."""
+    try:
+        fd = files.lock(path / LOCK_NAME)
+    except BlockingIOError as error:
+        holder = files.read(path / LOCK_NAME)[:32].decode("ascii", "replace").strip() or "unknown"
+        message = (
+            f"{path}: the data directory is in use by the process with pid {holder}. Stop that node first,"
+            " or give this one a directory of its own"
+        )
+        raise DataDirError(message) from error
+    try:
+        files.truncate(fd, 0)
+        files.write_at(fd, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        files.close(fd)
+        raise
+    return fd
+
+
+def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Identity:
+    """Return the directory's identity, made now if the directory is new."""
+    file = path / IDENTITY_NAME
+    if not files.exists(file):
+        if list_segments(path, files) or files.exists(path / PEERS_NAME):
+            message = f"{file} is missing from a directory that was in use. {_REPLACE_ADVICE}"
+            raise DataDirError(message)
+        identity = Identity(FORMAT, node_id, secrets.token_hex(16), joins)
+        replace_file(files, file, _encode(identity))
+        return identity
+    identity = _decode(file, Identity, files)
+    if identity.node_id != node_id:
+        message = (
+            f"{path}: the data directory belongs to node {identity.node_id!r}, not to {node_id!r}. Correct"
+            " the node id or the directory in the configuration"
+        )
+        raise DataDirError(message)
+    if joins and not identity.joins:
+        message = (
+            f"{path}: the data directory is that of a founder of its cluster. Start it without --join, or, to"
+            " join another cluster, with a new directory"
+        )
+        raise DataDirError(message)
+    return identity
+
+
+def _load_peers(path: Path, files: Files) -> dict[str, str]:
+    file = path / PEERS_NAME
+    return _decode(file, _Peers, files).disk_ids if files.exists(file) else {}
+
+
+def _encode(stored: Identity | _Peers) -> bytes:
+    """Return the bytes of one of our JSON files."""
+    content = msgspec.json.encode(stored)
+    return msgspec.json.encode(_Checked(msgspec.Raw(content), zlib.crc32(content)))
+
+
+def _decode(file: Path, stored_type: type[_Stored], files: Files) -> _Stored:
+    """Return the content of one of our JSON files. Raises DataDirError naming it."""
+    try:
+        checked = msgspec.json.decode(files.read(file), type=_Checked)
+        if zlib.crc32(checked.content) != checked.crc32:
+            message = f"{file} is damaged: its checksum does not match. {_REPLACE_ADVICE}"
+            raise DataDirError(message)
+        stored_format = msgspec.json.decode(checked.content, type=_Format).format
+        if stored_format != FORMAT:
+            message = (
+                f"{file} has format {stored_format}; this release reads format {FORMAT}. Use the matching"
+                " release"
+            )
+            raise DataDirError(message)
+        return msgspec.json.decode(checked.content, type=stored_type)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"{file} is damaged: {error}. {_REPLACE_ADVICE}"
+        raise DataDirError(message) from error

@@ -1,0 +1,133 @@
+"""The snapshot's format on disk and on the wire: bytes in, a verified `Snapshot` out.
+
+    magic 8 | format version u32 | header length u32 | header (MessagePack) | state | blake2b-256 of all
+    before
+
+The header holds the last two log entries that the state contains, because the Raft library's log begins with
+them. A snapshot that does not verify is never used: a replica with a wrong state is worse than one that is
+down.
+"""
+
+import hashlib
+import struct
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from cluster.storage.files import Files
+from cluster.storage.journal_format import LogEntry
+
+FORMAT_VERSION: Final = 2
+READABLE_VERSIONS: Final = (1, 2)
+"""Format 1 had no member list; what it lacks reads as empty."""
+MAGIC: Final = b"HOLDFSNP"
+DIGEST_BYTES: Final = 32
+WRITE_BYTES: Final = 1024 * 1024
+"""Synced piece by piece: one large sync would make the journal's next sync wait behind it."""
+
+_PREFIX: Final = struct.Struct("<8sII")
+_HEADER_BYTES_MAX: Final = 64 << 20
+"""Two entries and a member list; a longer header is damage and must not cost memory."""
+
+
+class SnapshotDamaged(Exception):
+    """The bytes are no whole, undamaged snapshot of this format."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A state with the last two entries that it contains; `state` is the machine's own encoding.
+
+    `members` is the member list as of `last`, in the replica's own encoding. `decoded` is what the host made
+    of a received state before it counted; `state` is empty then.
+    """
+
+    previous: LogEntry
+    last: LogEntry
+    state: bytes
+    members: bytes = b""
+    decoded: object = None
+
+
+class SnapshotId(NamedTuple):
+    """Which bytes: two nodes at one index may have encoded them differently. The digest is the stored one."""
+
+    last_index: int
+    last_term: int
+    size_bytes: int
+    digest: bytes
+
+
+class Header(msgspec.Struct, frozen=True, array_like=True):
+    """What a snapshot file says of itself."""
+
+    previous: LogEntry
+    last: LogEntry
+    state_bytes: int
+    members: bytes = b""
+
+
+def write_snapshot(path: Path, snapshot: Snapshot, files: Files) -> None:
+    """Write `snapshot` to the new file `path` and sync it. Raises OSError."""
+    state = memoryview(snapshot.state)
+    header = msgspec.msgpack.encode(Header(snapshot.previous, snapshot.last, len(state), snapshot.members))
+    prefix = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(header)) + header
+    digest = hashlib.blake2b(prefix, digest_size=DIGEST_BYTES)
+    fd = files.create(path)
+    try:
+        files.write(fd, prefix)
+        for start in range(0, len(state), WRITE_BYTES):
+            part = bytes(state[start : start + WRITE_BYTES])
+            digest.update(part)
+            files.write(fd, part)
+            files.fdatasync(fd)
+        files.write(fd, digest.digest())
+        files.fdatasync(fd)
+    finally:
+        files.close(fd)
+
+
+def read_header(fd: int, files: Files) -> tuple[Header, int]:
+    """Return the header of an open snapshot file and where its state begins. Raises SnapshotDamaged.
+
+    It is to be believed once the digest of the whole file has been found right.
+    """
+    prefix = files.read_at(fd, _PREFIX.size, 0)
+    if len(prefix) < _PREFIX.size or not prefix.startswith(MAGIC):
+        message = "it is no snapshot"
+        raise SnapshotDamaged(message)
+    _, version, header_bytes = _PREFIX.unpack(prefix)
+    if version not in READABLE_VERSIONS:
+        message = f"it has format {version}; this release reads formats up to {FORMAT_VERSION}"
+        raise SnapshotDamaged(message)
+    start = _PREFIX.size + header_bytes
+    if header_bytes > _HEADER_BYTES_MAX:
+        message = f"its header has {header_bytes} bytes"
+        raise SnapshotDamaged(message)
+    try:
+        header = msgspec.msgpack.decode(files.read_at(fd, header_bytes, _PREFIX.size), type=Header)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"its header cannot be read: {error}"
+        raise SnapshotDamaged(message) from error
+    state_bytes = files.size(fd) - start - DIGEST_BYTES
+    if header.state_bytes != state_bytes:
+        message = f"it holds {state_bytes} bytes of state; its header says {header.state_bytes}"
+        raise SnapshotDamaged(message)
+    return header, start
+
+
+def read_snapshot(fd: int, files: Files) -> Snapshot:
+    """Return the verified snapshot of an open file; its state is in memory once. Raises SnapshotDamaged."""
+    header, start = read_header(fd, files)
+    state = files.read_at(fd, header.state_bytes, start)
+    digest = hashlib.blake2b(files.read_at(fd, start, 0), digest_size=DIGEST_BYTES)
+    digest.update(state)
+    if digest.digest() != stored_digest(fd, files):
+        message = "its checksum does not match"
+        raise SnapshotDamaged(message)
+    return Snapshot(header.previous, header.last, state, header.members)
+
+
+def stored_digest(fd: int, files: Files) -> bytes:
+    """Return the digest that an open snapshot file ends with."""
+    return files.read_at(fd, DIGEST_BYTES, max(0, files.size(fd) - DIGEST_BYTES))

@@ -1,0 +1,117 @@
+"""The leader's batches: bounded, each origin's commands in their order, nothing lost or twice."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.commands import batcher as batcher_module
+from cluster.commands.batcher import Batcher
+from lockstate import codec
+from lockstate.commands import Barrier, Tick
+
+BARRIER = codec.encode_command(Barrier())
+
+
+def drain(batcher: Batcher) -> list[list[tuple[str, list[int]]]]:
+    """Return origins and numbers of all entries until the batcher is empty."""
+    entries = []
+    while not batcher.is_empty:
+        data = batcher.next_entry(0)
+        assert data is not None
+        entries.append([(batch.origin, list(batch.seqs)) for batch in codec.decode_entry(data).batches])
+    return entries
+
+
+def test_nothing_makes_no_entry() -> None:
+    """An empty batcher has no entry to propose."""
+    batcher = Batcher()
+    assert batcher.is_empty
+    assert batcher.next_entry(5) is None
+
+
+def test_all_that_waits_is_one_entry_with_its_time() -> None:
+    """Commands of several origins share one stamp, in order of arrival."""
+    batcher = Batcher()
+    batcher.add("a", [1, 2], [BARRIER, codec.encode_command(Tick())])
+    batcher.add("b", [7], [BARRIER])
+    data = batcher.next_entry(1234)
+    assert data is not None
+    entry = codec.decode_entry(data)
+    assert entry.now_ms == 1234
+    assert [(batch.origin, batch.seqs, batch.commands) for batch in entry.batches] == [
+        ("a", (1, 2), (Barrier(), Tick())),
+        ("b", (7,), (Barrier(),)),
+    ]
+    assert batcher.is_empty
+
+
+def test_a_tick_is_an_entry_without_commands() -> None:
+    """Time can be made to pass; once is enough, and any entry does it."""
+    batcher = Batcher()
+    batcher.add_tick()
+    batcher.add_tick()
+    data = batcher.next_entry(9)
+    assert data is not None
+    assert codec.decode_entry(data).batches == ()
+    assert batcher.next_entry(9) is None
+
+
+def test_clearing_drops_everything() -> None:
+    """After leadership is lost nothing of it is proposed."""
+    batcher = Batcher()
+    batcher.add("a", [1], [BARRIER])
+    batcher.add_tick()
+    batcher.clear()
+    assert batcher.is_empty
+
+
+def test_an_entry_holds_so_many_commands_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that does not fit is split; the rest leads the next entry."""
+    monkeypatch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", 4)
+    batcher = Batcher()
+    batcher.add("a", [1, 2, 3], [BARRIER] * 3)
+    batcher.add("b", [1, 2, 3], [BARRIER] * 3)
+    assert drain(batcher) == [[("a", [1, 2, 3]), ("b", [1])], [("b", [2, 3])]]
+
+
+def test_an_entry_holds_so_many_bytes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Likewise by size; a command that does not fit behind others is the first of the next entry."""
+    monkeypatch.setattr(batcher_module, "ENTRY_BYTES_MAX", 3 * len(BARRIER))
+    batcher = Batcher()
+    batcher.add("a", [1, 2], [BARRIER] * 2)
+    batcher.add("b", [1, 2, 3], [BARRIER] * 3)
+    assert drain(batcher) == [[("a", [1, 2]), ("b", [1])], [("b", [2, 3])]]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.integers(1, 60), max_size=12)), max_size=12),
+    st.integers(1, 10),
+    st.integers(60, 150),
+)
+def test_every_command_comes_once_in_the_order_of_its_origin(
+    sizes: list[tuple[str, list[int]]], count_max: int, bytes_max: int
+) -> None:
+    """Whatever is added, entries keep the bounds, and each origin's numbers come out as they went in."""
+    batcher = Batcher()
+    numbers = dict.fromkeys("abc", 0)
+    for origin, commands in sizes:
+        seqs = [numbers[origin] + position for position in range(1, len(commands) + 1)]
+        numbers[origin] += len(commands)
+        # A MessagePack string of `size` bytes in all: no command, but bytes of a known length.
+        batcher.add(origin, seqs, [encoded(size) for size in commands])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", count_max)
+        patch.setattr(batcher_module, "ENTRY_BYTES_MAX", bytes_max)
+        entries = drain(batcher)
+    assert all(sum(len(seqs) for _, seqs in entry) <= count_max for entry in entries)
+    for origin, number in numbers.items():
+        assert [seq for entry in entries for name, seqs in entry for seq in seqs if name == origin] == list(
+            range(1, number + 1)
+        )
+
+
+def encoded(size: int) -> bytes:
+    """Return one MessagePack value of `size` bytes, up to 60."""
+    if size <= 32:
+        return bytes([0xA0 | (size - 1)]) + b"x" * (size - 1)
+    return bytes([0xD9, size - 2]) + b"x" * (size - 2)

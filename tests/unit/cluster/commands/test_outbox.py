@@ -1,0 +1,263 @@
+"""Commands from submission to outcome: numbers, order, deadlines, bounds, and reads that share a barrier."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from cluster.commands import outbox as outbox_module
+from cluster.commands.outbox import Answer, Outbox, Pending
+from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, Overloaded, ShuttingDown
+from lockstate import codec
+from lockstate.commands import Barrier
+from lockstate.machine import LockMachine
+from lockstate.results import Done
+
+ANSWER = Answer(Done(), 7)
+BARRIER = codec.encode_command(Barrier())
+
+
+class Loop:
+    """The running event loop with a clock of its own."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def time(self) -> float:
+        """Return our time."""
+        return self.now_s
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        """Return a future of the running loop."""
+        return asyncio.get_running_loop().create_future()
+
+
+def new_outbox() -> tuple[Outbox, Loop]:
+    """Return an empty outbox and its loop."""
+    loop = Loop()
+    return Outbox("a.1", cast("asyncio.AbstractEventLoop", loop)), loop
+
+
+def failure(future: "asyncio.Future[Any]") -> type[BaseException] | None:
+    """Return what kind of error ended a future, None while it is pending."""
+    error = future.exception() if future.done() else None
+    return type(error) if error is not None else None
+
+
+def submit(outbox: Outbox, *commands: bytes, timeout_s: float = 5) -> list[Pending]:
+    """Submit commands."""
+    return [outbox.submit(command, timeout_s) for command in commands]
+
+
+async def test_numbers_rise_by_one_and_stay_with_their_command() -> None:
+    """Commands are taken once, in order, with numbers from 1 on."""
+    outbox, _ = new_outbox()
+    submit(outbox, b"one", b"two")
+    assert outbox.take() == ([1, 2], [b"one", b"two"])
+    assert not outbox.has_unsent
+    submit(outbox, b"three")
+    assert outbox.take() == ([3], [b"three"])
+    assert len(outbox) == 3
+
+
+async def test_a_rewind_sends_all_that_is_pending_from_the_lowest_number() -> None:
+    """After a change of leader, all without an outcome goes out again, in order, before anything new."""
+    outbox, _ = new_outbox()
+    submit(outbox, b"one", b"two", b"three")
+    outbox.take()
+    outbox.complete(1, ANSWER, LockMachine())
+    submit(outbox, b"four")
+    assert outbox.rewind() == 2
+    submit(outbox, b"five")
+    assert outbox.take() == ([2, 3, 4, 5], [b"two", b"three", b"four", b"five"])
+
+
+async def test_a_frame_is_limited_and_the_next_goes_on_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit stays unsent, in order."""
+    monkeypatch.setattr(outbox_module, "SEND_BYTES_MAX", 10)
+    outbox, _ = new_outbox()
+    submit(outbox, b"12345", b"12345", b"third")
+    assert outbox.take()[0] == [1, 2]
+    assert outbox.has_unsent
+    assert outbox.take()[0] == [3]
+
+
+async def test_an_outcome_is_handed_over_once() -> None:
+    """The future gets the answer; a repetition finds nobody, and a caller who left is no trouble."""
+    outbox, _ = new_outbox()
+    kept, left = submit(outbox, b"one", b"two")
+    left.future.cancel()
+    for _ in range(2):
+        outbox.complete(kept.seq, ANSWER, LockMachine())
+        outbox.complete(left.seq, ANSWER, LockMachine())
+    assert kept.future.result() is ANSWER
+    assert len(outbox) == 0
+
+
+async def test_what_was_never_sent_ends_as_no_leader() -> None:
+    """At its deadline an unsent command ends as surely not applied, and is never sent any more."""
+    outbox, loop = new_outbox()
+    (pending,) = submit(outbox, b"one", timeout_s=5)
+    loop.now_s += 4.99
+    outbox.give_up_due()
+    assert failure(pending.future) is None
+    loop.now_s += 0.01
+    outbox.give_up_due()
+    assert failure(pending.future) is NoLeader
+    assert outbox.take() == ([], [])
+
+
+async def test_what_was_sent_ends_as_unknown() -> None:
+    """A command that was sent, even to a leader long gone, may be applied: nobody says that it is not."""
+    outbox, loop = new_outbox()
+    (pending,) = submit(outbox, b"one", timeout_s=5)
+    outbox.take()
+    outbox.rewind()
+    loop.now_s += 5
+    outbox.give_up_due()
+    assert failure(pending.future) is OutcomeUnknown
+    assert outbox.take() == ([], [])
+
+
+async def test_deadlines_do_not_pile_up() -> None:
+    """What has an outcome long before its deadline leaves nothing behind, however much there is."""
+    outbox, loop = new_outbox()
+    kept = outbox.submit(b"kept", 1)
+    for _ in range(5000):
+        pending = outbox.submit(b"x", 3600)
+        outbox.complete(pending.seq, ANSWER, LockMachine())
+    assert len(outbox._deadlines) <= 2 * len(outbox) + 1025
+    loop.now_s += 1
+    outbox.give_up_due()
+    assert failure(kept.future) is NoLeader
+
+
+async def test_too_many_commands_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the bounds, in count or in bytes, nothing is taken; room comes back with the outcomes."""
+    monkeypatch.setattr(outbox_module, "PENDING_COUNT_MAX", 2)
+    outbox, _ = new_outbox()
+    submit(outbox, b"one", b"two")
+    with pytest.raises(Overloaded):
+        outbox.submit(b"three", 5)
+    outbox.complete(1, ANSWER, LockMachine())
+    outbox.submit(b"three", 5)
+    monkeypatch.setattr(outbox_module, "PENDING_COUNT_MAX", 100)
+    monkeypatch.setattr(outbox_module, "PENDING_BYTES_MAX", 8)
+    with pytest.raises(Overloaded):
+        outbox.submit(b"x", 5)
+
+
+async def test_reads_share_a_barrier_until_it_is_sent() -> None:
+    """A barrier that is under way is no good for later reads.
+
+    What was answered meanwhile may be behind it.
+    """
+    outbox, _ = new_outbox()
+    first = outbox.read(lambda machine: machine.revision, 5)
+    second = outbox.read(lambda machine: machine.now_ms, 5)
+    assert outbox.take() == ([1], [BARRIER])
+    third = outbox.read(lambda machine: machine.revision, 5)
+    outbox.complete(1, ANSWER, LockMachine())
+    assert (first.result(), second.result()) == (0, 0)
+    assert not third.done()
+    assert outbox.take() == ([2], [BARRIER])
+
+
+async def test_a_barrier_that_is_sent_again_takes_no_new_reads() -> None:
+    """An old barrier may be in the log already when it is sent again: a new read waits for one behind it."""
+    outbox, _ = new_outbox()
+    outbox.read(lambda machine: machine.revision, 5)
+    outbox.take()
+    outbox.rewind()
+    later = outbox.read(lambda machine: machine.revision, 5)
+    assert outbox.take()[0] == [1, 2]
+    outbox.complete(1, ANSWER, LockMachine())
+    assert not later.done()
+
+
+async def test_a_read_after_a_failed_barrier_gets_another() -> None:
+    """When no leader came before the deadline of some reads, the next read begins anew and is answered."""
+    outbox, loop = new_outbox()
+    failed = outbox.read(lambda machine: machine.revision, 5)
+    loop.now_s += 5
+    outbox.give_up_due()
+    assert failure(failed) is NoLeader
+    answered = outbox.read(lambda machine: machine.revision, 5)
+    (seq,), _ = outbox.take()
+    outbox.complete(seq, ANSWER, LockMachine())
+    assert answered.result() == 0
+
+
+async def test_a_read_does_not_end_before_its_own_deadline() -> None:
+    """Sharing a barrier with an older or less patient read costs nobody the time it gave."""
+    outbox, loop = new_outbox()
+    outbox.read(lambda machine: machine.revision, 1).add_done_callback(lambda future: future.exception())
+    patient = outbox.read(lambda machine: machine.revision, 60)
+    loop.now_s += 1
+    outbox.give_up_due()
+    assert failure(patient) is None
+
+
+async def test_a_sent_read_that_fails_is_surely_not_applied() -> None:
+    """Reads change nothing: even when their barrier was sent, all of them end as no-leader."""
+    outbox, loop = new_outbox()
+    reads = [outbox.read(lambda machine: machine.revision, 5) for _ in range(3)]
+    reads[1].cancel()
+    outbox.take()
+    loop.now_s += 5
+    outbox.give_up_due()
+    assert [failure(reads[0]), failure(reads[2])] == [NoLeader, NoLeader]
+
+
+async def test_a_query_that_fails_hurts_only_its_caller() -> None:
+    """The other readers of the barrier get their answers."""
+    outbox, _ = new_outbox()
+    bad = outbox.read(lambda _: 1 // 0, 5)
+    good = outbox.read(lambda machine: machine.revision, 5)
+    (seq,), _ = outbox.take()
+    outbox.complete(seq, ANSWER, LockMachine())
+    assert failure(bad) is ZeroDivisionError
+    assert good.result() == 0
+
+
+async def test_closing_ends_everything_by_what_is_known_of_it() -> None:
+    """Unsent commands and all reads are surely not applied; sent commands are unknown.
+
+    Nothing is taken any more.
+    """
+    outbox, _ = new_outbox()
+    sent = outbox.submit(b"sent", 5)
+    sent_read = outbox.read(lambda machine: machine.revision, 5)
+    outbox.take()
+    unsent = outbox.submit(b"unsent", 5)
+    outbox.close(ShuttingDown("stops"), OutcomeUnknown("stops"))
+    assert failure(sent.future) is OutcomeUnknown
+    assert failure(unsent.future) is ShuttingDown
+    assert failure(sent_read) is ShuttingDown
+    with pytest.raises(ShuttingDown):
+        outbox.submit(b"late", 5)
+
+
+async def test_what_a_snapshot_contains_is_found_by_number() -> None:
+    """Everything pending up to a number was applied; what is behind it was not."""
+    outbox, _ = new_outbox()
+    pending = submit(outbox, b"one", b"two", b"three")
+    outbox.complete(1, ANSWER, LockMachine())
+    assert outbox.applied_up_to(2) == [pending[1]]
+    assert outbox.applied_up_to(0) == []
+
+
+async def test_draining_waits_for_every_outcome() -> None:
+    """It ends with the last outcome, whatever it is, or when its time is over."""
+    outbox = Outbox("a.1", asyncio.get_running_loop())
+    first, second = submit(outbox, b"one", b"two")
+    await outbox.drain(0)
+    drained = asyncio.ensure_future(outbox.drain(60))
+    outbox.complete(first.seq, ANSWER, LockMachine())
+    await asyncio.sleep(0)
+    assert not drained.done()
+    outbox.fail(second.seq, NoLeader("none"))
+    await drained
+    with pytest.raises(ClusterError):
+        await second.future
+    assert first.future.result() is ANSWER

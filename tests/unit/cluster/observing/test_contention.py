@@ -1,0 +1,366 @@
+"""Waits, holds and queues, counted from what applying entries did."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from cluster.observing.contention import OTHER, Contention
+from cluster.observing.metrics import Metrics
+from lockstate import snapshot
+from lockstate.commands import (
+    Acquire,
+    AcquirePermits,
+    Batch,
+    Campaign,
+    Cancel,
+    CloseSession,
+    Command,
+    Convert,
+    Entry,
+    ForceRelease,
+    OpenSession,
+    Proclaim,
+    Release,
+    ResizeSemaphore,
+    Wanted,
+)
+from lockstate.machine import LockMachine
+from lockstate.modes import Mode, Scope
+from lockstate.results import Kind, Outcome, Queued, Reason, Refused
+from tests.unit.lockstate.world import World, expect
+
+
+class Counted(World):
+    """A machine whose outcomes are counted."""
+
+    def __init__(self, paths_count_max: int = 100) -> None:
+        super().__init__()
+        self.contention = Contention(paths_count_max)
+
+    def apply(self, entry: Entry) -> Outcome:
+        """Apply an entry and count what it did."""
+        outcome = self.machine.apply(entry)
+        self.contention.observe(outcome)
+        return outcome
+
+    def value(self, name: str, path: str, kind: str = "lock", **labels: str) -> float:
+        """Return the value of one sample, 0 if it is not shown."""
+        wanted = {"kind": kind, "path": path, **labels}
+        found = [it[4] for it in self.contention.samples() if it[0] == f"holdfast_{name}" and it[3] == wanted]
+        assert len(found) <= 1
+        return found[0] if found else 0
+
+    def waits(self, outcome: str, path: str = "a", kind: str = "lock") -> tuple[float, float]:
+        """Return how many waits had this outcome, and how long they were together."""
+        return (
+            self.value("wait_seconds_count", path, kind, outcome=outcome),
+            self.value("wait_seconds_sum", path, kind, outcome=outcome),
+        )
+
+    def holds(self, path: str = "a", kind: str = "lock") -> tuple[float, float]:
+        """Return how many holds ended, and how long they were together."""
+        return self.value("hold_seconds_count", path, kind), self.value("hold_seconds_sum", path, kind)
+
+
+def queue_lengths(contention: Contention) -> dict[tuple[str, str], float]:
+    """Return the queues that somebody stands in, by kind and path."""
+    return {
+        (labels["kind"], labels["path"]): value
+        for name, _, _, labels, value in contention.samples()
+        if name == "holdfast_queue_length" and value
+    }
+
+
+def queues_of(machine: LockMachine) -> dict[tuple[str, str], int]:
+    """Return the same from the state."""
+    return Counter(
+        (ticket.kind.value, it.name.split("/")[0])
+        for ticket in machine.state.tickets.values()
+        for it in ticket.locks or (ticket,)
+    )
+
+
+def test_only_who_waited_has_a_wait() -> None:
+    """A grant at once is a grant and no wait; one from the queue is both, with the time in the queue."""
+    world = Counted()
+    first = world.granted("a/1")
+    world.queued("a/1", at_ms=100)
+    assert world.waits("granted") == (0, 0)
+    world.run(Release(first.hold_id), at_ms=350)
+    assert world.value("grants_total", "a") == 2
+    assert world.waits("granted") == (1, 0.25)
+
+
+def test_a_wait_of_no_time_is_a_wait() -> None:
+    """Who is let through within the millisecond in which he came has waited for 0 seconds."""
+    world = Counted()
+    first = world.granted("a")
+    world.queued("a")
+    world.run(Release(first.hold_id))
+    assert world.waits("granted") == (1, 0)
+    assert world.value("wait_seconds_bucket", "a", outcome="granted", le="0.003") == 1
+
+
+def test_waits_without_a_grant_have_their_own_histogram() -> None:
+    """A wait that times out, or is cancelled, counts as ended and not as granted."""
+    world = Counted()
+    world.granted("a", ttl_ms=60_000)
+    world.queued("a")
+    cancelled = world.queued("a", at_ms=4_000)
+    world.run(Cancel(cancelled.hold_id, "a3"), at_ms=5_000)
+    world.pass_to(10_001)
+    assert world.waits("ended") == (2, 11.001)
+    assert world.waits("granted") == (0, 0)
+    assert world.value("queue_length", "a") == 0
+
+
+def test_holds_count_whatever_ends_them() -> None:
+    """Released, expired and forced holds are held times; the last two are counted by themselves too."""
+    world = Counted()
+    world.run(Release(world.granted("a/1").hold_id), at_ms=200)
+    world.granted("a/2", ttl_ms=100, at_ms=200)
+    world.pass_to(301)
+    assert world.holds() == (2, 0.301)
+    world.granted("a/3", at_ms=301)
+    world.run(ForceRelease("a/3", "stuck"), at_ms=401)
+    assert world.holds() == (3, 0.401)
+    assert (world.value("expiries_total", "a"), world.value("forced_releases_total", "a")) == (1, 1)
+
+
+def test_what_lasted_exactly_a_bound_is_within_it() -> None:
+    """Three milliseconds are in the bucket of three, four are not."""
+    world = Counted()
+    world.run(Release(world.granted("a", at_ms=10).hold_id), at_ms=13)
+    world.run(Release(world.granted("a", at_ms=20).hold_id), at_ms=24)
+    assert world.value("hold_seconds_bucket", "a", le="0.003") == 1
+    assert world.value("hold_seconds_bucket", "a", le="0.01") == 2
+    assert world.value("hold_seconds_bucket", "a", le="+Inf") == 2
+
+
+def test_of_several_locks_each_counts() -> None:
+    """A request for several locks stands in a queue of each path, and each is granted and held."""
+    world = Counted()
+    world.open("s1")
+    first = world.granted("b/1")
+    wanted = (Wanted("a/1"), Wanted("b/1"))
+    world.run(Acquire("", Mode.EXCLUSIVE, "h", "a", session_id="s1", wait_ms=500, locks=wanted))
+    assert queue_lengths(world.contention) == {("lock", "a"): 1, ("lock", "b"): 1}
+    world.run(Release(first.hold_id), at_ms=10)
+    assert queue_lengths(world.contention) == {}
+    assert (world.waits("granted", "a"), world.waits("granted", "b")) == ((1, 0.01), (1, 0.01))
+    world.run(Release("h", names=("b/1",)), at_ms=30)
+    assert (world.holds("a")[0], world.holds("b")) == (0, (2, 0.03))
+
+
+def test_conversions_leave_the_queue_without_a_grant() -> None:
+    """A conversion that waited is one conversion and one wait, no grant, and out of the queue."""
+    world = Counted()
+    reader = world.granted("a", mode=Mode.SHARED)
+    other = world.granted("a", mode=Mode.SHARED)
+    expect(Queued, world.run(Convert(reader.hold_id, Mode.EXCLUSIVE, "t", "a", wait_ms=500), at_ms=10))
+    assert world.value("queue_length", "a") == 1
+    world.run(Release(other.hold_id), at_ms=40)
+    assert world.value("queue_length", "a") == 0
+    assert (world.value("conversions_total", "a"), world.value("grants_total", "a")) == (1, 2)
+    assert world.waits("granted") == (1, 0.03)
+
+
+def test_waits_that_share_a_hold_are_one_grant() -> None:
+    """Each of them waited and is out of the queue; there was one grant."""
+    world = Counted()
+    world.open("s1", ttl_ms=60_000)
+    first = world.granted("a")
+    for at_ms in (10, 20):
+        world.queued("a", session_id="s1", at_ms=at_ms)
+    assert world.value("queue_length", "a") == 2
+    world.run(Release(first.hold_id), at_ms=40)
+    assert world.value("queue_length", "a") == 0
+    assert world.value("grants_total", "a") == 2
+    assert world.waits("granted") == (2, 0.05)
+
+
+def test_kinds_are_apart() -> None:
+    """A lock, a semaphore and an election of one name are counted by themselves."""
+    world = Counted()
+    world.open("s1", ttl_ms=60_000)
+    world.open("s2", ttl_ms=60_000)
+    world.granted("a")
+    for number, session_id in enumerate(("s1", "s2")):
+        semaphore = AcquirePermits("a", 1, 1, f"p{number}", "a", session_id=session_id, wait_ms=900)
+        world.run(semaphore)
+        world.run(Campaign("a", session_id, "here", f"e{number}", "a", wait_ms=900))
+    assert queue_lengths(world.contention) == {("semaphore", "a"): 1, ("election", "a"): 1}
+    world.run(Release("p0"), at_ms=20)
+    world.run(Release("e0"), at_ms=30)
+    assert queue_lengths(world.contention) == {}
+    assert world.waits("granted", kind="semaphore") == (1, 0.02)
+    assert world.waits("granted", kind="election") == (1, 0.03)
+    assert (world.holds(kind="semaphore"), world.holds(kind="election")) == ((1, 0.02), (1, 0.03))
+    assert [world.value("grants_total", "a", kind) for kind in Kind] == [1, 2, 2]
+
+
+def test_a_proclamation_is_no_election() -> None:
+    """A leader that says something else is not elected again, neither here nor behind a snapshot."""
+    world = Counted()
+    world.open("s1")
+    world.run(Campaign("a", "s1", "one", "e1", "a"))
+    world.run(Proclaim("e1", "two"), at_ms=50)
+    assert (world.value("grants_total", "a", "election"), world.waits("granted", kind="election")) == (
+        1,
+        (0, 0),
+    )
+    world.contention = Contention()
+    world.contention.restart(world.machine)
+    world.run(Proclaim("e1", "three"), at_ms=60)
+    assert world.value("grants_total", "a", "election") == 0
+
+
+def test_deadlocks_count_where_they_would_have_waited() -> None:
+    """A refused deadlock counts for what was asked for, with its reason; its repetition does not count."""
+    world = Counted()
+    world.open("s1")
+    world.open("s2")
+    world.granted("a", session_id="s1")
+    world.granted("b", session_id="s2")
+    world.queued("b", session_id="s1")
+    for _ in range(2):
+        refused = world.acquire("a", session_id="s2", wait_ms=900, request_id="r")
+        assert expect(Refused, refused).reason is Reason.DEADLOCK
+    assert world.value("deadlocks_total", "a", reason="deadlock") == 1
+    assert world.value("deadlocks_total", "b", reason="deadlock") == 0
+
+
+def test_deadlocks_of_conversions_are_apart() -> None:
+    """Two readers that both want to write are a deadlock of conversions."""
+    world = Counted()
+    world.open("s1")
+    world.open("s2")
+    one, two = (world.granted("a", mode=Mode.SHARED, session_id=session_id) for session_id in ("s1", "s2"))
+    world.run(Convert(one.hold_id, Mode.EXCLUSIVE, "t1", "a", wait_ms=500))
+    refused = world.run(Convert(two.hold_id, Mode.EXCLUSIVE, "t2", "a", wait_ms=500))
+    assert expect(Refused, refused).reason is Reason.CONVERSION_DEADLOCK
+    assert world.value("deadlocks_total", "a", reason="conversion-deadlock") == 1
+    assert world.value("deadlocks_total", "a", reason="deadlock") == 0
+
+
+def test_paths_are_bounded() -> None:
+    """The first paths to come are counted by themselves for ever, all later ones together."""
+    world = Counted(paths_count_max=2)
+    for name in ("a/1", "b", "c/1", "d", "a/2", "c/2", "other/1"):
+        world.granted(name)
+    paths = {labels["path"] for _, _, _, labels, _ in world.contention.samples()}
+    assert paths == {"a", "b", OTHER}
+    assert [world.value("grants_total", path) for path in ("a", "b", OTHER)] == [2, 1, 4]
+
+
+def test_every_metric_is_known_before_anything_happens() -> None:
+    """What is counted is shown with zeros from the start, each metric in one piece."""
+    names = [name for name, *_ in Contention().samples()]
+    metrics = list(dict.fromkeys(name.partition("_seconds_")[0] for name in names))
+    assert metrics == [
+        "holdfast_queue_length",
+        "holdfast_grants_total",
+        "holdfast_expiries_total",
+        "holdfast_forced_releases_total",
+        "holdfast_conversions_total",
+        "holdfast_deadlocks_total",
+        "holdfast_wait",
+        "holdfast_hold",
+    ]
+
+
+def test_a_node_counts_events_by_kind() -> None:
+    """The node's metrics have the events of all kinds, and what is counted of contention."""
+    world = Counted()
+    metrics = Metrics(list)
+    metrics.contention.observe(world.apply(Entry(0, (Batch("n", (1,), (OpenSession("s", 100),)),))))
+    metrics.applied(world.apply(Entry(101)))
+    metrics.restored(world.machine)
+    shown = {(name, labels.get("event")): value for name, _, _, labels, value in metrics.samples()}
+    assert shown["holdfast_events_total", "session-expired"] == 1
+    assert shown["holdfast_events_total", "granted"] == 0
+    assert ("holdfast_queue_length", None) in shown
+
+
+# -- queues under everything at once ------------------------------------------------------------------------
+
+NAMES = ("a", "a/b", "a/b/c", "b", "b/x")
+SESSIONS = ("s1", "s2", "s3")
+
+
+class Traffic:
+    """Random commands that meet all the time."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._count = 0
+
+    def command(self, machine: LockMachine) -> Command:
+        """Return the next command. What exists is ended as often as something begins."""
+        rng = self._random
+        self._count += 1
+        new_id = f"n{self._count}"
+        name, session_id = rng.choice(NAMES), rng.choice(SESSIONS)
+        wait_ms, mode = rng.choice((0, 30, 3_000, 3_000)), rng.choice(list(Mode))
+        ids = [*machine.state.holds, *machine.state.tickets] or ["none"]
+        some_id = rng.choice(ids)
+        scope = rng.choice(list(Scope))
+        wanted = tuple(Wanted(it, mode) for it in rng.sample(NAMES, 2))
+        leased: dict[str, Any] = {"ttl_ms": 200} if rng.random() < 0.3 else {"session_id": session_id}
+        if rng.random() < 0.2:
+            return OpenSession(session_id, 2_000)
+        choices: list[Command] = [
+            Acquire(name, mode, new_id, "a", wait_ms=wait_ms, scope=scope, **leased),
+            Acquire(name, mode, new_id, "a", wait_ms=wait_ms, scope=scope, **leased),
+            Acquire("", mode, new_id, "a", wait_ms=wait_ms, locks=wanted, **leased),
+            AcquirePermits(name, 3, rng.randint(1, 3), new_id, "a", wait_ms=wait_ms, **leased),
+            Campaign(name, session_id, rng.choice("xy"), new_id, "a", wait_ms=wait_ms),
+            Convert(some_id, mode, new_id, "a", wait_ms=wait_ms),
+            Release(some_id),
+            Release(some_id, names=(name,)),
+            Cancel(some_id, "a"),
+            ForceRelease(name, "", lock_delay_ms=rng.choice((0, 40))),
+            ResizeSemaphore(name, rng.choice((2, 3))),
+            CloseSession(session_id),
+            Proclaim(some_id, "z"),
+        ]
+        return rng.choice(choices)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_queue_lengths_are_those_of_the_state(seed: int) -> None:
+    """After every entry the queues are as long as they are in the state, also behind a snapshot."""
+    traffic = Traffic(seed)
+    machine, contention, now_ms, seq, entries_with_waiters = LockMachine(), Contention(), 0, 0, 0
+    for _ in range(250):
+        now_ms += traffic._random.choice((0, 0, 1, 20))
+        commands = tuple(traffic.command(machine) for _ in range(traffic._random.randint(1, 3)))
+        seqs = tuple(range(seq + 1, seq + 1 + len(commands)))
+        seq += len(commands)
+        contention.observe(machine.apply(Entry(now_ms, (Batch("n1", seqs, commands),))))
+        assert queue_lengths(contention) == queues_of(machine)
+        entries_with_waiters += bool(machine.state.tickets)
+        if traffic._random.random() < 0.02:
+            machine = snapshot.decode(snapshot.encode(machine))
+            if traffic._random.random() < 0.5:
+                contention = Contention()
+            contention.restart(machine)
+            assert queue_lengths(contention) == queues_of(machine)
+    assert entries_with_waiters > 10
+
+
+def test_grants_and_ends_balance() -> None:
+    """What was granted has ended or is held still: no grant and no end counts twice or not at all."""
+    traffic, world = Traffic(99), Counted()
+    for at_ms in range(0, 3000, 5):
+        world.run(traffic.command(world.machine), at_ms)
+    granted: Counter[str] = Counter()
+    for name, _, _, labels, value in world.contention.samples():
+        if name in {"holdfast_grants_total", "holdfast_hold_seconds_count"}:
+            granted[labels["kind"]] += int(value if name == "holdfast_grants_total" else -value)
+    held = Counter(
+        hold.kind.value for hold in world.machine.state.holds.values() for _ in hold.locks or (hold,)
+    )
+    assert +granted == held

@@ -1,0 +1,470 @@
+"""Links over real sockets: who gets in, frames in order, what becomes of dead connections."""
+
+import asyncio
+import logging
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from cluster.config import Address
+from cluster.errors import StartupError
+from cluster.peers import handshake
+from cluster.peers import link as link_module
+from cluster.peers import links as transport_module
+from cluster.peers.handshake import Challenge, Exchange, Hello, Objection, Particulars, Proof
+from cluster.peers.link import Kind
+from cluster.peers.links import PeerLinks
+
+SECRET = b"the secret of this cluster"
+DEADLINE_S = 20
+NONCE = b"n" * handshake.NONCE_BYTES
+LENGTH = struct.Struct(">I")
+
+
+class Host:
+    """A node that writes down what its links tell it."""
+
+    def __init__(self, node_id: str) -> None:
+        self.node_id = node_id
+        self.log: list[tuple[Any, ...]] = []
+        self.objections: dict[str, Objection] = {}
+
+    def particulars(self) -> Particulars:
+        """Return what this node tells about itself."""
+        return Particulars(f"disk-{self.node_id}", f"http://{self.node_id}")
+
+    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
+        """Object if told so, or to strangers."""
+        assert theirs.disk_id == f"disk-{peer_id}"
+        return self.objections.get(peer_id, None if is_known else Objection("a stranger"))
+
+    def peer_up(self, peer_id: str) -> None:
+        """Note."""
+        self.log.append(("up", peer_id))
+
+    def peer_down(self, peer_id: str) -> None:
+        """Note."""
+        self.log.append(("down", peer_id))
+
+    def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
+        """Note, pings excepted."""
+        if kind != Kind.PING:
+            self.log.append((Kind(kind).name, peer_id, msgspec.msgpack.decode(body)))
+
+    def refused(self, peer_id: str, objection: Objection) -> None:
+        """Note."""
+        self.log.append(("refused", peer_id, objection.reason))
+
+    def ping(self) -> Any:
+        """Return nothing of interest."""
+        return (0, "follower")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition; fail after the deadline."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - conditions of sockets and logs set no event
+            await asyncio.sleep(0.002)
+
+
+def free_address() -> Address:
+    """Return an address of loopback that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return Address("127.0.0.1", probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def node(
+    node_id: str, addresses: dict[str, Address], secret: bytes = SECRET
+) -> AsyncIterator[tuple[PeerLinks, Host]]:
+    """Run the links of a node."""
+    host = Host(node_id)
+    peers = {peer_id: address for peer_id, address in addresses.items() if peer_id != node_id}
+    links = PeerLinks(node_id, secret, peers, host)
+    await links.start(addresses[node_id])
+    try:
+        yield links, host
+    finally:
+        await links.stop()
+        await until(lambda: not links._all)
+
+
+@asynccontextmanager
+async def acceptor() -> AsyncIterator[tuple[PeerLinks, Host, Address]]:
+    """Run node b, which waits to be dialed by a."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("b", addresses) as (links, host):
+        yield links, host, addresses["b"]
+
+
+class Raw:
+    """A connection made by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, frame: bytes) -> None:
+        """Send one frame."""
+        self.writer.write(LENGTH.pack(len(frame)) + frame)
+
+    async def receive(self) -> bytes:
+        """Return the next frame."""
+        async with asyncio.timeout(DEADLINE_S):
+            (length,) = LENGTH.unpack(await self.reader.readexactly(LENGTH.size))
+            return await self.reader.readexactly(length)
+
+    async def rest(self) -> bytes:
+        """Return what comes until the other side hangs up."""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                return await self.reader.read(-1)
+        except ConnectionResetError:
+            return b""
+
+    async def hello(self, to: str = "b", node_id: str = "a") -> Exchange:
+        """Say hello and take the challenge."""
+        self.send(handshake.encode(Hello(handshake.PROTOCOL, node_id, to, NONCE)))
+        challenge = handshake.decode(await self.receive())
+        assert isinstance(challenge, Challenge)
+        return Exchange(node_id, to, NONCE, challenge.nonce)
+
+    async def get_in(self) -> None:
+        """Make the whole handshake as node a."""
+        exchange = await self.hello()
+        self.send(handshake.encode(exchange.prove(SECRET, b"dialer", Particulars("disk-a", "http://a"))))
+        proof = handshake.decode(await self.receive())
+        assert isinstance(proof, Proof)
+        assert exchange.is_proven(SECRET, b"acceptor", proof)
+
+
+@asynccontextmanager
+async def raw(address: Address) -> AsyncIterator[Raw]:
+    """Connect by hand."""
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    try:
+        yield Raw(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+# -- between nodes ------------------------------------------------------------------------------------------
+
+
+async def test_two_nodes_find_each_other_and_talk() -> None:
+    """Whoever starts first: the one with the smaller id dials until it gets through; frames come in order."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("a", addresses) as (a_links, a_host):
+        assert not a_links.send("b", Kind.RAFT, {"type": "lost"})
+        async with node("b", addresses) as (b_links, b_host):
+            await until(lambda: a_links.is_up("b") and b_links.is_up("a"))
+            for number in range(100):
+                assert a_links.send("b", Kind.RAFT, number)
+                assert b_links.send("a", Kind.FORWARD, number)
+            await until(lambda: len(a_host.log) == len(b_host.log) == 101)
+            assert b_host.log == [("up", "a"), *[("RAFT", "a", number) for number in range(100)]]
+            assert a_host.log == [("up", "b"), *[("FORWARD", "b", number) for number in range(100)]]
+            assert a_links.up() == {"b"}
+        await until(lambda: a_host.log[-1] == ("down", "b"))
+        async with node("b", addresses):
+            await until(lambda: a_links.is_up("b"))
+
+
+async def test_large_frames_come_whole() -> None:
+    """A frame of many segments, ahead of a small one, arrives unchanged."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("a", addresses) as (a_links, _), node("b", addresses) as (_, b_host):
+        await until(lambda: a_links.is_up("b"))
+        a_links.send("b", Kind.RAFT, b"x" * 5_000_000)
+        a_links.send("b", Kind.RAFT, "small")
+        a_links.flush()
+        await until(lambda: len(b_host.log) == 3)
+        assert b_host.log[1:] == [("RAFT", "a", b"x" * 5_000_000), ("RAFT", "a", "small")]
+
+
+async def test_nodes_with_different_secrets_stay_apart(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither lets the other in, and both logs say why."""
+    caplog.set_level(logging.INFO)
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("a", addresses) as (a_links, a_host), node("b", addresses, b"another one") as (_, b_host):
+        await until(lambda: "does not know the cluster secret" in caplog.text)
+        await until(lambda: "event=link-refused peer=b" in caplog.text)
+        assert not a_links.is_up("b")
+        assert a_host.log == b_host.log == []
+
+
+async def test_a_refused_dialer_is_told_why() -> None:
+    """The acceptor's objection reaches the dialer, signed; no link opens."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("b", addresses) as (b_links, b_host):
+        b_host.objections["a"] = Objection("another disk")
+        async with node("a", addresses) as (a_links, a_host):
+            await until(lambda: a_host.log)
+            assert a_host.log[0] == ("refused", "b", "another disk")
+            assert not a_links.is_up("b")
+            assert not b_links.is_up("a")
+            assert b_host.log == []
+
+
+async def test_a_refused_acceptor_is_told_why() -> None:
+    """The dialer's objection is the only frame of a link that never opens on its side."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("b", addresses) as (_, b_host), node("a", addresses) as (a_links, a_host):
+        a_host.objections["b"] = Objection("another disk")
+        for link in list(a_links._all):
+            link.close("again")
+        await until(lambda: ("REFUSED", "a", ["another disk", False]) in b_host.log)
+        await until(lambda: b_host.log[-1] == ("down", "a"))
+        assert not a_links.is_up("b")
+
+
+async def test_an_address_that_is_taken_is_a_clear_error() -> None:
+    """The node does not start, and says which address it wanted."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = Address("127.0.0.1", taken.getsockname()[1])
+        links = PeerLinks("a", SECRET, {}, Host("a"))
+        with pytest.raises(StartupError, match=str(address)):
+            await links.start(address)
+        await links.stop()
+
+
+# -- strangers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        LENGTH.pack(2**32 - 1),
+        LENGTH.pack(link_module.HANDSHAKE_FRAME_BYTES_MAX + 1),
+        LENGTH.pack(0),
+        LENGTH.pack(3) + b"abc",
+        LENGTH.pack(1) + b"\xc1",
+    ],
+)
+async def test_garbage_is_hung_up_on(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever does not speak the protocol gets not one byte, and a line in the log."""
+    async with acceptor() as (links, host, address), raw(address) as stranger:
+        stranger.writer.write(sent)
+        assert await stranger.rest() == b""
+        await until(lambda: not links._all)
+        assert host.log == []
+        assert "event=peer-rejected peer=stranger address=('127.0.0.1'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        Hello(99, "a", "b", NONCE),
+        Hello(handshake.PROTOCOL, "b", "b", NONCE),
+        Hello(handshake.PROTOCOL, "a", "c", NONCE),
+        Hello(handshake.PROTOCOL, "a", "b", b"short"),
+        Challenge(NONCE),
+        Proof(Particulars("", ""), b"mac"),
+    ],
+)
+async def test_a_hello_that_makes_no_sense_gets_no_challenge(
+    hello: handshake.Handshake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another version, ourselves, somebody else's port, a message out of order."""
+    async with acceptor() as (_, host, address), raw(address) as stranger:
+        stranger.send(handshake.encode(hello))
+        assert await stranger.rest() == b""
+        assert host.log == []
+        assert "event=peer-rejected" in caplog.text
+
+
+async def test_an_unknown_node_that_knows_the_secret_is_told_why_it_stays_out() -> None:
+    """Whether a node joined or was removed meanwhile is looked up when it has proven itself, not before."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("b", {"b": addresses["b"]}), node("a", addresses) as (_, host):
+        await until(lambda: ("refused", "b", "a stranger") in host.log)
+
+
+async def test_the_larger_id_dials_whoever_does_not_dial_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that its peer does not know, and so does not dial, goes there itself and hears the reason."""
+    monkeypatch.setattr(transport_module, "PING_S", 0.02)
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("a", {"a": addresses["a"]}), node("b", addresses) as (_, host):
+        await until(lambda: ("refused", "a", "a stranger") in host.log)
+
+
+async def test_a_wrong_proof_gets_a_challenge_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    """Who knows the names but not the secret learns one random nonce."""
+    async with acceptor() as (_, host, address), raw(address) as stranger:
+        exchange = await stranger.hello()
+        particulars = Particulars("disk-a", "http://a")
+        stranger.send(handshake.encode(exchange.prove(b"a guess", b"dialer", particulars)))
+        assert await stranger.rest() == b""
+        assert host.log == []
+        assert "does not know the cluster secret" in caplog.text
+
+
+async def test_a_replayed_handshake_is_refused() -> None:
+    """The bytes of a good handshake, sent again, open nothing: the acceptor's nonce is another one."""
+    async with acceptor() as (_, host, address):
+        async with raw(address) as first:
+            exchange = await first.hello()
+            proof = handshake.encode(exchange.prove(SECRET, b"dialer", Particulars("disk-a", "http://a")))
+            first.send(proof)
+            await until(lambda: host.log == [("up", "a")])
+        await until(lambda: host.log == [("up", "a"), ("down", "a")])
+        async with raw(address) as second:
+            await second.hello()
+            second.send(proof)
+            assert await second.rest() == b""
+        assert len(host.log) == 2
+
+
+async def test_silence_during_the_handshake_is_hung_up_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stranger who says nothing, or stops half way, does not stay."""
+    monkeypatch.setattr(link_module, "HANDSHAKE_S", 0.05)
+    async with acceptor() as (_, _, address):
+        async with raw(address) as silent:
+            assert await silent.rest() == b""
+        async with raw(address) as slow:
+            await slow.hello()
+            assert await slow.rest() == b""
+    assert caplog.text.count("handshake took too long") == 2
+
+
+# -- a peer by hand -----------------------------------------------------------------------------------------
+
+
+async def test_frames_may_come_in_any_pieces() -> None:
+    """Byte by byte, or several in one segment: the frames are the same."""
+    async with acceptor() as (_, host, address), raw(address) as peer:
+        await peer.get_in()
+        frames = [msgspec.msgpack.encode((int(Kind.RAFT), {"number": number})) for number in range(3)]
+        data = b"".join(LENGTH.pack(len(frame)) + frame for frame in frames)
+        for position in range(len(data)):
+            peer.writer.write(data[position : position + 1])
+            await peer.writer.drain()
+            await asyncio.sleep(0)
+        peer.writer.write(data)
+        await until(lambda: len(host.log) == 7)
+        assert host.log[1:] == [("RAFT", "a", {"number": number}) for number in (0, 1, 2)] * 2
+
+
+@pytest.mark.parametrize("sent", [LENGTH.pack(link_module.FRAME_BYTES_MAX + 1), LENGTH.pack(1) + b"\xc1"])
+async def test_a_peer_that_sends_nonsense_loses_its_link(sent: bytes) -> None:
+    """A frame that is too long or no frame ends the connection, not the node."""
+    async with acceptor() as (_, host, address), raw(address) as peer:
+        await peer.get_in()
+        peer.writer.write(sent)
+        await peer.rest()
+        await until(lambda: host.log == [("up", "a"), ("down", "a")])
+
+
+async def test_a_new_connection_takes_the_place_of_the_old_one() -> None:
+    """The node sees down before up, the old connection is closed, and its last frames count for nothing."""
+    async with acceptor() as (links, host, address), raw(address) as old, raw(address) as new:
+        await old.get_in()
+        await new.get_in()
+        await until(lambda: len(host.log) == 3)
+        old.send(msgspec.msgpack.encode((int(Kind.RAFT), "old")))
+        new.send(msgspec.msgpack.encode((int(Kind.RAFT), "new")))
+        await old.rest()
+        await until(lambda: len(host.log) == 4)
+        assert host.log == [("up", "a"), ("down", "a"), ("up", "a"), ("RAFT", "a", "new")]
+        assert links.is_up("a")
+
+
+async def test_a_silent_peer_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A peer that is silent for too long is down, though its connection stands and got pings."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(transport_module, "PING_S", 0.05)
+    monkeypatch.setattr(transport_module, "SILENCE_S_MAX", 0.3)
+    async with acceptor() as (_, host, address), raw(address) as peer:
+        await peer.get_in()
+        pings = [msgspec.msgpack.decode(await peer.receive()) for _ in range(3)]
+        assert pings == [[int(Kind.PING), [0, "follower"]]] * 3
+        await until(lambda: host.log == [("up", "a"), ("down", "a")])
+        assert "reason='silent for" in caplog.text
+
+
+async def test_a_peer_that_does_not_read_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Our memory is bounded: bulk data stops at one bound, and at the next the connection ends."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(link_module, "ROOM_BYTES", 1_000_000)
+    monkeypatch.setattr(link_module, "BACKLOG_BYTES_MAX", 4_000_000)
+    async with acceptor() as (links, host, address), raw(address) as peer:
+        await peer.get_in()
+        await until(lambda: links.has_room("a"))
+        had_no_room = False
+        while links.send("a", Kind.RAFT, b"x" * 250_000):
+            links.flush()
+            had_no_room = had_no_room or not links.has_room("a")
+            await asyncio.sleep(0)
+        assert had_no_room
+        assert not links.has_room("a")
+        assert host.log == [("up", "a"), ("down", "a")]
+        assert "the peer does not read" in caplog.text
+
+
+async def test_strangers_have_only_so_much_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that prove nothing are turned away above a bound; when they are gone, a peer gets in."""
+    monkeypatch.setattr(transport_module, "STRANGERS_COUNT_MAX", 2)
+    async with acceptor() as (links, host, address):
+        async with raw(address), raw(address):
+            await until(lambda: len(links._all) == 2)
+            async with raw(address) as third:
+                assert await third.rest() == b""
+        await until(lambda: not links._all)
+        async with raw(address) as peer:
+            await peer.get_in()
+            await until(lambda: ("up", "a") in host.log)
+
+
+async def test_a_stranger_who_claims_to_be_a_peer_disturbs_no_link() -> None:
+    """A hello in the name of a connected peer, without proof, makes nobody give that peer's link up."""
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("a", addresses) as (a_links, a_host), node("b", addresses) as (_, b_host):
+        await until(lambda: a_links.is_up("b"))
+        strangers_gone = a_links._all.copy()
+        for _ in range(3):
+            async with raw(addresses["a"]) as connection:
+                await connection.hello(to="a", node_id="b")
+            await until(lambda: a_links._all == strangers_gone)
+        for number in range(20):
+            a_links.send("b", Kind.RAFT, number)
+            await until(lambda: len(b_host.log) > number + 1)  # noqa: B023 - called before the next round
+            await asyncio.sleep(transport_module.RETRY_S_MIN / 4)
+        assert a_host.log == [("up", "b")]
+        assert b_host.log == [("up", "a"), *[("RAFT", "a", number) for number in range(20)]]
+
+
+async def test_a_dead_peer_takes_no_room_of_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dialing a peer in vain leaves nothing behind, however often: whoever dials us is still let in."""
+    monkeypatch.setattr(transport_module, "RETRY_S_MIN", 0.001)
+    monkeypatch.setattr(transport_module, "RETRY_S_MAX", 0.001)
+    addresses = {"a": free_address(), "b": free_address(), "c": free_address()}
+    dials = []
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def counted(factory: Callable[[], Any], *place: Any) -> Any:
+        dials.append(factory())
+        return await connect(factory, *place)
+
+    monkeypatch.setattr(loop, "create_connection", counted)
+    async with node("b", addresses) as (links, host):
+        await until(lambda: len(dials) > 2 * transport_module.STRANGERS_COUNT_MAX)
+        assert not links._all
+        async with raw(addresses["b"]) as peer:
+            await peer.get_in()
+            await until(lambda: ("up", "a") in host.log)

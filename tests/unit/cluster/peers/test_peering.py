@@ -1,0 +1,301 @@
+"""Whom a node lets in: members with their disks, and those who know more than it does."""
+
+import errno
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cluster.consensus import member_list
+from cluster.consensus.guards import Message
+from cluster.consensus.member_changes import Change, Verdict
+from cluster.consensus.member_list import Member, Members
+from cluster.errors import NodeFailed
+from cluster.peers.handshake import Objection, Particulars
+from cluster.peers.link import Kind
+from cluster.peers.peering import Peering
+from cluster.storage.data_directory import DataDir
+from cluster.storage.files import Files
+
+THREE = Members({node_id: Member(f"h:{node_id}", is_voter=True) for node_id in ("n1", "n2", "n3")})
+
+
+class NoSpace(Files):
+    """A disk that is full when told so."""
+
+    is_full = False
+
+    def write(self, fd: int, data: bytes) -> None:
+        """Write, or fail."""
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(fd, data)
+
+
+class Host:
+    """A node that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[object, ...]] = []
+
+    def role(self) -> str:
+        """Follow."""
+        return "follower"
+
+    def revision(self) -> int:
+        """Be somewhere."""
+        return 7
+
+    def peer_up(self, peer_id: str) -> None:
+        """Note."""
+        self.log.append(("up", peer_id))
+
+    def peer_down(self, peer_id: str) -> None:
+        """Note."""
+        self.log.append(("down", peer_id))
+
+    def raft_message(self, peer_id: str, message: Message) -> None:
+        """Note."""
+        self.log.append(("raft", peer_id, message["type"]))
+
+    def forwarded(self, term: int, origin: str, seqs: list[int], commands: list[bytes]) -> None:
+        """Note."""
+        self.log.append(("forwarded", term, origin, seqs, commands))
+
+    def transfer_asked(self, to: str) -> None:
+        """Note."""
+        self.log.append(("transfer", to))
+
+    def change_asked(self, peer_id: str, change: Change) -> None:
+        """Note."""
+        self.log.append(("change", peer_id, change))
+
+    def broke(self, error: Exception) -> None:
+        """Note."""
+        self.log.append(("broke", str(error)))
+
+    def change_decided(self, verdict: Verdict) -> None:
+        """Note."""
+        self.log.append(("verdict", verdict))
+
+    def refused(self, peer_id: str, objection: Objection) -> None:
+        """Note."""
+        self.log.append(("refused", peer_id, objection))
+
+
+@pytest.fixture
+def datadir(tmp_path: Path) -> Iterator[DataDir]:
+    """Return a new directory of n1."""
+    datadir = DataDir.open(tmp_path / "n1", "n1")
+    yield datadir
+    datadir.close()
+
+
+def make(datadir: DataDir, committed: Members = THREE, *, is_first: bool = True) -> Peering:
+    """Return n1 among its peers."""
+    peering = Peering(datadir, "n1", "http://n1", Host())
+    peering.set_members(committed, is_first=is_first)
+    return peering
+
+
+def disk(name: str, version: int = 0) -> Particulars:
+    """Return what a node with this disk tells, and which list it knows."""
+    return Particulars(f"disk-{name}", "http://x", version)
+
+
+def without(committed: Members, node_id: str) -> Members:
+    """Return the list after a removal, with everybody there."""
+    return member_list.without(committed, node_id, f"disk-{node_id}", committed.nodes)
+
+
+def with_voter(committed: Members, node_id: str, disk_id: str) -> Members:
+    """Return the list after an addition."""
+    learning = member_list.with_learner(committed, node_id, f"h:{node_id}")
+    return member_list.promoted(learning, node_id, disk_id)
+
+
+def test_a_new_node_takes_part_when_it_has_met_all(
+    datadir: DataDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each disk is remembered, durably, and another one under the same id is refused with the advice."""
+    caplog.set_level(logging.INFO)
+    peering = make(datadir)
+    assert (peering.missing(), peering.is_established) == (["n2", "n3"], False)
+    assert peering.objection("n2", disk("n2"), is_known=True) is None
+    assert peering.objection("n3", disk("n3"), is_known=True) is None
+    assert peering.is_established
+    assert caplog.text.count("event=peer-met") == 2
+    again = make(datadir)
+    assert again.is_established
+    objection = again.objection("n3", disk("other"), is_known=True)
+    assert objection is not None
+    assert "restore its old data directory, or replace it by a node with a new id" in objection.reason
+
+
+def test_a_stranger_is_told_to_be_added(datadir: DataDir) -> None:
+    """Who is no peer is not let in, and nothing of it is remembered."""
+    peering = make(datadir)
+    objection = peering.objection("n4", disk("n4"), is_known=False)
+    assert objection is not None
+    assert "n4 is no member of this cluster: add it" in objection.reason
+    assert datadir.known == {}
+
+
+def test_who_knows_a_newer_list_is_let_in(datadir: DataDir) -> None:
+    """It may have joined without our knowing; its disk is remembered when our list has it, and not before."""
+    peering = make(datadir)
+    assert peering.objection("n4", disk("n4", version=2), is_known=False) is None
+    assert datadir.known == {}
+    assert not peering.is_gone("n4")
+    peering.set_members(with_voter(THREE, "n4", "disk-n4"), is_first=False)
+    assert datadir.known == {"n4": "disk-n4"}
+    assert not peering.is_gone("n4")
+
+
+def test_a_removed_node_is_told(datadir: DataDir) -> None:
+    """By its disk, and by its id with any other disk, as long as nobody added it again."""
+    peering = make(datadir)
+    peering.objection("n3", disk("n3"), is_known=True)
+    peering.set_members(without(THREE, "n3"), is_first=False)
+    assert peering.is_gone("n3")
+    assert datadir.known == {}
+    for theirs in (disk("n3"), disk("another")):
+        objection = peering.objection("n3", theirs, is_known=False)
+        assert objection is not None
+        assert "n3 was removed from this cluster" in objection.reason
+
+
+def test_a_node_comes_back_with_another_disk(datadir: DataDir) -> None:
+    """Once it is added again its new disk is let in, and the old one is not."""
+    peering = make(datadir)
+    peering.objection("n3", disk("n3"), is_known=True)
+    gone = without(THREE, "n3")
+    back = member_list.with_learner(gone, "n3", "h:n3")
+    for committed in (gone, back):
+        peering.set_members(committed, is_first=False)
+    assert peering.objection("n3", disk("new"), is_known=True) is None
+    assert datadir.known == {"n3": "disk-new"}
+    assert "was removed" in str(peering.objection("n3", disk("n3"), is_known=True))
+    grown = member_list.promoted(back, "n3", "disk-new")
+    peering.set_members(grown, is_first=False)
+    assert peering.objection("n3", disk("new", grown.version), is_known=True) is None
+
+
+def test_who_was_away_meets_the_new_disk_of_an_old_id(datadir: DataDir) -> None:
+    """Whoever knows a newer list stays connected while this node reads of removal and return."""
+    peering = make(datadir)
+    peering.objection("n3", disk("n3"), is_known=True)
+    gone = without(THREE, "n3")
+    back = with_voter(gone, "n3", "disk-new")
+    assert peering.objection("n3", disk("new", back.version), is_known=True) is None
+    assert datadir.known == {"n3": "disk-n3"}
+    peering.set_members(gone, is_first=False)
+    assert not peering.is_gone("n3")
+    peering.set_members(back, is_first=False)
+    assert datadir.known == {"n3": "disk-new"}
+    assert not peering.is_gone("n3")
+
+
+def test_a_new_connection_keeps_what_is_known(datadir: DataDir) -> None:
+    """The end of the connection that it replaced comes later, and takes nothing away."""
+    peering = make(datadir)
+    peering.objection("n4", disk("n4", version=2), is_known=False)
+    peering.peer_down("n4")
+    peering.set_members(with_voter(THREE, "n4", "disk-n4"), is_first=False)
+    assert datadir.known == {"n4": "disk-n4"}
+
+
+def test_disks_that_nobody_met_are_forgotten_with_the_node(datadir: DataDir) -> None:
+    """The leader never met it, this node did: with the removal its old disk is out of the way."""
+    learning = member_list.with_learner(THREE, "n4", "h:n4")
+    peering = make(datadir, learning, is_first=False)
+    peering.objection("n4", disk("n4"), is_known=True)
+    peering.set_members(member_list.without(learning, "n4", "", learning.nodes), is_first=False)
+    assert datadir.known == {}
+
+
+def test_operations_reach_the_node(datadir: DataDir) -> None:
+    """Changes, verdicts, transfers and refusals are decoded; nonsense is an error of the peer."""
+    peering = make(datadir)
+    host = peering._host
+    assert isinstance(host, Host)
+    change, verdict = Change(1, "n4", "h:4"), Verdict(1, members=THREE)
+    for kind, body in (
+        (Kind.CHANGE, change),
+        (Kind.CHANGED, verdict),
+        (Kind.TRANSFER, "n2"),
+        (Kind.REFUSED, Objection("why")),
+    ):
+        peering.frame("n2", kind, msgspec.Raw(msgspec.msgpack.encode(body)))
+    assert host.log == [
+        ("change", "n2", change),
+        ("verdict", verdict),
+        ("transfer", "n2"),
+        ("refused", "n2", Objection("why")),
+    ]
+    with pytest.raises(msgspec.DecodeError):
+        peering.frame("n2", Kind.CHANGE, msgspec.Raw(msgspec.msgpack.encode({"id": "n4"})))
+
+
+def test_a_disk_that_cannot_remember_ends_the_node(tmp_path: Path) -> None:
+    """Whose disk cannot be remembered is not let in, is not refused for good either, and this node stops."""
+    disk_of_n1 = NoSpace()
+    datadir = DataDir.open(tmp_path / "n1", "n1", files=disk_of_n1)
+    host = Host()
+    peering = Peering(datadir, "n1", "http://n1", host)
+    peering.set_members(THREE, is_first=True)
+    disk_of_n1.is_full = True
+    with pytest.raises(NodeFailed, match="No space left"):
+        peering.objection("n2", disk("n2"), is_known=True)
+    assert [kind for kind, *_ in host.log] == ["broke"]
+    assert datadir.known == {}
+    datadir.close()
+
+
+def test_only_a_removed_disk_is_refused_for_ever(datadir: DataDir) -> None:
+    """What a node that is behind may say, or says too late, is no reason to stop; a removed disk is one."""
+    peering = make(datadir)
+    peering.objection("n3", disk("n3"), is_known=True)
+    unknown = peering.objection("n4", disk("n4"), is_known=False)
+    other = peering.objection("n3", disk("other"), is_known=True)
+    peering.set_members(without(THREE, "n3"), is_first=False)
+    removed = peering.objection("n3", disk("n3"), is_known=False)
+    not_added_yet = peering.objection("n3", disk("new"), is_known=False)
+    assert [found and found.is_final for found in (unknown, other, removed, not_added_yet)] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_node_that_joined_later_is_not_gone(datadir: DataDir) -> None:
+    """A linked peer that an older list does not have yet is no removed one."""
+    peering = make(datadir)
+    peering.objection("n3", disk("n3"), is_known=True)
+    peering.objection("n4", disk("n4", version=5), is_known=False)
+    assert peering.set_members(without(THREE, "n3"), is_first=False) == {"n3"}
+
+
+def test_a_founder_that_met_not_everybody_is_vouched_for_by_a_newer_list(datadir: DataDir) -> None:
+    """Founders may be gone before all have met: a peer that lets it in with a newer list is enough."""
+    host = Host()
+    peering = Peering(datadir, "n1", "http://n1", host)
+    peering.set_members(THREE, is_first=True)
+    heartbeat = msgspec.Raw(msgspec.msgpack.encode({"type": "append_entries", "term": 1, "commit_index": 1}))
+    peering.objection("n2", disk("n2"), is_known=True)
+    peering.frame("n2", Kind.RAFT, heartbeat)
+    assert (host.log, peering.is_established) == ([], False)
+    peering.objection("n4", disk("n4", version=3), is_known=False)
+    peering.frame("n4", Kind.RAFT, heartbeat)
+    assert (host.log, peering.is_established) == ([("raft", "n4", "append_entries")], True)
+
+
+def test_the_disk_of_who_is_connected_goes_into_the_list(datadir: DataDir) -> None:
+    """What a peer says of its disk now counts more than what an addition that was undone has left here."""
+    peering = make(datadir)
+    datadir.remember("n4", "disk-old")
+    peering.objection("n4", disk("n4", version=3), is_known=True)
+    assert peering.disk_ids()["n4"] == "disk-n4"

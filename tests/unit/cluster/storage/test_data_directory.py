@@ -1,0 +1,275 @@
+"""The data directory belongs to one process and one node, and says so when it does not."""
+
+import contextlib
+import errno
+import itertools
+import os
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cluster.errors import DataDirError
+from cluster.storage.data_directory import DataDir
+from cluster.storage.files import Files
+from cluster.storage.journal import Journal
+from tests.unit.cluster.storage.crash_disk import Crash, CrashDisk
+
+DIRECTORY = Path("/data")
+
+
+def test_a_new_directory_is_private_and_gets_a_random_disk_id(tmp_path: Path) -> None:
+    """Two directories never share an id, and nobody else may read them."""
+    one = DataDir.open(tmp_path / "deep" / "one", "node-a")
+    two = DataDir.open(tmp_path / "two", "node-a")
+    assert one.path.stat().st_mode & 0o777 == 0o700
+    assert len(one.disk_id) == 32
+    assert int(one.disk_id, 16) != int(two.disk_id, 16)
+    one.close()
+    two.close()
+
+
+def test_the_identity_and_the_known_peers_survive(tmp_path: Path) -> None:
+    """What was remembered is there at the next start; what was forgotten is not."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    disk_id = data_dir.disk_id
+    data_dir.remember("node-b", "b" * 32)
+    data_dir.remember("node-c", "c" * 32)
+    data_dir.remember("node-c", "c" * 32)
+    data_dir.forget("node-b")
+    Journal.open(tmp_path).close()
+    data_dir.close()
+    again = DataDir.open(tmp_path, "node-a")
+    assert again.disk_id == disk_id
+    assert again.known == {"node-c": "c" * 32}
+    again.close()
+
+
+def test_a_node_is_established_when_it_has_met_all_peers(tmp_path: Path) -> None:
+    """One peer missing is not established; no peers at all is."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    assert data_dir.is_established([])
+    data_dir.remember("node-b", "b" * 32)
+    assert not data_dir.is_established(["node-b", "node-c"])
+    data_dir.remember("node-c", "c" * 32)
+    assert data_dir.is_established(["node-b", "node-c"])
+    data_dir.close()
+
+
+def test_a_known_disk_id_does_not_change_by_itself(tmp_path: Path) -> None:
+    """Remembering another disk id for a known peer is a bug of the caller."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    data_dir.remember("node-b", "b" * 32)
+    with pytest.raises(AssertionError, match="node-b"):
+        data_dir.remember("node-b", "d" * 32)
+    assert data_dir.known == {"node-b": "b" * 32}
+    data_dir.close()
+
+
+def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
+    """The message names the directory and the holder; after the holder's end the directory is free."""
+    program = (
+        "import sys, pathlib; from cluster.storage.data_directory import DataDir;"
+        "d = DataDir.open(pathlib.Path(sys.argv[1]), 'node-a');"
+        "print(d.disk_id, flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    root = Path(__file__).parents[3]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        disk_id = holder.stdout.readline().strip()
+        with pytest.raises(DataDirError) as caught:
+            DataDir.open(tmp_path, "node-a")
+        assert str(tmp_path) in str(caught.value)
+        assert f"pid {holder.pid}" in str(caught.value)
+        holder.stdin.close()
+    data_dir = DataDir.open(tmp_path, "node-a")
+    assert data_dir.disk_id == disk_id
+    data_dir.close()
+
+
+def test_the_lock_is_not_inherited_and_ends_with_close(tmp_path: Path) -> None:
+    """A program started by the node does not keep the lock; closing frees it at once."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    assert not os.get_inheritable(data_dir._lock_fd)
+    with pytest.raises(DataDirError, match="in use"):
+        DataDir.open(tmp_path, "node-a")
+    data_dir.close()
+    data_dir.close()
+    DataDir.open(tmp_path, "node-a").close()
+
+
+def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    """The message names both nodes, and the refusal frees the lock."""
+    DataDir.open(tmp_path, "node-a").close()
+    for _ in range(2):
+        with pytest.raises(DataDirError, match="belongs to node 'node-a', not to 'node-b'"):
+            DataDir.open(tmp_path, "node-b")
+
+
+@pytest.mark.parametrize("name", ["identity.json", "peers.json"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": "\xff"}'])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    """A file that cannot be read stops the node with its name."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    data_dir.remember("node-b", "b" * 32)
+    data_dir.close()
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataDirError, match=f"{name} is damaged"):
+        DataDir.open(tmp_path, "node-a")
+
+
+@pytest.mark.parametrize("name", ["identity.json", "peers.json"])
+def test_no_flipped_bit_passes_for_another_disk(tmp_path: Path, name: str) -> None:
+    """Whichever bit of a file is flipped, the node refuses to start, or it reads what was written."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    data_dir.remember("node-b", "b" * 32)
+    disk_id = data_dir.disk_id
+    data_dir.close()
+    Journal.open(tmp_path).close()
+    content = (tmp_path / name).read_bytes()
+    refused = 0
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (tmp_path / name).write_bytes(flipped)
+        try:
+            again = DataDir.open(tmp_path, "node-a")
+        except DataDirError:
+            refused += 1
+        else:
+            assert (again.disk_id, again.known) == (disk_id, {"node-b": "b" * 32})
+            again.close()
+    assert refused > 7 * len(content)
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    """A file of a later release is not guessed at."""
+    DataDir.open(tmp_path, "node-a").close()
+    content = b'{"format": 2, "node_id": "node-a", "disk_id": "00"}'
+    checked = b'{"content": %s, "crc32": %d}' % (content, zlib.crc32(content))
+    (tmp_path / "identity.json").write_bytes(checked)
+    with pytest.raises(DataDirError, match="format 2"):
+        DataDir.open(tmp_path, "node-a")
+
+
+def test_a_journal_without_identity_is_refused(tmp_path: Path) -> None:
+    """Somebody deleted the identity: the node must not invent a new one for old data."""
+    DataDir.open(tmp_path, "node-a").close()
+    Journal.open(tmp_path).close()
+    (tmp_path / "identity.json").unlink()
+    with pytest.raises(DataDirError, match=r"identity\.json is missing"):
+        DataDir.open(tmp_path, "node-a")
+
+
+def test_an_identity_without_journal_is_refused_once_peers_are_known(tmp_path: Path) -> None:
+    """A node that has met peers may have voted: without its journal it must not start."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    Journal.open(tmp_path).close()
+    data_dir.remember("node-b", "b" * 32)
+    data_dir.close()
+    for segment in tmp_path.glob("journal-*.log"):
+        segment.unlink()
+    with pytest.raises(DataDirError, match="journal is missing"):
+        DataDir.open(tmp_path, "node-a")
+
+
+def test_a_snapshot_without_journal_is_refused(tmp_path: Path) -> None:
+    """A journal is older than any snapshot: without it the entries behind the snapshot would be forgotten."""
+    DataDir.open(tmp_path, "node-a").close()
+    (tmp_path / "snapshot").touch()
+    with pytest.raises(DataDirError, match="journal is missing"):
+        DataDir.open(tmp_path, "node-a")
+
+
+class RecordingFiles(Files):
+    """The real disk, with a list of the directories that were synced; may run out of space."""
+
+    def __init__(self) -> None:
+        self.synced: list[Path] = []
+        self.is_full = False
+
+    def fsync_dir(self, directory: Path) -> None:
+        """Note and sync."""
+        self.synced.append(directory)
+        super().fsync_dir(directory)
+
+    def write_at(self, fd: int, data: bytes, offset: int) -> None:
+        """Write, or fail."""
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write_at(fd, data, offset)
+
+
+def test_the_names_of_all_new_directories_are_durable(tmp_path: Path) -> None:
+    """With the name of a parent everything below it would be lost: votes, log and identity."""
+    files = RecordingFiles()
+    DataDir.open(tmp_path / "one" / "two" / "three", "node-a", files=files).close()
+    new = {tmp_path, tmp_path / "one", tmp_path / "one" / "two"}
+    assert new <= set(files.synced)
+    files.synced.clear()
+    DataDir.open(tmp_path / "one" / "two" / "three", "node-a", files=files).close()
+    assert files.synced == []
+
+
+def test_a_full_disk_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """A start that fails for lack of space is refused clearly and can be repeated in the same process."""
+    files = RecordingFiles()
+    files.is_full = True
+    with pytest.raises(DataDirError, match=r"cannot be used: .*No space left"):
+        DataDir.open(tmp_path, "node-a", files=files)
+    files.is_full = False
+    DataDir.open(tmp_path, "node-a", files=files).close()
+
+
+def test_a_crash_anywhere_keeps_what_was_remembered() -> None:
+    """Kill or loss of power at any operation: the disk id once used and the peers remembered stay."""
+    for crash_at, power in itertools.product(range(1, 60), (None, Random(1), Random(2), Random(3))):
+        disk = CrashDisk(crash_at)
+        disk_ids: list[str] = []
+        remembered: dict[str, str] = {}
+        attempted: dict[str, str] = {}
+        with contextlib.suppress(Crash):
+            data_dir = DataDir.open(DIRECTORY, "node-a", files=disk)
+            disk_ids.append(data_dir.disk_id)
+            Journal.open(DIRECTORY, files=disk)
+            for peer in ("node-b", "node-c"):
+                attempted = {**remembered, peer: peer * 4}
+                data_dir.remember(peer, peer * 4)
+                remembered = attempted
+            attempted = {"node-c": "node-c" * 4}
+            data_dir.forget("node-b")
+            remembered = attempted
+        disk.reboot(power)
+        again = DataDir.open(DIRECTORY, "node-a", files=disk)
+        assert again.known in (remembered, attempted)
+        assert [again.disk_id] == disk_ids or not disk_ids
+
+
+def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
+    """A wrong path is a clear message, not a traceback."""
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(DataDirError, match="cannot be used"):
+        DataDir.open(file, "node-a")
+
+
+def test_a_node_that_joined_is_no_founder_later(tmp_path: Path) -> None:
+    """What a new directory was made for stays with it, whatever the flags of a later start say."""
+    DataDir.open(tmp_path / "joined", "n4", joins=True).close()
+    again = DataDir.open(tmp_path / "joined", "n4")
+    assert again.identity.joins
+    again.close()
+
+
+def test_a_founder_does_not_join(tmp_path: Path) -> None:
+    """The directory of a founding node is refused under --join: it would count for nothing there."""
+    DataDir.open(tmp_path / "founder", "n1").close()
+    with pytest.raises(DataDirError, match="without --join"):
+        DataDir.open(tmp_path / "founder", "n1", joins=True)
+    DataDir.open(tmp_path / "founder", "n1").close()

@@ -1,0 +1,456 @@
+"""A snapshot is whole and verified or it is not there; writing one does not hold up the node."""
+
+import hashlib
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+
+from cluster.errors import DataDirError
+from cluster.storage.files import Files
+from cluster.storage.forked_child import Outcome
+from cluster.storage.journal_format import LogEntry
+from cluster.storage.snapshot_format import DIGEST_BYTES, write_snapshot
+from cluster.storage.snapshot_store import Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
+from lockstate.snapshot import SnapshotError
+
+DEADLINE_S = 30
+PREVIOUS = (b"previous", 41, 6)
+LAST = (b"last", 42, 7)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; fail after the deadline."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        os.sched_yield()
+
+
+def outcome_of(store: SnapshotStore) -> Outcome:
+    """Poll until the child has ended and return how."""
+    outcomes: list[Outcome] = []
+
+    def has_ended() -> bool:
+        outcomes.append(store.poll())
+        return outcomes[-1] != "running"
+
+    wait_until(has_ended)
+    return outcomes[-1]
+
+
+def write(store: SnapshotStore, state: bytes) -> None:
+    """Write a snapshot with `state`."""
+    store.begin_write(LAST, PREVIOUS, b"", lambda: state)
+    assert outcome_of(store) == "done"
+
+
+def run(steps: Generator[None, None, Snapshot]) -> Snapshot:
+    """Do all steps; return what comes of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast("Snapshot", end.value)
+
+
+def announced(data: bytes, last: LogEntry = LAST) -> SnapshotId:
+    """Return how a leader announces these bytes."""
+    return SnapshotId(last[1], last[2], len(data), data[-DIGEST_BYTES:])
+
+
+def send(source: SnapshotStore, target: SnapshotStore, size_bytes: int) -> Snapshot:
+    """Copy the snapshot in pieces as a leader and a follower do."""
+    reader = source.open_reader()
+    target.begin_receive(SnapshotId(LAST[1], LAST[2], reader.size, reader.digest))
+    is_complete = False
+    while chunk := reader.read(size_bytes):
+        assert not is_complete
+        is_complete = target.write_chunk(chunk)
+    assert is_complete
+    reader.close()
+    received = run(target.check_received(None))
+    target.put_received_in_place()
+    return received
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SnapshotStore:
+    """Return a store in an empty directory."""
+    return SnapshotStore(tmp_path)
+
+
+def files_in(path: Path) -> list[str]:
+    """Return the names in the directory."""
+    return sorted(entry.name for entry in path.iterdir())
+
+
+def test_there_is_no_snapshot_at_first(store: SnapshotStore) -> None:
+    """An empty directory loads as None and has nothing to send."""
+    assert store.load() is None
+    assert store.poll() == "idle"
+    with pytest.raises(FileNotFoundError):
+        store.open_reader()
+
+
+def test_a_snapshot_written_by_the_child_loads(store: SnapshotStore, tmp_path: Path) -> None:
+    """State and log entries come back, done is told once, and nothing else stays in the directory."""
+    state = os.urandom(9_000_000)
+    write(store, state)
+    assert store.poll() == "idle"
+    assert store.load() == Snapshot(PREVIOUS, LAST, state)
+    assert files_in(tmp_path) == ["snapshot"]
+
+
+def test_the_child_sees_the_state_of_the_fork(store: SnapshotStore) -> None:
+    """What the node changes after `begin_write` is not in the snapshot."""
+    state = [b"before"]
+    store.begin_write(LAST, PREVIOUS, b"", lambda: state[0])
+    state[0] = b"after"
+    assert outcome_of(store) == "done"
+    loaded = store.load()
+    assert loaded is not None
+    assert loaded.state == b"before"
+
+
+def test_the_old_snapshot_stays_until_the_poll_that_tells_done(store: SnapshotStore) -> None:
+    """Only the node's own process replaces the snapshot."""
+    write(store, b"old")
+    store.begin_write(LAST, PREVIOUS, b"", lambda: b"new")
+    pid = store._child.pid
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"old")
+    assert store.poll() == "done"
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"new")
+
+
+def test_a_child_that_fails_changes_nothing(
+    store: SnapshotStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An exception in the encoder is failed, once, with the exit code in the log and the reason on stderr."""
+    write(store, b"old")
+
+    def fail() -> bytes:
+        message = "encoder is broken"
+        raise RuntimeError(message)
+
+    store.begin_write(LAST, PREVIOUS, b"", fail)
+    assert outcome_of(store) == "failed"
+    assert store.poll() == "idle"
+    assert "exit_code=202" in caplog.text
+    assert "encoder is broken" in capfd.readouterr().err
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"old")
+    assert files_in(tmp_path) == ["snapshot"]
+
+
+def test_a_disk_error_of_the_child_is_named(store: SnapshotStore, caplog: pytest.LogCaptureFixture) -> None:
+    """The error number travels in the exit code."""
+
+    def fail() -> bytes:
+        raise OSError(28, "No space left on device")
+
+    store.begin_write(LAST, PREVIOUS, b"", fail)
+    assert outcome_of(store) == "failed"
+    assert "No space left on device" in caplog.text
+
+
+def test_a_killed_child_is_failed(store: SnapshotStore, tmp_path: Path) -> None:
+    """A child that somebody kills leaves no file."""
+    store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
+    os.kill(store._child.pid, signal.SIGKILL)
+    assert outcome_of(store) == "failed"
+    assert files_in(tmp_path) == []
+
+
+def wait_for_ever() -> bytes:
+    """Block until killed."""
+    while True:
+        signal.pause()
+
+
+def test_without_a_process_to_spare_the_write_fails_once(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failing fork is told by the next poll, and a later write works."""
+
+    def fail() -> int:
+        raise OSError(12, "Cannot allocate memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fork", fail)
+        store.begin_write(LAST, PREVIOUS, b"", lambda: b"state")
+    assert store.poll() == "failed"
+    assert store.poll() == "idle"
+    write(store, b"state")
+
+
+def test_the_child_keeps_no_descriptor_and_no_handler(store: SnapshotStore, tmp_path: Path) -> None:
+    """Sockets and locks of the node are closed in the child, and a SIGTERM ends it like any process."""
+    held = os.open(tmp_path / "held", os.O_CREAT | os.O_RDWR)
+    handler_ran = []
+    before = signal.signal(signal.SIGTERM, lambda *_: handler_ran.append(True))
+    try:
+        store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
+        descriptors = Path(f"/proc/{store._child.pid}/fd")
+        wait_until(lambda: all(int(entry.name) < 3 for entry in descriptors.iterdir()))
+        os.kill(store._child.pid, signal.SIGTERM)
+        assert outcome_of(store) == "failed"
+        assert not handler_ran
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        os.close(held)
+
+
+def test_killing_the_node_ends_the_child_and_keeps_the_old_snapshot(
+    store: SnapshotStore, tmp_path: Path
+) -> None:
+    """After kill -9 during a write no child runs on, and the next start sees the old snapshot only."""
+    write(store, b"old")
+    program = (
+        "import sys, pathlib, signal; from cluster.storage.snapshot_store import SnapshotStore;"
+        "path = pathlib.Path(sys.argv[1]); store = SnapshotStore(path);"
+        "encode = lambda: (path / 'snapshot.0.tmp').touch() or signal.pause();"
+        "store.begin_write((b'l', 2, 1), (b'p', 1, 1), b'', encode);"
+        "print(store._child.pid, flush=True); signal.pause()"
+    )
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as node:
+        assert node.stdout is not None
+        child = Path("/proc", node.stdout.readline().strip())
+        wait_until((tmp_path / "snapshot.0.tmp").exists)
+        assert child.exists()
+        node.kill()
+    wait_until(lambda: not child.exists() or ") Z " in (child / "stat").read_text())
+    assert SnapshotStore(tmp_path).load() == Snapshot(PREVIOUS, LAST, b"old")
+    assert files_in(tmp_path) == ["snapshot"]
+
+
+def test_a_damaged_byte_anywhere_refuses(store: SnapshotStore, tmp_path: Path) -> None:
+    """Whichever byte is changed, and wherever the file is cut, it is not loaded, and the message names it."""
+    write(store, b"the state")
+    file = tmp_path / "snapshot"
+    pristine = file.read_bytes()
+    for offset in range(len(pristine)):
+        changed = bytearray(pristine)
+        changed[offset] ^= 1
+        for content in (bytes(changed), pristine[:offset]):
+            file.write_bytes(content)
+            with pytest.raises(DataDirError, match=f"{file}: the snapshot cannot be used"):
+                store.load()
+    file.write_bytes(pristine)
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"the state")
+
+
+@pytest.mark.parametrize("size_bytes", [1, 31, 32, 33, 1000, 10**6])
+def test_a_snapshot_travels_in_pieces(tmp_path: Path, size_bytes: int) -> None:
+    """Whatever the size of the pieces, the receiver has the same snapshot, on disk too."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    source, target = SnapshotStore(one), SnapshotStore(two)
+    write(source, bytes(range(256)) * 20)
+    assert send(source, target, size_bytes) == source.load() == target.load()
+    assert (one / "snapshot").read_bytes() == (two / "snapshot").read_bytes()
+    assert files_in(two) == ["snapshot"]
+
+
+def test_a_reader_keeps_the_snapshot_it_opened(store: SnapshotStore, tmp_path: Path) -> None:
+    """A snapshot that replaces the file during a transfer does not mix with the one being sent."""
+    write(store, b"old" * 1000)
+    size_bytes = (tmp_path / "snapshot").stat().st_size
+    reader = store.open_reader()
+    first = reader.read(100)
+    write(store, b"new" * 5000)
+    rest = reader.read(10**6)
+    assert reader.size == len(first + rest) == size_bytes
+    assert b"new" not in rest
+    assert reader.read(1) == b""
+    reader.close()
+
+
+DAMAGES: list[Callable[[bytes], bytes]] = [
+    lambda data: bytes([data[0] ^ 1]) + data[1:],
+    lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:],
+    lambda data: bytes(len(data)),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_transfer_changes_nothing(
+    store: SnapshotStore, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    """What does not verify is dropped, and the old snapshot stays."""
+    write(store, b"old")
+    data = (tmp_path / "snapshot").read_bytes()
+    store.begin_receive(announced(data))
+    assert store.write_chunk(damage(data))
+    with pytest.raises(SnapshotDamaged):
+        run(store.check_received(None))
+    store.abort_receive()
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"old")
+    assert files_in(tmp_path) == ["snapshot"]
+
+
+def test_an_oversized_transfer_is_dropped(
+    store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer cannot fill the disk."""
+    monkeypatch.setattr("cluster.storage.snapshot_store.RECEIVED_BYTES_MAX", 1000)
+    with pytest.raises(SnapshotDamaged, match="longer than 1000 bytes"):
+        store.begin_receive(announced(bytes(1001)))
+    store.begin_receive(announced(bytes(1000)))
+    assert not store.write_chunk(bytes(999))
+    with pytest.raises(SnapshotDamaged, match="longer than the 1000 bytes"):
+        store.write_chunk(b"xx")
+    store.abort_receive()
+    assert files_in(tmp_path) == []
+
+
+def test_a_snapshot_that_ends_elsewhere_is_refused(store: SnapshotStore, tmp_path: Path) -> None:
+    """The entry at which a snapshot ends is the one that the leader announced."""
+    write(store, b"state")
+    data = (tmp_path / "snapshot").read_bytes()
+    store.begin_receive(announced(data, (b"", 43, 7)))
+    store.write_chunk(data)
+    with pytest.raises(SnapshotDamaged, match="announced as"):
+        run(store.check_received(None))
+
+
+def test_a_state_that_cannot_be_read_is_not_put_in_place(store: SnapshotStore, tmp_path: Path) -> None:
+    """The state is decoded before it replaces one that could be read: the node could never start again."""
+    write(store, b"old")
+    one = tmp_path / "one"
+    one.mkdir()
+    write_snapshot(one / "snapshot", Snapshot(PREVIOUS, LAST, b"newer format"), Files())
+    data = (one / "snapshot").read_bytes()
+
+    def decode(state: bytearray, _: bytes) -> Generator[None, None, object]:
+        yield
+        raise SnapshotError(bytes(state))
+
+    store.begin_receive(announced(data))
+    store.write_chunk(data)
+    with pytest.raises(SnapshotError, match="newer format"):
+        run(store.check_received(decode))
+    store.abort_receive()
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"old")
+
+
+def test_a_snapshot_carries_the_members(store: SnapshotStore) -> None:
+    """The member list comes back as it was given."""
+    store.begin_write(LAST, PREVIOUS, b"n1, n2", lambda: b"state")
+    assert outcome_of(store) == "done"
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"state", b"n1, n2")
+
+
+def test_a_file_of_format_1_loads(store: SnapshotStore, tmp_path: Path) -> None:
+    """A snapshot written before there were member lists is read as one without."""
+    header = msgspec.msgpack.encode([PREVIOUS, LAST, 5])
+    data = b"HOLDFSNP" + struct.pack("<II", 1, len(header)) + header + b"state"
+    digest = hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+    (tmp_path / "snapshot").write_bytes(data + digest)
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"state", b"")
+
+
+def test_a_new_transfer_replaces_an_unfinished_one(tmp_path: Path) -> None:
+    """A transfer that begins again is not mixed with its first part."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    source, target = SnapshotStore(one), SnapshotStore(two)
+    write(source, b"state")
+    target.begin_receive(announced(bytes(100)))
+    target.write_chunk(b"unfinished")
+    assert send(source, target, 10).state == b"state"
+
+
+def test_a_received_snapshot_is_not_replaced_by_an_older_write(tmp_path: Path) -> None:
+    """A child that was writing when a newer snapshot arrived fails, even if it had just finished."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    source, target = SnapshotStore(one), SnapshotStore(two)
+    write(source, b"newer")
+    target.begin_write(LAST, PREVIOUS, b"", lambda: b"older")
+    os.waitid(os.P_PID, target._child.pid, os.WEXITED | os.WNOWAIT)
+    send(source, target, 100)
+    assert outcome_of(target) == "failed"
+    assert target.poll() == "idle"
+    loaded = target.load()
+    assert loaded is not None
+    assert loaded.state == b"newer"
+    assert files_in(two) == ["snapshot"]
+
+
+def test_the_node_frees_no_replaced_snapshot(store: SnapshotStore, tmp_path: Path) -> None:
+    """A replaced snapshot keeps a name, and with it its blocks, until the next child removes it."""
+    snapshot, old = tmp_path / "snapshot", tmp_path / "snapshot.old"
+    write(store, b"1")
+    assert files_in(tmp_path) == ["snapshot"]
+    for state in (b"2", b"3"):
+        replaced = snapshot.stat().st_ino
+        write(store, state)
+        assert old.stat().st_ino == replaced
+        assert store.load() == Snapshot(PREVIOUS, LAST, state)
+    store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
+    wait_until(lambda: not old.exists())
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"3")
+
+
+def test_a_received_snapshot_frees_no_replaced_one(tmp_path: Path) -> None:
+    """What comes from a peer is put in place as what the child wrote."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    source, target = SnapshotStore(one), SnapshotStore(two)
+    write(source, b"newer")
+    write(target, b"older")
+    replaced = (two / "snapshot").stat().st_ino
+    send(source, target, 100)
+    assert (two / "snapshot.old").stat().st_ino == replaced
+    send(source, target, 100)
+    assert (two / "snapshot.old").stat().st_ino == replaced, "one old snapshot is enough"
+    assert target.load() == source.load()
+
+
+def test_a_file_system_without_links_is_served(
+    store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot is put in place although the replaced one cannot be kept."""
+    write(store, b"old")
+
+    def fail(_files: Files, _path: Path, _name: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Files, "link", fail)
+    write(store, b"new")
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"new")
+    assert files_in(tmp_path) == ["snapshot"]
+
+
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+    """A new store begins with the snapshot alone."""
+    for name in ("snapshot.17.tmp", "incoming.tmp", "snapshot.old", "snapshot"):
+        (tmp_path / name).touch()
+    SnapshotStore(tmp_path)
+    assert files_in(tmp_path) == ["snapshot"]
+
+
+def test_closing_ends_the_child(store: SnapshotStore, tmp_path: Path) -> None:
+    """A node that stops leaves no process and no unfinished file."""
+    store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
+    pid = store._child.pid
+    store.begin_receive(announced(bytes(100)))
+    store.close()
+    assert not Path("/proc", str(pid)).exists()
+    assert files_in(tmp_path) == []
