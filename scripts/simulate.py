@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tests.simulation.runs import Report
+    from tests.simulation.run import Report
 
 HASH_SEED: Final = "PYTHONHASHSEED"
 """Sets of the Raft library are walked in the order of hashes: runs repeat only when these do."""
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_all(arguments: argparse.Namespace) -> int:
     from tests.simulation.plan import make_plan  # noqa: PLC0415 - as above
-    from tests.simulation.runs import run  # noqa: PLC0415 - as above
+    from tests.simulation.run import run  # noqa: PLC0415 - as above
 
     minutes = arguments.hours * 60 if arguments.hours is not None else arguments.minutes or 5.0
     reports: list[Report] = []

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.simulation.habits import Habits
-from tests.simulation.hostile import Chances
+from tests.simulation.faults.hostile_network import Chances
+from tests.simulation.workload.client_settings import ClientSettings
 
 FAULTS: Final[dict[str, str]] = {
     "kill": "kill -9 of one node",
@@ -69,7 +69,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     sync_us: int
     drift_ppm_max: int
     clients_count: int
-    habits: Habits
+    habits: ClientSettings
     hostile: Chances | None
     rates: dict[str, float]
     """Faults per simulated minute, by kind."""
@@ -123,7 +123,7 @@ def make_plan(
         sync_us=one_of("sync", (100, 500, 3_000)),
         drift_ppm_max=one_of("drift", (50, 500, 950)),
         clients_count=clients_count,
-        habits=Habits(
+        habits=ClientSettings(
             names=_names(one_of("names", (1, 3, 10, 100)), is_tree=one_of("tree", (False, True, True))),
             sessions_max=2 if clients_count <= 2 else 1,
             think_s=clients_count / operations_per_s,

@@ -7,9 +7,9 @@ from typing import Final
 from lockstate.commands import AcquirePermits, ResizeSemaphore
 from lockstate.results import Kind, Resized
 from tests.simulation.checks.conflicts import conflict
+from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
-from tests.simulation.history import Belief
-from tests.simulation.replay import Step
+from tests.simulation.workload.history import Belief
 
 VOIDED_KEPT: Final = 10_000
 """Holds that ended on request, of which somebody may still be told."""

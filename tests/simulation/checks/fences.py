@@ -3,7 +3,7 @@
 from lockstate.commands import AdvanceFence
 from lockstate.results import FenceAdvanced, Reason, Refused, Result
 from tests.simulation.checks.report import Report
-from tests.simulation.history import Call
+from tests.simulation.workload.history import Call
 
 
 class Fences:

@@ -8,7 +8,7 @@ from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert
 from lockstate.modes import Mode
 from lockstate.results import Granted, Proclaimed, Renewed, Result
 from tests.simulation.checks.report import Report
-from tests.simulation.history import Call
+from tests.simulation.workload.history import Call
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

@@ -6,8 +6,8 @@ All of it in true time, which nobody in the cluster knows.
 from dataclasses import dataclass
 from typing import Final
 
+from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
-from tests.simulation.replay import Step
 
 LATE_MS: Final = 50
 """A lease ends at most so much later than its ttl, in a healthy cluster."""

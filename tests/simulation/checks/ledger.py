@@ -13,8 +13,8 @@ from lockstate.commands import Acquire, AcquirePermits, ForceRelease, ResizeSema
 from lockstate.modes import Mode
 from lockstate.results import Event, EventKind, ForceReleased, Granted, Kind, Queued, Resized
 from tests.simulation.checks.conflicts import conflict, is_stronger
+from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
-from tests.simulation.replay import Step
 
 _BEGIN: Final = (EventKind.GRANTED, EventKind.ELECTED)
 _END: Final = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKind.RESIGNED)

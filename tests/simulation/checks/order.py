@@ -12,9 +12,9 @@ from lockstate.modes import Mode
 from lockstate.results import Granted, Kind, Queued, Result
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.grants import shorten
+from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
-from tests.simulation.history import Call
-from tests.simulation.replay import Step
+from tests.simulation.workload.history import Call
 
 GRANTS_KEPT: Final = 200
 """Grants of one kind whose order is compared."""

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 
 from lockstate.commands import Algorithm, TakeRate
 from lockstate.results import RateTaken, Result
+from tests.simulation.checks.expected_rates import Key, key_of
+from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
-from tests.simulation.expected_rates import Key, key_of
-from tests.simulation.history import Call
-from tests.simulation.replay import Step
+from tests.simulation.workload.history import Call
 
 KEPT: Final = 100
 """Admissions of one rate limit that are remembered, the newest by moment."""

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from tests.simulation.checks.comparable import plain
+from tests.simulation.checks.model_replay import Expected
 from tests.simulation.checks.report import Report
-from tests.simulation.history import Read, View
-from tests.simulation.plain import plain
-from tests.simulation.replay import Expected
+from tests.simulation.workload.history import Read, View
 
 
 @dataclass(slots=True)

@@ -11,10 +11,10 @@ from lockstate.codec import encode_command
 from lockstate.commands import AbandonWaits, Barrier, Cancel, Command, Tick, Undecodable
 from lockstate.results import Granted, Queued, Refused, Result
 from tests.property.model_deadlock import check_cycle
+from tests.simulation.checks.comparable import DEADLOCKS, plain
+from tests.simulation.checks.model_replay import Answer, Deadlock, Step
 from tests.simulation.checks.report import Report
-from tests.simulation.history import NOT_APPLIED, Call, FailureOutcome
-from tests.simulation.plain import DEADLOCKS, plain
-from tests.simulation.replay import Answer, Deadlock, Step
+from tests.simulation.workload.history import NOT_APPLIED, Call, FailureOutcome
 
 Key = tuple[str, bytes]
 """Node and encoded command."""

@@ -40,7 +40,7 @@ from lockstate.results import (
 )
 from tests.property.model_requests import NO_OUTCOME
 from tests.simulation.checks.report import Report
-from tests.simulation.history import NOT_APPLIED, Call, FailureOutcome
+from tests.simulation.workload.history import NOT_APPLIED, Call, FailureOutcome
 
 AGE_US: Final = 300_000_000
 """So long an outcome is remembered, in cluster time."""

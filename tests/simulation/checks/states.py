@@ -11,9 +11,9 @@ from typing import Any
 from lockstate import snapshot
 from lockstate.machine import LockMachine
 from lockstate.results import Event, EventKind
+from tests.simulation.checks.comparable import plain
+from tests.simulation.checks.model_replay import Expected
 from tests.simulation.checks.report import Report
-from tests.simulation.plain import plain
-from tests.simulation.replay import Expected
 
 VIEWS_MAX = 1000
 """Locks that are compared with the model's, one by one."""

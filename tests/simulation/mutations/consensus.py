@@ -8,7 +8,7 @@ from cluster.consensus.guards import Admission, LogView, Message
 from cluster.consensus.prevote import PreVote
 from cluster.node import Node
 from lockstate.machine import LockMachine
-from tests.simulation.hostile import Chances
+from tests.simulation.faults.hostile_network import Chances
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced, together
 from tests.simulation.mutations.states import advance_anywhere
 

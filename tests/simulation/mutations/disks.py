@@ -10,8 +10,8 @@ from cluster.storage.journal import Journal
 from cluster.storage.journal_format import BlockHead, LogEntry, decode_head
 from cluster.storage.recovery import segment_path
 from cluster.storage.replay import LogView
-from tests.simulation.files import SimFiles
 from tests.simulation.mutations.mutation import Mutation, Surroundings, many_snapshots, replaced, together
+from tests.simulation.world.files import SimFiles
 
 _POWER: Final = Surroundings(
     rates={"power-at-write": 8.0, "power": 2.0, "power-all": 2.0},

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from tests.simulation.mutations.mutation import Mutation
-from tests.simulation.runs import Report, run
+from tests.simulation.run import Report, run
 
 LONGER_S: Final = 10.0
 """So much longer than the world with the defect the same one runs without it."""

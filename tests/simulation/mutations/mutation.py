@@ -12,7 +12,7 @@ from unittest import mock
 import msgspec
 
 import cluster.config
-from tests.simulation.hostile import Chances
+from tests.simulation.faults.hostile_network import Chances
 from tests.simulation.plan import Plan, make_plan
 
 Apply = Callable[[], contextlib.AbstractContextManager[object]]

@@ -9,7 +9,7 @@ import cluster.commands.clock
 from cluster.consensus import guards
 from cluster.consensus.admission import Gate
 from cluster.consensus.guards import Admission, LogView, Message
-from tests.simulation.hostile import Chances
+from tests.simulation.faults.hostile_network import Chances
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _admit_append = guards.admit_append

@@ -1,0 +1,261 @@
+"""The committed entries, done once more by the naive model: what must have come of each command.
+
+The model of the property tests is the expected state. Here it only becomes fast enough for hours of entries,
+and tells what happened in it: ends of waits, beginnings and ends of leases. Nothing of the machine is used.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from lockstate import limits
+from lockstate.codec import decode_entry
+from lockstate.commands import AbandonWaits, Command, Entry, TakeRate, Undecodable
+from lockstate.results import (
+    ElectionView,
+    Event,
+    FenceView,
+    Granted,
+    Kind,
+    LockView,
+    Queued,
+    Reason,
+    Refused,
+    Result,
+    SemaphoreView,
+    SessionView,
+    WaitsAbandoned,
+)
+from tests.property import model_views
+from tests.property.model import pass_time, run
+from tests.property.model_changes import end_wait, serve
+from tests.property.model_checks import refuse_bad_request_id
+from tests.property.model_records import Edge, Hold, Key, Lease, Ticket, World
+from tests.property.model_requests import forget, remember, repeat, request_key
+from tests.simulation.checks.expected_rates import ExpectedRates
+
+PURGE_MS = 60_000
+"""Forgotten requests are swept out so often; who looks one up looks at its age."""
+
+Deadlock = tuple[Ticket, list[Edge]]
+"""Who was refused for one, and who waited for whom."""
+
+
+@dataclass(slots=True, frozen=True)
+class Answer:
+    """A command that had its effect in an entry, and its result; of a new deadlock, what a cycle may be."""
+
+    node_id: str
+    command: Command | Undecodable
+    result: Result
+    deadlock: Deadlock | None = None
+
+
+@dataclass(slots=True)
+class Step:
+    """What one entry did. Leases by `Lease.created`; one may begin (or begin anew) and end in one step."""
+
+    revision: int
+    now_ms: int
+    answers: list[Answer] = field(default_factory=list)
+    wait_ends: list[tuple[str, Result]] = field(default_factory=list)
+    """By hold id; those who wait for it on any connection are told this."""
+    leases_begun: dict[int, int] = field(default_factory=dict)
+    """The ttl in milliseconds."""
+    leases_ended: list[tuple[int, bool]] = field(default_factory=list)
+    """Whether it expired."""
+    abandoned: list[Key] = field(default_factory=list)
+    """Requests whose waits were ended because nobody kept their connections: they may start afresh."""
+    voided: list[str] = field(default_factory=list)
+    """Holds that ended because somebody asked for it: released, closed, cancelled or by force."""
+    events: list[Event] = field(default_factory=list)
+
+
+class _NotingWorld(World):
+    """The state of the model, which notes the leases that begin."""
+
+    step = Step(0, 0)
+
+    def new_lease(self, ttl_ms: int) -> Lease:
+        """Return a lease that begins now."""
+        lease = super().new_lease(ttl_ms)
+        self.step.leases_begun[lease.created] = ttl_ms
+        return lease
+
+    def restart(self, lease: Lease) -> int:
+        """Start a lease anew."""
+        left_ms = self.step.leases_begun[lease.created] = super().restart(lease)
+        return left_ms
+
+    def leases(self) -> set[int]:
+        """Return the leases that are alive."""
+        own = {hold.lease.created for hold in self.holds if not hold.session_id}
+        return own | {session.lease.created for session in self.sessions}
+
+    def is_due(self) -> bool:
+        """Whether anything is over."""
+        now_ms = self.now_ms
+        return (
+            any(session.lease.expires_at_ms < now_ms for session in self.sessions)
+            or any(hold.lease.expires_at_ms < now_ms for hold in self.holds)
+            or any(ticket.deadline_ms < now_ms for ticket in self.tickets)
+            or any(delay.until_ms < now_ms for delay in self.delays)
+        )
+
+
+class Expected:
+    """The model, as it is after the newest entry; and what readers see of it."""
+
+    def __init__(self) -> None:
+        self.world = world = _NotingWorld()
+        # An audit does not go back for ever.
+        world.history = deque(maxlen=limits.AUDIT_COUNT_MAX)  # type: ignore[assignment]
+        self.rates = ExpectedRates()
+        self._waiting_at: dict[str, str] = {}
+        self._purge_at_ms = 0
+
+    @property
+    def revision(self) -> int:
+        """Return how many entries were applied."""
+        return self.world.revision
+
+    @property
+    def now_ms(self) -> int:
+        """Return the cluster time of the newest entry."""
+        return self.world.now_ms
+
+    @property
+    def next_token(self) -> int:
+        """Return the fencing token that the next grant gets."""
+        return self.world.next_token
+
+    # -- entries --------------------------------------------------------------------------------------------
+
+    def replay(self, data: bytes) -> Step:
+        """Apply one committed entry and return what it did."""
+        world = self.world
+        entry = decode_entry(data)
+        world.revision += 1
+        world.now_ms = max(world.now_ms, entry.now_ms)
+        step = world.step = Step(world.revision, world.now_ms)
+        world.events, world.settled, world.deadlocks = step.events, [], []
+        before = world.leases()
+        self._pass_time()
+        alive = world.leases()
+        step.leases_ended = [(created, True) for created in sorted(before - alive)]
+        holds, first_token = [hold.hold_id for hold in world.holds], world.next_token
+        step.answers = self._run_all(entry)
+        alive |= step.leases_begun.keys()
+        step.leases_ended += [(created, False) for created in sorted(alive - world.leases())]
+        still = {hold.hold_id for hold in world.holds}
+        step.wait_ends = [(it.hold_id, it.result) for it in world.settled]
+        told = [answer.result for answer in step.answers] + [result for _, result in step.wait_ends]
+        holds += [it.hold_id for it in told if isinstance(it, Granted) and it.token >= first_token]
+        step.voided = [hold_id for hold_id in holds if hold_id not in still]
+        return step
+
+    def _pass_time(self) -> None:
+        """End what is over, and forget old requests now and again."""
+        world = self.world
+        if world.is_due() or world.now_ms >= self._purge_at_ms:
+            self._purge_at_ms = world.now_ms + PURGE_MS
+            pass_time(world)
+
+    def _run_all(self, entry: Entry) -> list[Answer]:
+        """Run the commands of an entry that are no repetitions of one origin."""
+        answers = []
+        highest_seqs = self.world.highest_seqs
+        for batch in entry.batches:
+            node_id = batch.origin.rpartition(".")[0]
+            for seq, command in zip(batch.seqs, batch.commands, strict=True):
+                if seq > highest_seqs.get(batch.origin, 0):
+                    highest_seqs[batch.origin] = seq
+                    answer = self._answer(node_id, command)
+                    answers.append(answer)
+                    if isinstance(answer.result, Queued):
+                        self._waiting_at.pop(answer.result.hold_id, None)
+                        self._waiting_at[answer.result.hold_id] = batch.origin
+        return answers
+
+    def _answer(self, node_id: str, command: Command | Undecodable) -> Answer:
+        deadlocks = self.world.deadlocks
+        count = len(deadlocks)
+        result = self._run(command)
+        return Answer(node_id, command, result, deadlocks[-1] if len(deadlocks) > count else None)
+
+    def _run(self, command: Command | Undecodable) -> Result:
+        world = self.world
+        key = request_key(command)
+        request = world.requests.get(key) if key is not None else None
+        is_old = request is not None and world.now_ms > request.outcome_ms + limits.REQUEST_AGE_MS
+        if key is not None and is_old and request is not None and request.result is not None:
+            del world.requests[key]
+        match command:
+            case TakeRate():
+                return self._take_rate(command)
+            case AbandonWaits():
+                return self._abandon(command)
+        return run(world, command)
+
+    def waiting_at(self) -> dict[str, str]:
+        """Return the node process that keeps the connection of each ticket, in order of coming there."""
+        alive = {ticket.ticket_id for ticket in self.world.tickets}
+        self._waiting_at = {one: origin for one, origin in self._waiting_at.items() if one in alive}
+        return self._waiting_at
+
+    def _abandon(self, command: AbandonWaits) -> Result:
+        """End what waits at a node process that is gone, as if each client had left."""
+        world = self.world
+        tickets = {ticket.ticket_id: ticket for ticket in world.tickets}
+        gone = [tickets[one] for one, origin in self.waiting_at().items() if origin == command.origin]
+        ended = gone[: limits.ABANDONED_PER_COMMAND_MAX]
+        for ticket in ended:
+            if ticket.request is not None:
+                world.step.abandoned.append(ticket.request)
+            forget(world, ticket.request, ticket.ticket_id)
+            end_wait(world, ticket)
+        serve(world)
+        return WaitsAbandoned(len(ended), len(gone) - len(ended))
+
+    def _take_rate(self, command: TakeRate) -> Result:
+        """Take from a rate limit, which the model leaves to a model of its own."""
+        world, key = self.world, request_key(command)
+        if key in world.requests:
+            return repeat(world, command, world.requests[key])
+        result = refuse_bad_request_id(command) or self.rates.take(command, world.now_ms)
+        if key is not None and not (isinstance(result, Refused) and result.reason is Reason.INVALID_REQUEST):
+            remember(world, key, command, result)
+        return result
+
+    # -- reads ----------------------------------------------------------------------------------------------
+
+    def lock(self, name: str) -> LockView:
+        """Return one lock."""
+        return model_views.lock_view(self.world, name)
+
+    def locks(self, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
+        """Return a page of active locks, and where to go on, as readers see it."""
+        active = model_views.active_names(self.world)
+        names = [name for name in active if name.startswith(prefix) and name > after]
+        page = [self.lock(name) for name in names[:limit]]
+        return page, page[-1].name if len(names) > limit else None
+
+    def session(self, session_id: str) -> SessionView | None:
+        """Return one session."""
+        return model_views.session_view(self.world, session_id)
+
+    def semaphore(self, name: str) -> SemaphoreView:
+        """Return one semaphore."""
+        return model_views.semaphore_view(self.world, name)
+
+    def election(self, name: str) -> ElectionView:
+        """Return one election."""
+        return model_views.election_view(self.world, name)
+
+    def check_fence(self, name: str, token: int) -> FenceView:
+        """Return whether a token is a present holder's."""
+        return model_views.fence_view(self.world, name, token)
+
+    def elections(self) -> list[str]:
+        """Return the elections that somebody leads or wants to lead."""
+        things: list[Hold | Ticket] = [*self.world.holds, *self.world.tickets]
+        return sorted({it.locks[0].name for it in things if it.kind is Kind.ELECTION})

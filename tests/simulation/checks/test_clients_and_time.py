@@ -1,0 +1,338 @@
+"""The checkers that look at clients and time only object to what they are for, and to nothing else."""
+
+from lockstate.commands import (
+    AbandonWaits,
+    Cancel,
+    CloseSession,
+    Command,
+    ForceRelease,
+    KeepAlive,
+    OpenSession,
+    Release,
+    Renew,
+    Tick,
+    Wanted,
+)
+from lockstate.modes import Mode
+from lockstate.results import (
+    ForceReleased,
+    Granted,
+    HolderView,
+    Reason,
+    Refused,
+    Released,
+    Renewed,
+    Result,
+    SessionClosed,
+    SessionOpened,
+)
+from tests.simulation.checks.all_checkers import Checkers
+from tests.simulation.checks.requests import Requests
+from tests.simulation.checks.scripted_cluster import ScriptedCluster, acquire, objects
+from tests.simulation.workload.history import Belief, Call
+
+
+def granted(hold: str, token: int, name: str = "x") -> Granted:
+    """Return the answer to a granted acquire."""
+    return Granted(hold, token, name, Mode.EXCLUSIVE, 1000)
+
+
+# -- one outcome for each request -------------------------------------------------------------------------
+
+SAME: list[tuple[Command, Command, Result, Result]] = [
+    (acquire("h1", request_id="r"), acquire("h2", request_id="r"), granted("h1", 1), granted("h1", 1)),
+    (Renew("h1", 0, "r"), Renew("h1", 0, "r"), Renewed(1, 500), Renewed(1, 0)),
+    (Release("h1", "r"), Release("h1", "r"), Released(), Released()),
+    (
+        OpenSession("s1", 100, {}, "r"),
+        OpenSession("s2", 100, {}, "r"),
+        SessionOpened("s1", 100, 100),
+        SessionOpened("s1", 100, 7),
+    ),
+    (CloseSession("s1", "r"), CloseSession("s1", "r"), SessionClosed(("x",)), SessionClosed(("x",))),
+    (ForceRelease("x", "", 0, "r"), ForceRelease("x", "", 0, "r"), ForceReleased(()), ForceReleased(())),
+]
+"""A request, its repetition, the first outcome, and what the repetition may be told."""
+
+OTHER: list[Result] = [
+    granted("h2", 2),
+    Renewed(2, 500),
+    Refused(Reason.LEASE_EXPIRED, ""),
+    SessionOpened("s2", 100, 100),
+    SessionClosed(()),
+    ForceReleased((HolderView("me", Mode.EXCLUSIVE, 1, 0, ""),)),
+]
+"""What each of the repetitions above must not be told."""
+
+
+def tell(requests: Requests, command: Command, result: Result, *, asked_us: int = 0, now_us: int = 0) -> None:
+    """Tell of a reply without a cluster."""
+    requests.replied(called(command, asked_us), result, now_us)
+
+
+def called(command: Command, asked_us: int = 0) -> Call:
+    """Return a call."""
+    return Call(
+        number=1,
+        client="one",
+        node_id="a",
+        command=command,
+        called_us=asked_us,
+        known_revision=0,
+        known_token=0,
+    )
+
+
+def requests_of(story: ScriptedCluster) -> Requests:
+    """Return the checker of requests alone."""
+    checkers: Checkers = story.checkers
+    return checkers._requests
+
+
+def test_repeated_requests_pass() -> None:
+    """A repetition that is told the first outcome passes, with other times; so does what is no outcome."""
+    for first, again, outcome, repeated in SAME:
+        requests = requests_of(ScriptedCluster())
+        tell(requests, first, Refused(Reason.QUEUE_FULL, ""))
+        tell(requests, first, outcome)
+        tell(requests, again, repeated)
+
+
+def test_a_second_outcome() -> None:
+    """A repetition that is told another outcome is found, whatever kind of request it is."""
+    for (first, again, outcome, _), other in zip(SAME, OTHER, strict=True):
+        requests = requests_of(ScriptedCluster())
+        tell(requests, first, outcome)
+        with objects("one-outcome"):
+            tell(requests, again, other)
+
+
+def test_requests_that_may_start_afresh() -> None:
+    """After five minutes, with other content, or after a client left its wait, another outcome passes."""
+    command, other = acquire("h1", request_id="r"), acquire("h2", request_id="r")
+    requests = requests_of(ScriptedCluster())
+    tell(requests, command, granted("h1", 1))
+    tell(requests, other, granted("h2", 2), asked_us=0, now_us=301_000_000)
+    tell(
+        requests, acquire("h3", request_id="r", note="new"), Refused(Reason.LOCK_HELD, ""), now_us=302_000_000
+    )
+    requests.failed(called(other), "unknown", 302_000_000)
+    tell(requests, other, granted("h3", 3), now_us=303_000_000)
+    tell(requests, KeepAlive("s1"), Released(), now_us=999_000_000)
+    assert not len(requests)
+
+
+# -- tokens and order -------------------------------------------------------------------------------------
+
+
+def test_a_token_that_falls() -> None:
+    """A token below one that was known when the hold was asked for is found, whatever the names."""
+    story = ScriptedCluster()
+    story.ask(acquire("h1"))
+    story.ask(acquire("h2", "y"))
+    number = story.call(acquire("h3", "z"))
+    with objects("tokens-rise"):
+        story.reply(number, granted("h3", 2, "z"), story.commit(acquire("h3", "z")))
+
+
+def test_a_token_that_is_given_twice() -> None:
+    """One token of two concurrent holds is found, and so is a hold whose token changes."""
+    story = ScriptedCluster()
+    one, two = story.call(acquire("h1")), story.call(acquire("h2", "y"))
+    revision = story.commit(acquire("h1"), acquire("h2", "y"))
+    story.reply(one, granted("h1", 1), revision)
+    with objects("tokens-once"):
+        story.reply(two, granted("h2", 1, "y"), revision)
+    with objects("tokens-once"):
+        story.reply(story.call(Renew("h1")), Renewed(2, 1000), revision + 1)
+
+
+def test_tokens_of_repeated_requests_pass() -> None:
+    """Who asks again for what it has is told the old token, also after others got newer ones."""
+    story = ScriptedCluster()
+    story.ask(acquire("h1", request_id="r", ttl_ms=60_000, owner="one"))
+    story.ask(acquire("h2", "y"))
+    again = story.ask(acquire("h3", request_id="r", ttl_ms=60_000, owner="one"))
+    assert isinstance(again, Granted)
+    assert again.token == 1
+
+
+def test_waiters_out_of_order() -> None:
+    """Of two that conflict the later one in the log must not get the smaller token; shared ones may."""
+    for mode in (Mode.EXCLUSIVE, Mode.SHARED):
+        story = ScriptedCluster()
+        story.ask(acquire("h0"))
+        commands = [acquire(hold, wait_ms=9000, mode=mode) for hold in ("h1", "h2")]
+        numbers = [story.call(command) for command in commands]
+        story.commit(*commands)
+        story.ask(Release("h0"))
+        order = story.checkers._order
+        order._granted["h2"] = story.machine.revision
+        order.replied(called(commands[1]), Granted("h2", 2, "x", mode, 1000))
+        if mode is Mode.SHARED:
+            order.replied(called(commands[0]), Granted("h1", 3, "x", mode, 1000))
+        else:
+            with objects("first-come"):
+                order.replied(called(commands[0]), Granted("h1", 3, "x", mode, 1000))
+        assert numbers
+
+
+# -- beliefs ----------------------------------------------------------------------------------------------
+
+
+def believe(
+    story: ScriptedCluster, hold: str, for_ms: int, mode: Mode = Mode.EXCLUSIVE, name: str = "x"
+) -> None:
+    """Tell that a client believes in its hold from now on."""
+    until_us = story.now_us + for_ms * 1000
+    story.history.believes(
+        Belief(
+            client=f"client of {hold}",
+            locks=(Wanted(name, mode),),
+            hold_id=hold,
+            token=1,
+            from_us=story.now_us,
+            until_us=until_us,
+        )
+    )
+
+
+def test_beliefs_that_follow_each_other_pass() -> None:
+    """Beliefs one after the other, prolonged ones, shared ones and those of other names pass."""
+    story = ScriptedCluster()
+    believe(story, "h1", 100)
+    believe(story, "h1", 200)
+    believe(story, "h2", 900, name="y")
+    story.pass_ms(200)
+    believe(story, "h3", 0)
+    believe(story, "h4", 900)
+    story.pass_ms(300)
+    story.history.stopped_believing("h4", story.now_us)
+    believe(story, "h5", 900, Mode.SHARED)
+    believe(story, "h6", 900, Mode.SHARED)
+    assert story.checkers.violation is None
+
+
+def test_two_believe() -> None:
+    """Two beliefs at one time are found: exclusive ones, mixed ones, and one that is prolonged too late."""
+    for mode in Mode:
+        story = ScriptedCluster()
+        believe(story, "h1", 900)
+        story.pass_ms(899)
+        with objects("exclusion"):
+            believe(story, "h2", 900, mode)
+    story = ScriptedCluster()
+    believe(story, "h1", 100)
+    story.pass_ms(200)
+    believe(story, "h2", 900, Mode.SHARED)
+    with objects("exclusion"):
+        believe(story, "h1", 100)
+
+
+def test_a_belief_after_its_end_by_request() -> None:
+    """A hold that was released, forced or cancelled is believed in against the will of who asked for that."""
+    ends: list[Command] = [ForceRelease("x", "by hand"), Release("h1"), Cancel("h1", "try-h1")]
+    for end in ends:
+        story = ScriptedCluster()
+        story.ask(acquire("h1", ttl_ms=60_000))
+        believe(story, "h1", 50_000)
+        story.call(end)
+        story.commit(end)
+        believe(story, "h2", 900)
+        believe(story, "h1", 50_000)
+
+
+# -- leases -----------------------------------------------------------------------------------------------
+
+
+def test_leases_that_end_in_time_pass() -> None:
+    """Leases of holds and sessions that end between their ttl and 50 ms later pass; renewals start anew."""
+    story = ScriptedCluster()
+    begun_us = story.now_us
+    story.ask(acquire("h1"))
+    story.ask(OpenSession("s1", 1000, {}))
+    story.pass_ms(900)
+    story.ask(Renew("h1"))
+    story.ask(KeepAlive("s1"))
+    story.pass_ms(960)
+    story.commit(Tick())
+    assert story.machine.counts()["sessions"] == 0
+    story.ask(acquire("h2", ttl_ms=60_000))
+    story.ask(Release("h2"))
+    story.checkers.healthy(begun_us, story.now_us, ())
+    assert story.checkers.violation is None
+
+
+def test_a_lease_that_ends_early() -> None:
+    """A lease that cluster time ends before its ttl has passed in true time is found."""
+    for command in (acquire("h1"), OpenSession("s1", 1000, {})):
+        story = ScriptedCluster()
+        story.ask(command)
+        story.pass_ms(900)
+        data = story.entry(Tick())
+        fast = data.replace(_stamp(story.now_us // 1000), _stamp(story.now_us // 1000 + 200))
+        assert fast != data
+        story.append(fast)
+        for node_id in ("a", "b"):
+            story.promise(node_id)
+        with objects("lease-early"):
+            story.apply("a", fast)
+
+
+def _stamp(now_ms: int) -> bytes:
+    """Return the bytes of a small number in an entry."""
+    return b"\xcd" + now_ms.to_bytes(2, "big")
+
+
+def test_a_lease_that_ends_late() -> None:
+    """A lease that is over, or still there, more than 50 ms after its ttl is found, in healthy times only."""
+    for is_over in (True, False):
+        for healthy_ms in (500, 2000):
+            story = ScriptedCluster()
+            story.ask(acquire("h1"))
+            story.pass_ms(1200)
+            if is_over:
+                story.commit(Tick())
+            stretch = (story.now_us - healthy_ms * 1000, story.now_us)
+            if healthy_ms < 1000:
+                story.checkers.healthy(*stretch, ())
+            else:
+                with objects("lease-late"):
+                    story.checkers.healthy(*stretch, ())
+
+
+# -- waits ------------------------------------------------------------------------------------------------
+
+
+def _wait(story: ScriptedCluster, node_id: str) -> None:
+    """Wait at a node for what another has."""
+    command = acquire("h2", wait_ms=60_000)
+    story.call(command, node_id=node_id)
+    story.commit(command, node_id=node_id)
+
+
+def test_waits_of_runs_that_are_gone() -> None:
+    """Who waits at a node process that is gone is found, but not before the leader had time to see it."""
+    present, gone = "a.1", "c.1"
+    for healthy_ms, origin in ((9000, gone), (9000, present), (6000, gone)):
+        story = ScriptedCluster()
+        story.ask(acquire("h1", ttl_ms=60_000))
+        _wait(story, origin[0])
+        story.pass_ms(20_000)
+        stretch = (story.now_us - healthy_ms * 1000, story.now_us)
+        if healthy_ms > 7000 and origin == gone:
+            with objects("wait-left"):
+                story.checkers.healthy(*stretch, {present})
+        else:
+            story.checkers.healthy(*stretch, {present})
+
+
+def test_a_wait_that_has_ended_is_not_missed() -> None:
+    """Who waited at a node process that is gone, and does so no more, is not looked for."""
+    story = ScriptedCluster()
+    story.ask(acquire("h1", ttl_ms=60_000))
+    _wait(story, "c")
+    story.commit(AbandonWaits("c.1"))
+    story.pass_ms(20_000)
+    story.checkers.healthy(story.now_us - 9_000_000, story.now_us, {"a.1"})
+    assert story.checkers.violation is None

@@ -1,0 +1,157 @@
+"""The ledger of events objects to what holds, permits, leaders and tokens must not be."""
+
+import msgspec
+import pytest
+
+from lockstate.commands import AcquirePermits, ForceRelease, OpenSession, Release, ResizeSemaphore
+from lockstate.modes import Mode
+from lockstate.results import Event, EventKind, Granted, Kind, Refused, Resized
+from tests.simulation.checks.ledger import Ledger
+from tests.simulation.checks.model_replay import Answer, Step
+from tests.simulation.checks.report import Report
+from tests.simulation.checks.scripted_cluster import ScriptedCluster, acquire, objects
+
+S, U, X = Mode.SHARED, Mode.UPDATE, Mode.EXCLUSIVE
+GRANTED, CONVERTED, EXPIRED = EventKind.GRANTED, EventKind.CONVERTED, EventKind.EXPIRED
+
+
+class Told:
+    """Tells a ledger of events, one entry for each."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger(Report())
+        self._revision = 0
+
+    def event(  # noqa: PLR0917 - a test's own short hand
+        self,
+        kind: EventKind,
+        token: int,
+        name: str = "x",
+        mode: Mode = X,
+        of: Kind = Kind.LOCK,
+        count: int = 0,
+    ) -> Event:
+        """Return an event of a hold whose lease is its own."""
+        return Event(
+            self._revision + 1, self._revision * 100, kind, name, mode, "", token, f"of {name}", 0, "", of,
+            permits=count,
+        )  # fmt: skip
+
+    def apply(self, *events: Event, answers: tuple[Answer, ...] = ()) -> None:
+        """Tell of an entry."""
+        self._revision += 1
+        self.ledger.applied(Step(self._revision, (self._revision - 1) * 100, list(answers)), events)
+
+
+def test_two_hold_what_one_may_have() -> None:
+    """A grant that conflicts with a hold is found, and one behind its end passes."""
+    told = Told()
+    told.apply(told.event(GRANTED, 1))
+    with objects("holds-exclude"):
+        told.apply(told.event(GRANTED, 2, mode=S))
+    told = Told()
+    told.apply(told.event(GRANTED, 1))
+    told.apply(told.event(EventKind.RELEASED, 1), told.event(GRANTED, 2))
+    assert len(told.ledger) == 1
+
+
+def test_a_conversion_over_others() -> None:
+    """A hold that becomes exclusive beside another one is found."""
+    told = Told()
+    first = told.event(GRANTED, 1, mode=S)
+    told.apply(first, msgspec.structs.replace(told.event(GRANTED, 2, mode=S), session_id="another"))
+    with objects("holds-exclude"):
+        told.apply(told.event(CONVERTED, 3))
+
+
+@pytest.mark.parametrize(("mode", "token"), [(X, 1), (S, 2)])
+def test_tokens_of_conversions(mode: Mode, token: int) -> None:
+    """A conversion to exclusive without a new token is found, and so is any other one with one."""
+    told = Told()
+    told.apply(told.event(GRANTED, 1, mode=U))
+    with objects("token-drawn"):
+        told.apply(told.event(CONVERTED, token, mode=mode))
+
+
+def test_tokens_of_different_kinds() -> None:
+    """A token below one of another kind of hold is found: all draw from one sequence."""
+    told = Told()
+    told.apply(told.event(GRANTED, 5))
+    with objects("token-drawn"):
+        told.apply(told.event(EventKind.ELECTED, 4, "boss", of=Kind.ELECTION))
+
+
+def test_more_permits_than_there_are() -> None:
+    """A grant beyond the limit is found; a smaller limit takes nothing away, and a larger one lets in."""
+    told, of = Told(), Kind.SEMAPHORE
+    wish = AcquirePermits("s", 2, 2, hold_id="h1", attempt_id="t", ttl_ms=60_000)
+    first = Answer("a", wish, Granted("h1", 1, "s", X, 1, permits=2))
+    told.apply(told.event(GRANTED, 1, "s", of=of, count=2), answers=(first,))
+    for limit in (1, 3):
+        told.apply(answers=(Answer("a", ResizeSemaphore("s", limit), Resized(limit, limit - 2)),))
+    told.apply(told.event(GRANTED, 2, "s", of=of, count=1))
+    with objects("permits-limit"):
+        told.apply(told.event(GRANTED, 3, "s", of=of, count=1))
+
+
+def test_two_leaders() -> None:
+    """A second leader is found; what the first one says later is no election."""
+    told = Told()
+    told.apply(told.event(EventKind.ELECTED, 1, "boss", of=Kind.ELECTION))
+    told.apply(told.event(EventKind.ELECTED, 1, "boss", of=Kind.ELECTION))
+    with objects("one-leader"):
+        told.apply(told.event(EventKind.ELECTED, 2, "boss", of=Kind.ELECTION))
+
+
+def test_a_delay_that_is_not_kept() -> None:
+    """Who gets a lock within the lock-delay of an expired hold, or of a force, is found."""
+    command = acquire("h1", lock_delay_ms=500)
+    told = Told()
+    told.apply(told.event(GRANTED, 1), answers=(Answer("a", command, Granted("h1", 1, "x", X, 1)),))
+    told.apply(told.event(EXPIRED, 1))
+    with objects("delay-kept"):
+        told.apply(told.event(GRANTED, 2))
+    story = ScriptedCluster()
+    story.ask(acquire("h1"))
+    story.ask(ForceRelease("x", "", 1000))
+    assert [kept.lock.name for kept in story.checkers._ledger._kept] == ["x"]
+
+
+def test_the_end_of_what_nobody_had() -> None:
+    """An event about a hold that nobody was told of is found."""
+    told = Told()
+    with objects("events-true"):
+        told.apply(told.event(EXPIRED, 1))
+
+
+def test_events_that_are_not_the_models() -> None:
+    """An entry that is told with one event too few is found."""
+    story = ScriptedCluster()
+    data = story.entry(acquire("h1"))
+    story.append(data)
+    story.promise("a")
+    story.promise("b")
+    machine = story.machines["a"]
+    story.call(acquire("h1"))
+    story.apply("a", data)
+    with objects("model-events"):
+        story.checkers._states.events_as_expected("b", (), [*machine.audit()])
+
+
+def test_the_delay_of_a_hold_is_that_of_its_grant() -> None:
+    """Who asks again for what its session just got, with another lock-delay, changes nothing of it."""
+    for granted_ms, again_ms in ((0, 9000), (9000, 0)):
+        story = ScriptedCluster()
+        story.ask(OpenSession("s1", 60_000, {}))
+        story.ask(acquire("h1", ttl_ms=60_000))
+        first = acquire("h2", session_id="s1", ttl_ms=0, wait_ms=50_000, lock_delay_ms=granted_ms)
+        again = acquire("h3", session_id="s1", ttl_ms=0, lock_delay_ms=again_ms)
+        story.call(first)
+        story.commit(first)
+        for each in (Release("h1"), again):
+            story.call(each)
+        story.commit(Release("h1"), again)
+        story.ask(ForceRelease("x", "", 0))
+        told = story.ask(acquire("h4"))
+        assert isinstance(told, Refused if granted_ms else Granted)
+    assert story.checkers.violation is None

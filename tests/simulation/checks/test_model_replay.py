@@ -1,0 +1,235 @@
+"""The replay says what the machine says, on long random histories; and what it costs does not grow."""
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+from lockstate.commands import (
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Algorithm,
+    Campaign,
+    Cancel,
+    CloseSession,
+    Command,
+    Convert,
+    ForceRelease,
+    KeepAlive,
+    OpenSession,
+    Proclaim,
+    Release,
+    Renew,
+    ResizeSemaphore,
+    TakeRate,
+    Wanted,
+)
+from lockstate.modes import Mode, Scope
+from lockstate.results import ForceReleased, HolderView, Kind, Queued
+from tests.simulation.checks.comparable import plain
+from tests.simulation.checks.scripted_cluster import ScriptedCluster
+from tests.simulation.workload.history import ReadLocks
+
+ENTRIES = 1500
+WAITING = (Acquire, AcquirePermits, Campaign, Convert)
+
+
+def random_of(random: Random, known: list[str], other: str) -> str:
+    """Return any of the known ones, or another."""
+    return random.choice([*known, other])
+
+
+class Crowd:
+    """Clients that do anything, and are answered as soon as there is an answer."""
+
+    def __init__(self, story: ScriptedCluster, random: Random, *, is_varied: bool = False) -> None:
+        self._story = story
+        self._is_varied = is_varied
+        self._random = random
+        self._made = 0
+        self._requests: list[Command] = []
+        self._waiting: dict[str, list[tuple[int, Command]]] = {}
+        self._cancels: list[Command] = []
+
+    def act(self) -> None:
+        """Put a few commands into one entry, and answer them."""
+        story, random = self._story, self._random
+        story.pass_ms(random.choice([0, 5, 50, 400, 400, 3000, 60_000 if random.random() < 0.05 else 1]))
+        commands = [self._command() for _ in range(random.randint(1, 3))]
+        numbers = [story.call(command, node_id="b") for command in commands]
+        cancels, self._cancels = self._cancels, []
+        read = story.history.call_read("reader", "c", ReadLocks(), story.now_us)
+        story.wait_ends.clear()
+        revision = story.commit(*commands, *cancels, node_id="b")
+        for number, command, result in zip(numbers, commands, story.results.values(), strict=False):
+            if isinstance(result, Queued):
+                self._waiting.setdefault(result.hold_id, []).append((number, command))
+            elif isinstance(command, WAITING) and random.random() < 0.1:
+                of_hold = "" if isinstance(command, Convert) else getattr(result, "hold_id", "")
+                self._leave(number, command, of_hold)
+            else:
+                story.history.reply(number, story.now_us, result, revision)
+        story.results.clear()
+        for hold_id, (ended, told) in story.wait_ends.items():
+            for number, _ in self._waiting.pop(hold_id, ()):
+                story.history.reply(number, story.now_us, told, ended)
+        story.history.reply_read(read, story.now_us, ReadLocks().ask(story.machine), revision)
+        if self._waiting and random.random() < 0.2:
+            hold_id = random.choice(list(self._waiting))
+            waiting = self._waiting[hold_id]
+            self._leave(*waiting.pop(random.randrange(len(waiting))), hold_id)
+            if not waiting:
+                del self._waiting[hold_id]
+
+    def _leave(self, number: int, command: Command, hold_id: str) -> None:
+        """Let a client go away; its node takes back what it asked for."""
+        assert isinstance(command, WAITING), "nobody else is waited for"
+        self._story.history.gone(number, self._story.now_us)
+        if hold_id:
+            self._cancels.append(Cancel(hold_id, command.attempt_id))
+
+    def _command(self) -> Command:
+        random = self._random
+        if self._requests and random.random() < 0.15:
+            return self._again(random.choice(self._requests[-20:]))
+        command = self._new_command()
+        if getattr(command, "request_id", ""):
+            self._requests.append(command)
+        return command
+
+    def _again(self, command: Command) -> Command:
+        match command:
+            case Acquire() | AcquirePermits() | Campaign():
+                return msgspec.structs.replace(
+                    command, hold_id=self._new_id("h"), attempt_id=self._new_id("a")
+                )
+            case Convert():
+                return msgspec.structs.replace(
+                    command, ticket_id=self._new_id("h"), attempt_id=self._new_id("a")
+                )
+            case OpenSession():
+                return msgspec.structs.replace(command, session_id=self._new_id("s"))
+        return command
+
+    def _new_command(self) -> Command:
+        random = self._random
+        request_id = self._new_id("r") if random.random() < 0.6 else ""
+        name, old = random.choice("xyz"), f"h{random.randint(max(0, self._made - 60), self._made)}"
+        session_id = f"s{random.randint(max(0, self._made - 60), self._made)}"
+        sessions = [session.session_id for session in self._story.checkers.expected.world.sessions]
+        holds = [hold.hold_id for hold in self._story.checkers.expected.world.holds]
+        match random.randint(0, 8):
+            case 0:
+                return OpenSession(self._new_id("s"), random.choice([50, 5000, 90_000]), {}, request_id)
+            case 1:
+                return KeepAlive(random.choice([session_id, *sessions]))
+            case 2:
+                return CloseSession(random.choice([session_id, *sessions]), request_id)
+            case 3:
+                return Release(random.choice([old, *holds]), request_id)
+            case 4:
+                return Renew(random.choice([old, *holds]), random.choice([0, 0, 2000, 20]), request_id)
+            case 5:
+                return ForceRelease(name, "why", random.choice([0, 300]), request_id)
+        in_session = sessions and random.random() < 0.5
+        if self._is_varied and random.random() < 0.7:
+            return self._varied(sessions, holds, request_id)
+        return Acquire(
+            name,
+            random.choice(list(Mode)),
+            self._new_id("h"),
+            self._new_id("a"),
+            session_id=random.choice(sessions) if in_session else "",
+            ttl_ms=0 if in_session else random.choice([50, 1000, 9000, 9000]),
+            owner=random.choice(["", "me", "you"]),
+            wait_ms=random.choice([0, 100, 5000, 90_000]),
+            lock_delay_ms=random.choice([0, 0, 700]),
+            request_id=request_id,
+        )
+
+    def _varied(self, sessions: list[str], holds: list[str], request_id: str) -> Command:
+        """Return a command of the rest of the vocabulary."""
+        random, hold_id = self._random, random_of(self._random, holds, "h0")
+        wait_ms, ttl_ms = random.choice([0, 100, 5000, 90_000]), random.choice([50, 1000, 9000])
+        ids: dict[str, Any] = {
+            "hold_id": self._new_id("h"),
+            "attempt_id": self._new_id("a"),
+            "request_id": request_id,
+        }
+        match random.randint(0, 8):
+            case 0 | 1:
+                locks = [
+                    Wanted(name, random.choice(list(Mode)), random.choice(list(Scope)))
+                    for name in random.sample(["x", "y", "x/a", "x/a/b", "y/c"], random.randint(1, 3))
+                ]
+                return Acquire("", Mode.SHARED, ttl_ms=ttl_ms, wait_ms=wait_ms, locks=tuple(locks), **ids)
+            case 2 | 3:
+                mode, ticket_id, attempt_id = random.choice(list(Mode)), ids["hold_id"], ids["attempt_id"]
+                return Convert(hold_id, mode, ticket_id, attempt_id, wait_ms, request_id)
+            case 4:
+                names = random.sample(["x", "y", "x/a"], random.randint(1, 2))
+                return Release(hold_id, request_id, tuple(names))
+            case 5:
+                limit = random.choice([2, 2, 2, 3])
+                return AcquirePermits(
+                    "s", limit, random.randint(1, limit), ttl_ms=ttl_ms, wait_ms=wait_ms, **ids
+                )
+            case 6:
+                return ResizeSemaphore("s", random.choice([1, 2, 3]), request_id)
+            case 7:
+                value = random.choice(["here", "there"])
+                leaders = self._story.checkers.expected.world.holds
+                leading = [hold.hold_id for hold in leaders if hold.kind is Kind.ELECTION]
+                if leading and random.random() < 0.5:
+                    return Proclaim(random_of(random, leading, hold_id), value, request_id)
+                return Campaign("e", random_of(random, sessions, "s0"), value, wait_ms=wait_ms, **ids)
+        if random.random() < 0.3:
+            return AdvanceFence("f", random.randint(1, 50), request_id)
+        algorithm, cost = random.choice(list(Algorithm)), random.randint(1, 3)
+        return TakeRate("r", random.choice([2, 3]), 1000, algorithm, cost, wait_ms, request_id)
+
+    def _new_id(self, kind: str) -> str:
+        self._made += 1
+        return f"{kind}{self._made}"
+
+
+def test_the_replay_agrees_with_the_machine() -> None:
+    """Every answer, every end of a wait, every view and every state is the same, entry by entry."""
+    story = ScriptedCluster(digest_every=1)
+    crowd = Crowd(story, Random(7))
+    for _ in range(ENTRIES):
+        crowd.act()
+    outcomes = story.history.outcomes
+    kinds = {"granted", "queued", "renewed", "released", "forcereleased", "sessionopened", "lock-held"}
+    assert kinds - set(outcomes) == {"queued"}, "everything happened, and nobody was told to be queued"
+    assert story.checkers.reads.checked_count == ENTRIES
+
+
+def test_the_replay_agrees_on_the_whole_vocabulary() -> None:
+    """So it is for conversions, several locks, permits, elections, rates and fences."""
+    story = ScriptedCluster(digest_every=1)
+    crowd = Crowd(story, Random(9), is_varied=True)
+    for _ in range(ENTRIES):
+        crowd.act()
+    kinds = {"resized", "proclaimed", "ratetaken", "fenceadvanced", "no-permits", "limit-mismatch"}
+    assert kinds <= set(story.history.outcomes), "everything happened"
+
+
+def test_memory_is_bounded() -> None:
+    """After thousands of settled commands the checkers remember a few: those whose outcome is open."""
+    story = ScriptedCluster(digest_every=100)
+    crowd = Crowd(story, Random(8))
+    for _ in range(ENTRIES):
+        crowd.act()
+    assert len(story.checkers._replies) < 100
+    assert len(story.checkers.expected.world.requests) < 1000
+    assert len(story.checkers._leases._leases) < 100
+
+
+def test_what_the_model_leaves_open_is_left_out() -> None:
+    """Default owners are compared without their hashes, given ones as they are."""
+    one, other = (ForceReleased((HolderView(f"hold-{n}", Mode.SHARED, 1, 0, ""),)) for n in (1, 2))
+    assert plain(one) == plain(other)
+    me, you = (ForceReleased((HolderView(name, Mode.SHARED, 1, 0, ""),)) for name in ("me", "you"))
+    assert plain(me) != plain(you)

@@ -1,0 +1,246 @@
+"""The checkers of the whole vocabulary object: to wrong holds, permits, leaders, deadlocks, rates, fences."""
+
+import msgspec
+import pytest
+
+from lockstate.commands import (
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Algorithm,
+    Campaign,
+    Command,
+    Convert,
+    OpenSession,
+    Proclaim,
+    Release,
+    ResizeSemaphore,
+    TakeRate,
+    Tick,
+    Wanted,
+)
+from lockstate.modes import Mode, Scope
+from lockstate.results import EventKind, FenceAdvanced, Granted, Kind, RateTaken, Reason, Refused
+from tests.simulation.checks.conflicts import are_compatible, conflict, is_stronger
+from tests.simulation.checks.fences import Fences
+from tests.simulation.checks.order import Order
+from tests.simulation.checks.rates import Rates
+from tests.simulation.checks.report import Report
+from tests.simulation.checks.scripted_cluster import ScriptedCluster, acquire, objects
+from tests.simulation.workload.history import Belief, Call
+
+S, U, X = Mode.SHARED, Mode.UPDATE, Mode.EXCLUSIVE
+GRANTED, CONVERTED, EXPIRED = EventKind.GRANTED, EventKind.CONVERTED, EventKind.EXPIRED
+
+
+def permits(hold: str, count: int = 1, limit: int = 2, **fields: object) -> AcquirePermits:
+    """Return an acquire of permits with a lease of a minute."""
+    given: dict[str, object] = {"attempt_id": f"try-{hold}", "ttl_ms": 60_000, **fields}
+    return AcquirePermits("s", limit, count, hold_id=hold, **given)  # type: ignore[arg-type] # a test's own
+
+
+def called(command: Command, number: int = 1, called_us: int = 0) -> Call:
+    """Return a call."""
+    return Call(
+        number=number,
+        client="one",
+        node_id="a",
+        command=command,
+        called_us=called_us,
+        known_revision=0,
+        known_token=0,
+    )
+
+
+# -- all of it, as it should be ---------------------------------------------------------------------------
+
+
+def test_the_whole_vocabulary_passes() -> None:
+    """Conversions, several locks, permits, elections, rates and fences pass when told as they are."""
+    story = ScriptedCluster(digest_every=1)
+    story.ask(OpenSession("s1", 60_000, {}))
+    several = (Wanted("a/b", S, Scope.SUBTREE), Wanted("x", U))
+    story.ask(Acquire("", X, "h1", "t1", ttl_ms=60_000, locks=several))
+    story.ask(Convert("h1", X, "c1", "t2"))
+    story.ask(Convert("h1", S, "c2", "t3"))
+    story.ask(Release("h1", names=("x",)))
+    story.ask(permits("p1", 2, 3))
+    assert story.ask(permits("p2", 2, 3)).reason is Reason.NO_PERMITS  # type: ignore[union-attr]
+    story.ask(ResizeSemaphore("s", 5))
+    story.ask(permits("p3", 2, 5, session_id="s1", ttl_ms=0))
+    story.ask(Campaign("boss", "s1", "here", "e1", "t4"))
+    story.ask(Proclaim("e1", "there"))
+    for algorithm in Algorithm:
+        story.ask(TakeRate("r", 1, 1000, algorithm))
+        taken = story.ask(TakeRate("r", 1, 1000, algorithm))
+        assert isinstance(taken, RateTaken)
+        assert not taken.allowed
+    story.ask(AdvanceFence("f", 7))
+    assert story.ask(AdvanceFence("f", 6)).reason is Reason.STALE_TOKEN  # type: ignore[union-attr]
+    story.pass_ms(61_000)
+    story.commit(Tick())
+    assert len(story.checkers._ledger) == 0
+    assert story.checkers.rates.checked_count == 3
+
+
+def test_the_table_of_modes() -> None:
+    """Readers go together, one writer to be may join them, and nobody joins a writer."""
+    together = [(one.value, other.value) for one in Mode for other in Mode if are_compatible(one, other)]
+    assert together == [("shared", "shared"), ("shared", "update"), ("update", "shared")]
+    assert is_stronger(X, U)
+    assert is_stronger(U, S)
+    assert not is_stronger(S, S)
+
+
+def test_what_locks_cover() -> None:
+    """A node meets itself and the subtrees above it; a subtree meets all that lies in it."""
+    node, tree, above = Wanted("a/b", X), Wanted("a/b", X, Scope.SUBTREE), Wanted("a", X)
+    assert not conflict([node], [above])
+    assert not conflict([tree], [above, Wanted("a/bc", X)])
+    assert conflict([tree], [Wanted("x", X), Wanted("a/b/c", S)])
+    assert conflict([node], [Wanted("a", S, Scope.SUBTREE)])
+    assert not conflict([Wanted("a/b", S)], [Wanted("a", S, Scope.SUBTREE)])
+
+
+# -- rates and fences -------------------------------------------------------------------------------------
+
+
+def take(
+    rates: Rates, at_ms: int, *, told_us: int = 0, algorithm: Algorithm = Algorithm.SLIDING_WINDOW
+) -> None:
+    """Tell of a request that was admitted, two of which may be within a second."""
+    call = called(TakeRate("r", 2, 1000, algorithm), called_us=at_ms * 1000)
+    told_us = told_us or at_ms * 1000
+    rates.replied(call, RateTaken(True, 2, 0, 0, 0, at_ms), told_us)
+
+
+@pytest.mark.parametrize("algorithm", Algorithm)
+def test_windows_with_too_much(algorithm: Algorithm) -> None:
+    """One more than a window may have is found, wherever it lies; in the next window it passes."""
+    rates = Rates(Report(), 0.002)
+    for at_ms in (1000, 1990, 3010, 3020, 4990, 5000):
+        take(rates, at_ms, algorithm=algorithm)
+    for at_ms in (3015, 3011, 3020):
+        with objects("rate-promise"):
+            take(rates, at_ms, algorithm=algorithm)
+
+
+def test_a_window_across_the_seam() -> None:
+    """A fixed window may have its limit on both sides of a seam, a sliding one may not."""
+    for algorithm in (Algorithm.FIXED_WINDOW, Algorithm.SLIDING_WINDOW):
+        rates = Rates(Report(), 0.002)
+        take(rates, 1990, algorithm=algorithm)
+        take(rates, 1995, algorithm=algorithm)
+        if algorithm is Algorithm.FIXED_WINDOW:
+            take(rates, 2000, algorithm=algorithm)
+        else:
+            with objects("rate-promise"):
+                take(rates, 2000, algorithm=algorithm)
+
+
+def test_repeated_requests_count_once() -> None:
+    """An answer that is told again for the same request takes nothing from the limit."""
+    rates = Rates(Report(), 0.002)
+    for number in range(5):
+        call = called(TakeRate("r", 1, 1000, request_id="r1"), number)
+        rates.called(call)
+        rates.replied(call, RateTaken(True, 1, 0, 0, 0, 100), 100_000 + number)
+    assert rates.checked_count == 1
+
+
+def test_too_much_by_the_clocks_of_clients() -> None:
+    """Answers whose moments lie apart are found when all were given within a window of true time."""
+    rates = Rates(Report(), 0.002)
+    command = TakeRate("r", 1, 1000, Algorithm.SLIDING_WINDOW)
+    rates.replied(called(command, called_us=0), RateTaken(True, 1, 0, 0, 0, 5000), 10_000)
+    rates.replied(called(command, called_us=1_900_000), RateTaken(True, 1, 0, 0, 0, 7000), 1_950_000)
+    with objects("rate-outside"):
+        rates.replied(called(command, called_us=2_100_000), RateTaken(True, 1, 0, 0, 0, 9000), 2_200_000)
+
+
+def test_a_fence_that_goes_back() -> None:
+    """A token below one that was told before the question must not be accepted; above it may be lost."""
+    fences = Fences(Report())
+    first, stale, late = (called(AdvanceFence("f", token), token) for token in (7, 6, 5))
+    fences.called(late)
+    fences.called(first)
+    fences.replied(first, FenceAdvanced(7))
+    fences.replied(late, FenceAdvanced(5))
+    fences.called(stale)
+    with objects("fence-rises"):
+        fences.replied(stale, FenceAdvanced(6))
+
+
+# -- order, deadlocks, beliefs ----------------------------------------------------------------------------
+
+
+def test_a_conversion_that_was_overtaken() -> None:
+    """Who only waits and is served before a conversion that came before its grant is found."""
+    order = Order(Report())
+    conversion, wish = Convert("h1", X, "c1", "t1", wait_ms=10), acquire("h2")
+    order._arrived = type(order._arrived)({"c1": (5, 0), "h2": (3, 0)})
+    order._granted = type(order._granted)({"c1": 9, "h2": 7})
+    order.replied(called(wish), Granted("h2", 4, "x", X, 1))
+    with objects("first-come"):
+        order.replied(called(conversion), Granted("h1", 6, "x", X, 1))
+
+
+def test_permits_out_of_order() -> None:
+    """Permits of one semaphore are given in the order of arrival, whatever their weights."""
+    order = Order(Report())
+    order._arrived = type(order._arrived)({"h1": (1, 0), "h2": (2, 0)})
+    order._granted = type(order._granted)({"h1": 5, "h2": 4})
+    order.replied(called(permits("h2")), Granted("h2", 3, "s", X, 1, permits=1))
+    with objects("first-come"):
+        order.replied(called(permits("h1", 2)), Granted("h1", 4, "s", X, 1, permits=2))
+
+
+def test_a_deadlock_that_is_none() -> None:
+    """A cycle that names another lock than the one that is waited for is found; the real one passes."""
+    for is_real in (True, False):
+        story = ScriptedCluster()
+        for name, session_id in (("x", "me"), ("y", "you")):
+            story.ask(OpenSession(session_id, 60_000, {"owner": session_id}))
+            story.ask(acquire(f"h{name}", name, session_id=session_id, ttl_ms=0))
+        waits = acquire("hw", "y", session_id="me", ttl_ms=0, wait_ms=5000)
+        story.call(waits)
+        story.commit(waits)
+        closes = acquire("hz", "x", session_id="you", ttl_ms=0, wait_ms=5000)
+        number = story.call(closes)
+        revision = story.commit(closes)
+        refused = story.results[story._seqs]
+        assert isinstance(refused, Refused)
+        assert refused.reason is Reason.DEADLOCK
+        if is_real:
+            story.reply(number, refused, revision)
+        else:
+            wrong = tuple(msgspec.structs.replace(step, name="z") for step in refused.cycle)
+            with objects("deadlock-real"):
+                story.reply(number, msgspec.structs.replace(refused, cycle=wrong), revision)
+
+
+def test_more_permits_believed_in_than_there_are() -> None:
+    """Beliefs in permits beyond every limit since the first was asked for are found."""
+    story = ScriptedCluster()
+
+    def believe(hold: str, count: int) -> None:
+        story.history.believes(
+            Belief(
+                client=hold,
+                locks=(Wanted("s"),),
+                hold_id=hold,
+                token=1,
+                from_us=story.now_us,
+                until_us=story.now_us + 10**6,
+                kind=Kind.SEMAPHORE,
+                permits=count,
+                since_us=story.now_us,
+            )
+        )
+
+    story.ask(permits("h1", 2, 2))
+    believe("h1", 2)
+    story.ask(ResizeSemaphore("s", 3))
+    believe("h2", 1)
+    with objects("exclusion"):
+        believe("h3", 1)

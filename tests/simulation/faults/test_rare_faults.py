@@ -1,0 +1,41 @@
+"""Lost disks, power lost at a write, and changes of the members: they happen, and the cluster bears them."""
+
+import msgspec
+import pytest
+
+from tests.simulation.plan import Plan, make_plan
+from tests.simulation.run import run
+
+MEMBER_FAULTS = ("grow", "shrink", "replace")
+
+
+def plan(seed: int, **rates: float) -> Plan:
+    """Return a plan with these faults only, which last for seconds."""
+    made = make_plan(seed, 3, hostile=False, faults=())
+    return msgspec.structs.replace(made, rates=rates, fault_s=(1.0, 4.0), quiet_every_s=40.0)
+
+
+def test_nodes_come_and_go() -> None:
+    """Nodes join, leave and replace each other while others fail, and no promise is broken."""
+    report = run(plan(1, **dict.fromkeys(MEMBER_FAULTS, 6.0), kill=2.0, isolate=2.0), 60)
+    assert not report.violation, report.violation
+    assert report.counts["member-changes"] >= 10
+    assert report.faults["removed-node-ended"] > 0
+    assert all(report.faults[kind] > 0 for kind in MEMBER_FAULTS)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_lost_disk_is_refused(seed: int) -> None:
+    """A node that comes back with an empty disk is refused; with its old disk it is welcome again."""
+    report = run(plan(seed, **{"lost-disk": 10.0, "kill": 2.0}), 60)
+    assert not report.violation, report.violation
+    assert report.faults["lost-disk"] > 0
+    assert report.faults["lost-disk-refused"] > 0
+
+
+def test_power_is_lost_at_writes() -> None:
+    """Machines that lose their power in the middle of what they write come back with all they promised."""
+    report = run(plan(1, **{"power-at-write": 20.0}), 60)
+    assert not report.violation, report.violation
+    assert report.faults["power-at-write"] > 5
+    assert report.counts["starts"] > 5

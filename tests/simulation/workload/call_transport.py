@@ -1,0 +1,119 @@
+"""What stands between clients and nodes: calls and answers that travel, get lost, and find nobody."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from cluster.node import Node
+from tests.simulation.world.event_loop import NodeLoop
+from tests.simulation.world.machine import Machine, Process
+from tests.simulation.world.network import Network
+
+Work = Callable[[Node], Coroutine[Any, Any, Any]]
+"""What a call does in the process of its node."""
+
+
+class NotReachedError(Exception):
+    """Nobody listens there: the call had no effect."""
+
+
+class ConnectionLostError(Exception):
+    """The connection broke while the answer was awaited."""
+
+
+class PendingCall:
+    """One call under way. `future` is the client's: it gets the answer, an exception, or nothing ever."""
+
+    def __init__(self, client: NodeLoop, node_id: str, work: Work) -> None:
+        self.client = client
+        self.node_id = node_id
+        self.work = work
+        self.future: asyncio.Future[Any] = client.create_future()
+        self.task: asyncio.Task[Any] | None = None
+        self.process: Process | None = None
+        self.is_cancelled = False
+
+
+class CallTransport:
+    """Carries calls between clients and the processes of nodes."""
+
+    def __init__(self, network: Network, machines: dict[str, Machine]) -> None:
+        self._network = network
+        self._machines = machines
+        self._under_way: dict[int, PendingCall] = {}
+        self._count = 0
+
+    def ask(self, client: NodeLoop, node_id: str, work: Work) -> PendingCall:
+        """Call a node."""
+        asked = PendingCall(client, node_id, work)
+        self._to_node(asked, self._arrive)
+        return asked
+
+    def cancel(self, asked: PendingCall) -> None:
+        """Hang up: the node notices a little later, if it can."""
+        asked.is_cancelled = True
+        self._to_node(asked, self._hung_up)
+
+    def _to_node(self, asked: PendingCall, then: Callable[[PendingCall], None]) -> None:
+        """Let something happen at the node, if anything gets there."""
+        network, client = self._network, asked.client
+        if not network.path(client.name, asked.node_id).is_cut:
+            network.scheduler.after(network.delay(client.name, asked.node_id), then, asked)
+
+    def _hung_up(self, asked: PendingCall) -> None:
+        process = asked.process
+        if process is not None and asked.task is not None and not process.loop.is_dead:
+            process.loop.call_soon(asked.task.cancel)
+
+    def _arrive(self, asked: PendingCall) -> None:
+        process = self._machines[asked.node_id].process
+        if asked.node_id in self._network.down:
+            return
+        if process is None or not process.is_serving:
+            self._answer(asked, self._network.scheduler.now_us, error=NotReachedError(asked.node_id))
+            return
+        asked.process = process
+        self._count += 1
+        self._under_way[self._count] = asked
+        process.loop.call_soon(self._begin, process, asked, self._count)
+
+    def _begin(self, process: Process, asked: PendingCall, number: int) -> None:
+        """Start to work on it, in the node's process."""
+        task = asked.task = process.serve(asked.work)
+
+        def done(task: "asyncio.Task[Any]") -> None:
+            self._under_way.pop(number, None)
+            if not task.cancelled() and not process.loop.is_dead:
+                error = task.exception()
+                result = task.result() if error is None else None
+                self._answer(asked, process.loop.now_us, result=result, error=error)
+
+        task.add_done_callback(done)
+        if asked.is_cancelled:
+            task.cancel()
+
+    def _answer(
+        self, asked: PendingCall, at_us: int, *, result: Any = None, error: BaseException | None = None
+    ) -> None:
+        network, client = self._network, asked.client
+        if not network.path(asked.node_id, client.name).is_cut:
+            when_us = at_us + network.delay(asked.node_id, client.name)
+            network.scheduler.at(when_us, client.call_soon, _settle, asked.future, result, error)
+
+    def process_ended(self, machine: Machine, *, is_silent: bool) -> None:
+        """Break the calls that a process had not answered; after a loss of power nobody tells the clients."""
+        for number, asked in list(self._under_way.items()):
+            if asked.node_id == machine.node_id and asked.process is not machine.process:
+                del self._under_way[number]
+                if not is_silent:
+                    now_us = self._network.scheduler.now_us
+                    self._answer(asked, now_us, error=ConnectionLostError(asked.node_id))
+
+
+def _settle(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

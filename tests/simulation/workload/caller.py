@@ -1,0 +1,137 @@
+"""How a client asks: one node or one after the other, with deadlines, and every word in the history."""
+
+import asyncio
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from cluster.errors import ClusterError
+from cluster.node import Node, Waiting
+from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert, KeepAlive
+from lockstate.results import Result
+from tests.simulation.workload.call_transport import (
+    CallTransport,
+    ConnectionLostError,
+    NotReachedError,
+    PendingCall,
+)
+from tests.simulation.workload.history import History, Query
+from tests.simulation.world.event_loop import NodeLoop
+
+BACK_OFF_S: Final = (0.02, 0.5)
+SLACK_S: Final = 0.2
+"""How long a client waits beyond the time that it gave the node."""
+REQUESTS_CHANCE: Final = 0.8
+"""How many commands carry a request id."""
+_WAITING: Final = (Acquire, AcquirePermits, Campaign, Convert)
+
+
+class Caller:
+    """Asks for one client. `timeout_s` is what it gives a node, from and to."""
+
+    def __init__(
+        self,
+        loop: NodeLoop,
+        front: CallTransport,
+        node_ids: list[str],
+        history: History,
+        *,
+        timeout_s: tuple[float, float],
+        random: Random,
+    ) -> None:
+        self.node_ids = node_ids
+        self._loop = loop
+        self._front = front
+        self._history = history
+        self._timeout_range_s = timeout_s
+        self._random = random
+        self._ids = 0
+
+    async def insist(self, command: Command, patience_s: float = 10.0) -> tuple[int, Result | None]:
+        """Ask node after node until there is an outcome; return when the answered attempt left, and it."""
+        deadline_s = self._loop.time() + patience_s
+        may_repeat = bool(getattr(command, "request_id", "")) or isinstance(command, KeepAlive)
+        back_off_s = BACK_OFF_S[0]
+        while True:
+            asked_us, result = await self.attempt(self._random.choice(self.node_ids), command)
+            if result is not None or self._loop.time() > deadline_s or not may_repeat:
+                return asked_us, result
+            await asyncio.sleep(back_off_s * (0.5 + self._random.random()))
+            back_off_s = min(2 * back_off_s, BACK_OFF_S[1])
+            if isinstance(command, _WAITING):
+                command = self.again(command)
+
+    async def attempt(self, node_id: str, command: Command) -> tuple[int, Result | None]:
+        """Ask one node once; None if there is no outcome."""
+        timeout_s = self._timeout_s()
+
+        async def work(node: Node) -> Any:
+            if isinstance(command, _WAITING):
+                return await node.acquire(command, timeout_s)
+            return await node.submit(command, timeout_s)
+
+        wait_s = command.wait_ms / 1000 if isinstance(command, _WAITING) else 0.0
+        asked_us = self._loop.local_us()
+        number = self._history.call(self._loop.name, node_id, command, self._loop.now_us)
+        asked = self._front.ask(self._loop, node_id, work)
+        try:
+            async with asyncio.timeout(wait_s + 2 * timeout_s + SLACK_S):
+                answer = await asked.future
+        except ClusterError as error:
+            outcome: Any = error.outcome
+            self._history.failed(number, self._loop.now_us, error.code, outcome)
+        except NotReachedError:
+            self._history.failed(number, self._loop.now_us, "refused", "not-applied")
+        except ConnectionLostError:
+            self._history.failed(number, self._loop.now_us, "connection-lost", "unknown")
+        except (TimeoutError, asyncio.CancelledError) as error:
+            self._hang_up(number, asked)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        else:
+            self._history.reply(number, self._loop.now_us, answer.result, answer.revision)
+            return asked_us, answer.result
+        return asked_us, None
+
+    def _hang_up(self, number: int, asked: PendingCall) -> None:
+        self._history.gone(number, self._loop.now_us)
+        self._front.cancel(asked)
+
+    async def read(self, query: Query) -> None:
+        """Ask any node for a linearizable read."""
+        node_id, timeout_s = self._random.choice(self.node_ids), self._timeout_s()
+
+        async def work(node: Node) -> Any:
+            return await node.read(lambda machine: (query.ask(machine), machine.revision), timeout_s)
+
+        number = self._history.call_read(self._loop.name, node_id, query, self._loop.now_us)
+        asked = self._front.ask(self._loop, node_id, work)
+        try:
+            async with asyncio.timeout(timeout_s + SLACK_S):
+                value, revision = await asked.future
+        except ClusterError as error:
+            self._history.end_read(number, self._loop.now_us, error.code)
+        except (TimeoutError, NotReachedError, ConnectionLostError):
+            self._history.end_read(number, self._loop.now_us)
+            self._front.cancel(asked)
+        else:
+            self._history.reply_read(number, self._loop.now_us, value, revision)
+
+    def again(self, command: Waiting) -> Waiting:
+        """Return another attempt of the same request, as each call of the API makes one."""
+        if isinstance(command, Convert):
+            return msgspec.structs.replace(command, ticket_id=self.new_id(), attempt_id=self.new_id())
+        return msgspec.structs.replace(command, hold_id=self.new_id(), attempt_id=self.new_id())
+
+    def new_id(self) -> str:
+        """Return an id that nobody else makes."""
+        self._ids += 1
+        return f"{self._loop.name}-{self._ids}"
+
+    def request_id(self) -> str:
+        """Return a request id, or none."""
+        return self.new_id() if self._random.random() < REQUESTS_CHANCE else ""
+
+    def _timeout_s(self) -> float:
+        return self._random.uniform(*self._timeout_range_s)

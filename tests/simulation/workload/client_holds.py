@@ -1,0 +1,162 @@
+"""What a client holds and relies on: by its own clock, from before it asked, never more than it can know."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from cluster.node import Waiting
+from lockstate.commands import AcquirePermits, Campaign, Wanted
+from lockstate.modes import Mode
+from lockstate.results import Granted, Kind
+from tests.simulation.checks.conflicts import is_stronger
+from tests.simulation.workload.history import Belief, History
+from tests.simulation.world.event_loop import NodeLoop
+
+ROUNDING_US: Final = 1_000
+RATE_DIVISOR: Final = 500
+"""What a client takes off a lease, as the SDK does: rounding, and the error of clock rates."""
+OLD_US: Final = 5_000_000
+
+
+@dataclass
+class Held:
+    """What a client holds, or held until not long ago."""
+
+    locks: tuple[Wanted, ...]
+    """What it relies on: during a conversion, of each the weaker mode."""
+    hold_id: str
+    token: int
+    session_id: str
+    ttl_ms: int
+    until_us: int
+    """On the client's own clock."""
+    kind: Kind
+    permits: int
+    since_us: int
+    """In true time: it was not asked for before."""
+    is_renewing: bool = False
+    is_converting: bool = False
+    is_changed: bool = False
+    """Whether it was ever to become another hold than the one that was granted."""
+
+
+@dataclass
+class Session:
+    """A session of a client's."""
+
+    session_id: str
+    ttl_ms: int
+    holds: list[str] = field(default_factory=list)
+
+
+class ClientHolds:
+    """The sessions and holds of one client."""
+
+    def __init__(self, loop: NodeLoop, history: History) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.held: dict[str, Held] = {}
+        self._loop = loop
+        self._history = history
+        self._left: set[str] = set()
+        """Holds of which nobody knows any more what they are."""
+        self._since_us: dict[tuple[str, str], int] = {}
+        """When a session first asked for a semaphore: it may be given what it had already."""
+
+    def asks(self, command: Waiting) -> int:
+        """Take note that something is asked for; return since when it may be held."""
+        now_us = self._loop.now_us
+        if isinstance(command, AcquirePermits) and command.session_id:
+            return self._since_us.setdefault((command.session_id, command.name), now_us)
+        return now_us
+
+    def take(self, command: Waiting, asked_us: int, granted: Granted, since_us: int) -> None:
+        """Rely on what was granted. What was held already is not news: it may have changed meanwhile."""
+        if granted.hold_id in self._left:
+            return
+        session_id, ttl_ms = getattr(command, "session_id", ""), getattr(command, "ttl_ms", 0)
+        session = self.sessions.get(session_id)
+        if session is not None:
+            session.holds.append(granted.hold_id)
+        held = self.held.get(granted.hold_id)
+        if held is None:
+            kind = Kind.LOCK
+            if isinstance(command, Campaign | AcquirePermits):
+                kind = Kind.ELECTION if isinstance(command, Campaign) else Kind.SEMAPHORE
+            held = Held(
+                granted.locks or (Wanted(granted.name, granted.mode, granted.scope),),
+                granted.hold_id,
+                granted.token,
+                session_id,
+                ttl_ms,
+                0,
+                kind,
+                granted.permits,
+                since_us,
+            )
+            self.held[granted.hold_id] = held
+        self.believe(held, asked_us, granted.expires_in_ms)
+
+    def session_over(self, session: Session) -> None:
+        """Rely on nothing of a session any more."""
+        self.sessions.pop(session.session_id, None)
+        for hold_id in session.holds:
+            self.give_up(hold_id)
+
+    def believe(self, held: Held, asked_us: int, expires_in_ms: int) -> None:
+        """Rely on a lease, from before it was asked for, on this client's own clock."""
+        until_us = _until_us(asked_us, expires_in_ms)
+        if until_us > held.until_us and until_us > self._loop.local_us():
+            held.until_us = until_us
+            self._tell(held)
+
+    def shorten(self, held: Held, ttl_ms: int) -> None:
+        """Rely on a lease no longer than the one that is about to be asked for instead."""
+        until_us = _until_us(self._loop.local_us(), ttl_ms)
+        if until_us < held.until_us:
+            held.until_us = until_us
+            self._tell(held)
+
+    def change(self, held: Held, locks: tuple[Wanted, ...]) -> None:
+        """Rely on other locks from now on."""
+        held.is_changed = True
+        held.locks = locks
+        self._tell(held)
+
+    def _tell(self, held: Held) -> None:
+        self._history.believes(
+            Belief(
+                client=self._loop.name,
+                locks=held.locks,
+                hold_id=held.hold_id,
+                token=held.token,
+                from_us=self._loop.now_us,
+                until_us=self._loop.clock.true_time(held.until_us),
+                kind=held.kind,
+                permits=held.permits,
+                since_us=held.since_us,
+            )
+        )
+
+    def give_up(self, hold_id: str) -> None:
+        """Rely on a hold no more; never again if it was to change."""
+        held = self.held.pop(hold_id, None)
+        if held is not None:
+            if held.is_changed:
+                self._left.add(hold_id)
+            self._history.stopped_believing(hold_id, self._loop.now_us)
+
+    def forget_old(self) -> None:
+        """Forget what has been over for long; until then it is asked about now and again."""
+        old_us = self._loop.local_us() - OLD_US
+        for hold_id in [hold_id for hold_id, held in self.held.items() if held.until_us < old_us]:
+            self.give_up(hold_id)
+
+
+def weaker(locks: tuple[Wanted, ...], mode: Mode) -> tuple[Wanted, ...]:
+    """Return what is sure of locks while they may or may not have got another mode."""
+    return tuple([Wanted(it.name, mode if is_stronger(it.mode, mode) else it.mode, it.scope) for it in locks])
+
+
+def _until_us(asked_us: int, expires_in_ms: int) -> int:
+    """Return up to when a client relies on a lease, on its own clock."""
+    lease_us = expires_in_ms * 1000
+    return asked_us + lease_us - ROUNDING_US - lease_us // RATE_DIVISOR

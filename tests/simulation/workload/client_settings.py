@@ -1,0 +1,18 @@
+"""How the clients of one simulated world behave."""
+
+import msgspec
+
+
+class ClientSettings(msgspec.Struct, frozen=True):
+    """What the clients of one world have in common."""
+
+    names: tuple[str, ...]
+    sessions_max: int
+    """Of one client at a time."""
+    think_s: float
+    """On average, between two actions of one client."""
+    ttl_ms: tuple[int, int]
+    wait_ms: tuple[int, int]
+    timeout_s: tuple[float, float]
+    variety: float = 0.0
+    """The share of actions that are not about single exclusive or shared locks."""

@@ -1,0 +1,170 @@
+"""What clients do beyond single locks: the whole vocabulary, with the same care for what they rely on."""
+
+import asyncio
+from random import Random
+from typing import Final, Protocol
+
+from cluster.node import Waiting
+from lockstate.commands import AcquirePermits, Command, Proclaim, Release, Wanted
+from lockstate.results import Granted, Kind, Reason, Refused, Resized, Result
+from tests.property.model_requests import NO_OUTCOME
+from tests.simulation.workload.caller import Caller
+from tests.simulation.workload.client_holds import ClientHolds, Held, weaker
+from tests.simulation.workload.history import CheckToken, Query, ReadElection, ReadSemaphore
+from tests.simulation.workload.random_commands import ELECTIONS, SEMAPHORES, RandomCommands
+
+LEAVE_CHANCE: Final = 0.15
+BURST_MAX: Final = 4
+"""Requests to one rate limit at once."""
+
+
+class Actor(Protocol):
+    """The client that acts."""
+
+    random: Random
+    asker: Caller
+    holdings: ClientHolds
+    wishes: RandomCommands
+
+    async def open_session(self) -> None:
+        """Open a session."""
+
+    async def acquire(self, command: Waiting, *, leaves: bool = False) -> None:
+        """Ask for a hold."""
+
+
+class FullVocabulary:
+    """The acts of one client."""
+
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
+
+    async def act(self) -> None:
+        """Do one thing."""
+        actor, dice = self._actor, self._actor.random.random()
+        sessions = list(actor.holdings.sessions)
+        if dice < 0.30:
+            await self._wish(actor.wishes.rich_lock(sessions))
+        elif dice < 0.45:
+            await self._convert()
+        elif dice < 0.50:
+            await self._release_part()
+        elif dice < 0.65:
+            await self._wish(actor.wishes.permits(sessions))
+        elif dice < 0.68:
+            await self._resize()
+        elif dice < 0.78:
+            await self._campaign(sessions)
+        elif dice < 0.82:
+            await self._proclaim()
+        elif dice < 0.90:
+            await self._take_rates()
+        elif dice < 0.95:
+            tokens = [held.token for held in actor.holdings.held.values()]
+            await actor.asker.insist(actor.wishes.fence(tokens))
+        else:
+            await self._read()
+
+    def told(self, command: Command, result: Result | None) -> None:
+        """Take note of what a semaphore's limit really is."""
+        is_mismatch = isinstance(result, Refused) and result.reason is Reason.LIMIT_MISMATCH
+        if isinstance(command, AcquirePermits) and isinstance(result, Refused) and is_mismatch:
+            self._actor.wishes.limits[command.name] = result.facts["limit"]
+
+    async def _wish(self, command: Waiting) -> None:
+        leaves = command.wait_ms > 0 and self._actor.random.random() < LEAVE_CHANCE
+        await self._actor.acquire(command, leaves=leaves)
+
+    def _any(self, kind: Kind) -> Held | None:
+        held = [it for it in self._actor.holdings.held.values() if it.kind is kind]
+        return self._actor.random.choice(held) if held else None
+
+    # -- locks ----------------------------------------------------------------------------------------------
+
+    async def _convert(self) -> None:
+        """Change the mode of a hold. Until it is known what came of it, rely on the weaker mode."""
+        actor, held = self._actor, self._any(Kind.LOCK)
+        if held is None or held.is_converting:
+            return
+        holdings, command = actor.holdings, actor.wishes.convert(held.hold_id)
+        before, held.is_converting = held.locks, True
+        holdings.change(held, weaker(before, command.mode))
+        leaves = command.wait_ms > 0 and actor.random.random() < LEAVE_CHANCE
+        asked_us, result = await self._ask(command, leaves=leaves)
+        held.is_converting = False
+        if held.hold_id not in holdings.held:
+            return
+        if isinstance(result, Granted):
+            held.token = result.token
+            holdings.change(held, tuple([Wanted(it.name, command.mode, it.scope) for it in before]))
+            holdings.believe(held, asked_us, result.expires_in_ms)
+        elif isinstance(result, Refused) and result.reason not in {*NO_OUTCOME, Reason.LEASE_EXPIRED}:
+            holdings.change(held, before)
+        else:
+            # What may still come about later leaves nothing to rely on.
+            holdings.give_up(held.hold_id)
+
+    async def _ask(self, command: Waiting, *, leaves: bool) -> tuple[int, Result | None]:
+        """Ask until there is an outcome, or leave before."""
+        asker = self._actor.asker
+        asking = asyncio.ensure_future(asker.insist(command, patience_s=command.wait_ms / 1000 + 10))
+        leave_s = self._actor.random.uniform(0, command.wait_ms / 1000) if leaves else None
+        await asyncio.wait({asking}, timeout=leave_s)
+        if asking.done():
+            return asking.result()
+        asking.cancel()
+        await asyncio.wait({asking})
+        return 0, None
+
+    async def _release_part(self) -> None:
+        """Give some of several locks back."""
+        actor, held = self._actor, self._any(Kind.LOCK)
+        if held is None or held.is_converting:
+            return
+        gone = actor.random.sample(held.locks, actor.random.randint(1, len(held.locks)))
+        kept = tuple([lock for lock in held.locks if lock not in gone])
+        if kept:
+            actor.holdings.change(held, kept)
+        else:
+            actor.holdings.give_up(held.hold_id)
+        names = tuple([lock.name for lock in gone])
+        await actor.asker.insist(Release(held.hold_id, actor.asker.request_id(), names), patience_s=5)
+
+    # -- semaphores and elections ---------------------------------------------------------------------------
+
+    async def _resize(self) -> None:
+        command = self._actor.wishes.resize()
+        _, result = await self._actor.asker.insist(command)
+        if isinstance(result, Resized):
+            self._actor.wishes.limits[command.name] = command.limit
+
+    async def _campaign(self, sessions: list[str]) -> None:
+        if sessions:
+            await self._wish(self._actor.wishes.campaign(self._actor.random.choice(sessions)))
+        else:
+            await self._actor.open_session()
+
+    async def _proclaim(self) -> None:
+        actor, held = self._actor, self._any(Kind.ELECTION)
+        if held is not None:
+            value = f"again at {actor.random.randint(1, 9)}"
+            await actor.asker.insist(Proclaim(held.hold_id, value, actor.asker.request_id()))
+
+    # -- rates and reads ------------------------------------------------------------------------------------
+
+    async def _take_rates(self) -> None:
+        """Ask several times at once."""
+        actor = self._actor
+        count = actor.random.randint(1, BURST_MAX)
+        await asyncio.gather(*[actor.asker.insist(actor.wishes.rate()) for _ in range(count)])
+
+    async def _read(self) -> None:
+        actor, random = self._actor, self._actor.random
+        queries: list[Query] = [
+            ReadSemaphore(random.choice(SEMAPHORES)),
+            ReadElection(random.choice(ELECTIONS)),
+        ]
+        held = self._any(Kind.LOCK)
+        if held is not None:
+            queries.append(CheckToken(random.choice(held.locks).name, held.token))
+        await actor.asker.read(random.choice(queries))

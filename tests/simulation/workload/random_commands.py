@@ -1,0 +1,191 @@
+"""What a client may want of the whole vocabulary: commands made at random, from names that meet."""
+
+from random import Random
+from typing import Final
+
+from lockstate.commands import (
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Algorithm,
+    Campaign,
+    Convert,
+    ResizeSemaphore,
+    TakeRate,
+    Wanted,
+)
+from lockstate.modes import Mode, Scope
+from tests.simulation.checks.conflicts import covers
+from tests.simulation.workload.caller import Caller
+from tests.simulation.workload.client_settings import ClientSettings
+
+SEVERAL_MAX: Final = 4
+SUBTREE_CHANCE: Final = 0.2
+LIMIT: Final = 3
+"""Of a semaphore that nobody has resized."""
+LIMIT_MAX: Final = 6
+RATE_WINDOW_MS: Final = 5_000
+RATE_LIMITS: Final = {"r0": (3,), "r1": (2, 5)}
+"""What is asked of each rate limit."""
+SEMAPHORES: Final = ("s0", "s1")
+ELECTIONS: Final = ("e0", "e1")
+RESOURCES: Final = ("f0", "f1")
+
+
+class RandomCommands:
+    """Makes the commands of one client."""
+
+    def __init__(self, name: str, asker: Caller, habits: ClientSettings, random: Random) -> None:
+        self._name = name
+        self._asker = asker
+        self._habits = habits
+        self._random = random
+        self.limits: dict[str, int] = {}
+        """What this client was told of semaphores."""
+
+    def pick_ttl(self) -> int:
+        """Return the length of a lease."""
+        low, high = self._habits.ttl_ms
+        return int(low * (high / low) ** self._random.random())
+
+    def pick_wait(self) -> int:
+        """Return how long to wait, which may be not at all."""
+        return self._random.randint(*self._habits.wait_ms) if self._random.random() < 0.6 else 0
+
+    def lock(self, sessions: list[str], wait_ms: int | None = None) -> Acquire:
+        """Return an acquire of one name, exclusive or shared."""
+        random = self._random
+        session_id, ttl_ms = "", self.pick_ttl()
+        if sessions and random.random() < 0.5:
+            session_id, ttl_ms = random.choice(sessions), 0
+        if wait_ms is None:
+            wait_ms = self.pick_wait()
+        return Acquire(
+            name=random.choice(self._habits.names),
+            mode=Mode.SHARED if random.random() < 0.3 else Mode.EXCLUSIVE,
+            hold_id=self._asker.new_id(),
+            attempt_id=self._asker.new_id(),
+            session_id=session_id,
+            ttl_ms=ttl_ms,
+            owner=self._name,
+            wait_ms=wait_ms,
+            lock_delay_ms=random.choice([0, 0, 0, 0, 500, 3000]),
+            request_id=self._asker.request_id(),
+        )
+
+    def rich_lock(self, sessions: list[str]) -> Acquire:
+        """Return an acquire of any mode and scope, or of several locks."""
+        random = self._random
+        session_id, ttl_ms = self._lease(sessions)
+        locks = self._several() if random.random() < 0.35 else ()
+        one = self._wanted(random.choice(self._habits.names))
+        return Acquire(
+            name="" if locks else one.name,
+            mode=one.mode,
+            hold_id=self._asker.new_id(),
+            attempt_id=self._asker.new_id(),
+            session_id=session_id,
+            ttl_ms=ttl_ms,
+            owner=self._owner(),
+            wait_ms=self.pick_wait(),
+            lock_delay_ms=random.choice([0, 0, 0, 0, 0, 0, 500, 3000]),
+            request_id=self._asker.request_id(),
+            scope=one.scope,
+            locks=locks,
+        )
+
+    def _lease(self, sessions: list[str]) -> tuple[str, int]:
+        if sessions and self._random.random() < 0.5:
+            return self._random.choice(sessions), 0
+        return "", self.pick_ttl()
+
+    def _owner(self) -> str:
+        return self._random.choice(["", self._name, self._name, f"{self._name}-{self._random.randint(1, 9)}"])
+
+    def _wanted(self, name: str) -> Wanted:
+        random = self._random
+        scope = Scope.SUBTREE if random.random() < SUBTREE_CHANCE else Scope.NODE
+        return Wanted(name, random.choice(list(Mode)), scope)
+
+    def _several(self) -> tuple[Wanted, ...]:
+        """Return a few locks of which none lies within another one."""
+        random = self._random
+        locks: list[Wanted] = []
+        for _ in range(random.randint(2, SEVERAL_MAX)):
+            lock = self._wanted(random.choice(self._habits.names))
+            if not any(covers(lock, other.name) or covers(other, lock.name) for other in locks):
+                locks.append(lock)
+        return tuple(locks)
+
+    def convert(self, hold_id: str) -> Convert:
+        """Return a conversion to any mode."""
+        return Convert(
+            hold_id,
+            self._random.choice(list(Mode)),
+            ticket_id=self._asker.new_id(),
+            attempt_id=self._asker.new_id(),
+            wait_ms=self.pick_wait(),
+            request_id=self._asker.request_id(),
+        )
+
+    def permits(self, sessions: list[str]) -> AcquirePermits:
+        """Return an acquire of permits, with the limit that this client believes in."""
+        random = self._random
+        name = random.choice(SEMAPHORES)
+        limit = self.limits.get(name, LIMIT)
+        session_id, ttl_ms = self._lease(sessions)
+        return AcquirePermits(
+            name,
+            limit,
+            random.randint(1, random.choice([1, limit])),
+            hold_id=self._asker.new_id(),
+            attempt_id=self._asker.new_id(),
+            session_id=session_id,
+            ttl_ms=ttl_ms,
+            owner=self._owner(),
+            wait_ms=self.pick_wait(),
+            lock_delay_ms=random.choice([0, 0, 0, 0, 0, 0, 500, 3000]),
+            request_id=self._asker.request_id(),
+        )
+
+    def resize(self) -> ResizeSemaphore:
+        """Return another limit for a semaphore."""
+        random = self._random
+        return ResizeSemaphore(
+            random.choice(SEMAPHORES), random.randint(1, LIMIT_MAX), self._asker.request_id()
+        )
+
+    def campaign(self, session_id: str) -> Campaign:
+        """Return a candidacy."""
+        random = self._random
+        return Campaign(
+            random.choice(ELECTIONS),
+            session_id,
+            f"{self._name} at {random.randint(1, 9)}",
+            hold_id=self._asker.new_id(),
+            attempt_id=self._asker.new_id(),
+            owner=self._owner(),
+            wait_ms=self.pick_wait(),
+            request_id=self._asker.request_id(),
+        )
+
+    def rate(self) -> TakeRate:
+        """Return a request that is allowed only so often."""
+        random = self._random
+        name = random.choice(list(RATE_LIMITS))
+        limit = random.choice(RATE_LIMITS[name])
+        return TakeRate(
+            name,
+            limit,
+            RATE_WINDOW_MS,
+            random.choice(list(Algorithm)),
+            cost=random.choice([1, 1, 2]),
+            wait_ms=random.choice([0, 0, 0, 1_000, 8_000]),
+            request_id=self._asker.request_id(),
+        )
+
+    def fence(self, tokens: list[int]) -> AdvanceFence:
+        """Return what a resource does with one of these tokens, new or old."""
+        random = self._random
+        token = max(1, random.choice(tokens or [1]) - random.choice([0, 0, 1, 5]))
+        return AdvanceFence(random.choice(RESOURCES), token, self._asker.request_id())

@@ -1,0 +1,95 @@
+"""The forked writer of snapshots, in simulated time: the state as it was, the writes later, one by one."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from cluster.storage.forked_child import Child, Outcome
+from tests.simulation.world.event_loop import Killed, NodeLoop
+from tests.simulation.world.files import SimFiles
+from tests.simulation.world.scheduler import Event, Scheduler
+
+STEP_US: Final = 2_000
+"""How long each of its operations takes."""
+
+
+class SimChild(Child):
+    """One process's child. It dies with its parent, which may be at any of its operations."""
+
+    def __init__(
+        self, scheduler: Scheduler, loop: NodeLoop, files: SimFiles, next_pid: Callable[[], int]
+    ) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+        self._loop = loop
+        self._files = files
+        self._next_pid = next_pid
+        self._script: list[tuple[str, tuple[Any, ...]]] = []
+        self._fd = -1
+        self._outcome: Outcome = "idle"
+        self._next: Event | None = None
+        self.encoding_pid = 0
+        """The child's pid while it works; 0 else."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a child was started whose end `poll` has not told yet."""
+        return self._outcome != "idle"
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Note what `work` writes; it is written later."""
+        assert not self.is_running, "the last child's end was not polled"
+        self.pid = self.encoding_pid = self._next_pid()
+        self._files.recording = self._script = []
+        try:
+            work()
+        finally:
+            self._files.recording = None
+            self.encoding_pid = 0
+        self._outcome = "running"
+        self._next = self._scheduler.at(self._loop.now_us + STEP_US, self._step)
+
+    def _step(self) -> None:
+        """Do the next operation."""
+        if self._loop.is_dead:
+            return
+        if not self._script:
+            self._outcome = "done"
+            return
+        operation, arguments = self._script.pop(0)
+        busy_us = self._loop._busy_until_us  # the child's disk operations do not make its parent busy
+        try:
+            if operation == "create":
+                self._fd = self._files.create(*arguments)
+            else:
+                getattr(self._files, operation)(self._fd, *arguments)
+        except OSError:
+            self._outcome = "failed"
+            return
+        except Killed:
+            return
+        finally:
+            self._loop._busy_until_us = busy_us
+        self._next = self._scheduler.after(STEP_US, self._step)
+
+    def poll(self) -> Outcome:
+        """Return how the child is; "done" and "failed" exactly once."""
+        outcome = self._outcome
+        if outcome in ("done", "failed"):
+            self._outcome, self.pid = "idle", 0
+        return outcome
+
+    def kill(self) -> None:
+        """Make it fail, even if it has just finished."""
+        if self.is_running:
+            self._drop()
+            self._outcome = "failed"
+
+    def stop(self) -> None:
+        """End it; nothing is polled of it any more."""
+        self._drop()
+        self._outcome, self.pid = "idle", 0
+
+    def _drop(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        self._script = []

@@ -1,0 +1,218 @@
+"""What a simulated world is made of: machines, nodes, clients and chaos in one thread, from one plan."""
+
+import contextlib
+import itertools
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TextIO
+
+from cluster.config import Address, NodeConfig
+from tests.simulation.checks.all_checkers import Checkers, Violation
+from tests.simulation.faults.hostile_network import Hostile
+from tests.simulation.faults.schedule import Chaos
+from tests.simulation.plan import Plan
+from tests.simulation.workload.call_transport import CallTransport
+from tests.simulation.workload.client import Client
+from tests.simulation.workload.history import History
+from tests.simulation.world.disk import Disk
+from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
+from tests.simulation.world.machine import Machine
+from tests.simulation.world.network import Network
+from tests.simulation.world.node_observer import NodeObserver
+from tests.simulation.world.scheduler import Clock, Scheduler
+from tests.simulation.world.trace import ClientLines, Trace
+
+ROOT: Final = Path("/sim")
+PORT: Final = 7800
+SECRET: Final = b"the secret of a simulated cluster"
+US: Final = 1_000_000
+WALL_US: Final = 1_800_000_000 * US
+"""What the wall clocks show at first."""
+SLICE_US: Final = 250_000
+"""How often the world looks at all logs together."""
+
+
+class World:
+    """Everything there is. Made and run within `simulated`."""
+
+    def __init__(self, plan: Plan, file: TextIO | None = None) -> None:
+        self.plan = plan
+        self.scheduler = Scheduler()
+        self.current = Current()
+        self.trace = Trace(file)
+        self.random = Random(f"product {plan.seed}")
+        self.history = History()
+        self.history.watchers.append(ClientLines(self.trace, self.now_us))
+        self.checkers = Checkers(
+            plan.node_ids,
+            self.history,
+            self.now_us,
+            latency_us=12 * (plan.latency_us + plan.jitter_us) + 20 * plan.sync_us,
+        )
+        self._stop_at_violation()
+        self.watch = NodeObserver(self.checkers, self.trace, self.now_us)
+        self.network = Network(self.scheduler, Random(f"network {plan.seed}"))
+        self.network.split_chance = plan.split_chance
+        random = Random(f"machines {plan.seed}")
+        self.hostile = self._hostile()
+        self.network.hostile = self.hostile
+        self.machines = {node_id: self._machine(node_id, random) for node_id in plan.node_ids}
+        self._set_paths()
+        self.front = CallTransport(self.network, self.machines)
+        for machine in self.machines.values():
+            machine.on_end = _Ended(self.front, machine)
+        self.clients = [self._client(number, random) for number in range(1, plan.clients_count + 1)]
+        self.wall_us = dict.fromkeys(plan.node_ids, WALL_US)
+        self.chaos = Chaos(self)
+
+    # -- patches.Machine ------------------------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        """Return the true time of whoever runs now."""
+        loop = self.current.loop
+        return loop.now_us if loop is not None else self.scheduler.now_us
+
+    def monotonic_us(self) -> int:
+        """Return the monotonic clock of the process that runs now."""
+        loop = self.current.loop
+        assert loop is not None, "nobody runs"
+        return loop.local_us()
+
+    def wall_s(self) -> float:
+        """Return its wall clock."""
+        loop = self.current.loop
+        name = loop.name if loop is not None else ""
+        return (self.wall_us.get(name, 0) + self.scheduler.now_us) / US
+
+    def pid(self) -> int:
+        """Return its pid, or its child's while that works."""
+        loop = self.current.loop
+        machine = self.machines[loop.name] if loop is not None else None
+        process = machine.process if machine is not None else None
+        if process is None:
+            return 1
+        return process.child.encoding_pid or process.pid
+
+    def _hostile(self) -> Hostile | None:
+        chances = self.plan.hostile
+        if chances is None:
+            return None
+        return Hostile(self.network, chances, Random(f"hostile {self.plan.seed}"))
+
+    # -- how it is made -------------------------------------------------------------------------------------
+
+    def add_machine(self, node_id: str) -> Machine:
+        """Put up a machine whose node joins the cluster."""
+        random = Random(f"machine {node_id} {self.plan.seed}")
+        machine = self.machines[node_id] = self._machine(node_id, random, joins=True)
+        machine.on_end = _Ended(self.front, machine)
+        self.wall_us[node_id] = WALL_US
+        self._set_paths()
+        return machine
+
+    def _machine(self, node_id: str, random: Random, *, joins: bool = False) -> Machine:
+        plan = self.plan
+        config = NodeConfig(
+            node_id=node_id,
+            data_dir=ROOT / node_id,
+            http=Address(node_id, 7700),
+            peer=Address(node_id, PORT),
+            peers={peer_id: Address(peer_id, PORT) for peer_id in plan.node_ids},
+            secret=SECRET,
+            advertise_http=f"http://{node_id}:7700",
+            heartbeat_ms=plan.heartbeat_ms,
+            election_ms_min=plan.election_ms_min,
+            election_ms_max=plan.election_ms_max,
+            compact_entries=plan.compact_entries,
+            join=joins,
+        )
+        disk = Disk(ROOT, Random(f"disk {node_id} {plan.seed}"))
+        disk.sync_us = plan.sync_us
+        clock = self._clock(random)
+        return Machine(
+            config, self.scheduler, self.network, self.current, disk=disk, clock=clock, facts=self.watch
+        )
+
+    def _clock(self, random: Random) -> Clock:
+        drift_ppm_max = self.plan.drift_ppm_max
+        return Clock(random.randrange(US, 10**6 * US), random.randint(-drift_ppm_max, drift_ppm_max))
+
+    def _client(self, number: int, random: Random) -> Client:
+        loop = make_loop(self.scheduler, self._clock(random), f"c{number}", self.current, self.watch.uncaught)
+        return Client(
+            loop,
+            self.front,
+            list(self.plan.node_ids),
+            self.history,
+            habits=self.plan.habits,
+            random=Random(f"client {number} {self.plan.seed}"),
+        )
+
+    def make_loop(self, name: str) -> NodeLoop:
+        """Return a loop of the world's own, on a true clock."""
+        return make_loop(self.scheduler, Clock(0, 0), name, self.current, self.watch.uncaught)
+
+    def _set_paths(self) -> None:
+        names = [*self.machines, *(f"c{number}" for number in range(1, self.plan.clients_count + 1))]
+        for source, target in itertools.permutations(names, 2):
+            path = self.network.path(source, target)
+            path.latency_us, path.jitter_us = self.plan.latency_us, self.plan.jitter_us
+
+    def _stop_at_violation(self) -> None:
+        report = self.checkers._report
+        fail = report.fail
+
+        def stop_and_fail(checker: str, sentence: str, **facts: Any) -> None:
+            self.scheduler.is_stopped = True
+            fail(checker, sentence, **facts)
+
+        report.fail = stop_and_fail  # type: ignore[method-assign,assignment]
+
+    # -- how it runs ----------------------------------------------------------------------------------------
+
+    def run(self, simulated_s: float) -> None:
+        """Let everything happen; ends early at a violation."""
+        with contextlib.suppress(Violation):
+            for machine in self.machines.values():
+                machine.start()
+            self.chaos.begin()
+            while self.scheduler.now_us < simulated_s * US and not self.scheduler.is_stopped:
+                self.run_slice()
+            if not self.scheduler.is_stopped:
+                self.chaos.end()
+            if not self.scheduler.is_stopped:
+                self._finish()
+
+    def run_slice(self) -> None:
+        """Let a little time pass, and compare all logs."""
+        self.scheduler.run_until(self.scheduler.now_us + SLICE_US)
+        cores = {node_id: machine.core for node_id, machine in self.machines.items()}
+        self.checkers.compare_logs(
+            {node_id: core._journal for node_id, core in cores.items() if core is not None}
+        )
+
+    def _finish(self) -> None:
+        machines = {
+            node_id: machine.core.machine
+            for node_id, machine in self.machines.items()
+            if machine.core is not None
+        }
+        self.checkers.finish(machines)
+
+    def close(self) -> None:
+        """End all processes, so that nothing of them runs any more."""
+        for machine in self.machines.values():
+            machine.kill()
+        for client in self.clients:
+            client.leave()
+
+
+class _Ended:
+    """Tells the front that a machine's process has ended."""
+
+    def __init__(self, front: CallTransport, machine: Machine) -> None:
+        self._front = front
+        self._machine = machine
+
+    def __call__(self, is_silent: bool) -> None:  # noqa: FBT001 - a callback
+        self._front.process_ended(self._machine, is_silent=is_silent)
