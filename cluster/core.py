@@ -32,7 +32,7 @@ from cluster.observing.event_log import EventLog
 from cluster.observing.gauges import gauges
 from cluster.observing.metrics import Metrics
 from cluster.peers.handshake import Objection
-from cluster.peers.link import Kind
+from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
 from cluster.storage.data_directory import DataDir
@@ -166,7 +166,7 @@ class Core:
         while leader_id is not None and self.outbox.has_unsent:
             seqs, commands = self.outbox.take()
             frame = (self.replica.term, self.outbox.origin, seqs, commands)
-            self.links.send(leader_id, Kind.FORWARD, frame)
+            self.links.send(leader_id, FrameKind.FORWARD, frame)
 
     def forwarded(self, term: int, origin: str, seqs: list[int], commands: list[bytes]) -> None:
         """Take a follower's commands if they are meant for this very leadership; else it sends them again."""
@@ -267,7 +267,7 @@ class Core:
 
     def send(self, peer_id: str, message: Message) -> None:
         """Send a Raft message."""
-        self.links.send(peer_id, Kind.RAFT, message)
+        self.links.send(peer_id, FrameKind.RAFT, message)
 
     def link_has_room(self, peer_id: str) -> bool:
         """Whether bulk data may be sent to the peer now."""
@@ -370,7 +370,7 @@ class Core:
         # A change that a removed node asked for: it hears of that first.
         self.changes.step()
         for peer_id in gone & self.links.up():
-            self.links.send(peer_id, Kind.REFUSED, peering.removal(peer_id))
+            self.links.send(peer_id, FrameKind.REFUSED, peering.removal(peer_id))
         self.links.set_peers(peers)
         self._wake_observers()
 
@@ -402,7 +402,7 @@ class Core:
 
         It is told first which run of this node's process it is connected with.
         """
-        self.links.send(peer_id, Kind.FORWARD, (_NO_TERM, self.outbox.origin, [], []))
+        self.links.send(peer_id, FrameKind.FORWARD, (_NO_TERM, self.outbox.origin, [], []))
         self._guarded(self.replica.peer_up, peer_id)
         if peer_id == self.replica.leader_id:
             self._resend()
@@ -437,7 +437,7 @@ class Core:
         """Decide a change of the members that a peer asks for."""
 
         def answer(verdict: Verdict) -> None:
-            self.links.send(peer_id, Kind.CHANGED, verdict)
+            self.links.send(peer_id, FrameKind.CHANGED, verdict)
 
         self.changes.decide(change, answer)
 
@@ -480,7 +480,7 @@ class Core:
 
     def send_change(self, leader_id: str, change: Change) -> None:
         """Send a change to the leader."""
-        self.links.send(leader_id, Kind.CHANGE, change)
+        self.links.send(leader_id, FrameKind.CHANGE, change)
 
     def disk_ids(self) -> dict[str, str]:
         """Return the disk ids of this node and of those it has met."""

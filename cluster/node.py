@@ -13,7 +13,7 @@ from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, ShuttingDown,
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Metrics
 from cluster.observing.status import ClusterStatus, PeerStatus
-from cluster.peers.link import Kind
+from cluster.peers.link import FrameKind
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
 from lockstate import codec
@@ -297,7 +297,7 @@ class Node:
         if to == leader_id:
             return leader_id
         if not core.replica.is_leader:
-            core.links.send(leader_id, Kind.TRANSFER, to)
+            core.links.send(leader_id, FrameKind.TRANSFER, to)
         elif core.begin_handover(to) is None:
             raise TransferFailed(f"{to} is not connected to the leader")
         try:

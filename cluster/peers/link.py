@@ -35,7 +35,7 @@ _frame_decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 logger = logging.getLogger(__name__)
 
 
-class Kind(enum.IntEnum):
+class FrameKind(enum.IntEnum):
     """What a frame carries."""
 
     RAFT = 1
@@ -149,7 +149,7 @@ class Link(asyncio.Protocol):
 
     # -- sending --------------------------------------------------------------------------------------------
 
-    def send(self, kind: Kind, body: Any) -> None:
+    def send(self, kind: FrameKind, body: Any) -> None:
         """Send a frame with what else is written during this run of the loop."""
         if self._transport is None:
             return
@@ -251,7 +251,7 @@ class Link(asyncio.Protocol):
             self._send_handshake(exchange.prove(secret, ours, self._links.particulars()))
         self._open(proof.particulars)
         if objection is not None:
-            self.send(Kind.REFUSED, objection)
+            self.send(FrameKind.REFUSED, objection)
             self.finish()
             return
         self._links.opened(self)

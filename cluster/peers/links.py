@@ -17,7 +17,7 @@ import msgspec
 from cluster.config import Address
 from cluster.errors import StartupError
 from cluster.peers.handshake import Objection, Particulars
-from cluster.peers.link import Kind, Link
+from cluster.peers.link import FrameKind, Link
 
 PING_S: Final = 1.0
 """How often peers hear from us at least."""
@@ -127,7 +127,7 @@ class PeerLinks:
         for link in list(self._all):
             link.finish()
 
-    def send(self, peer_id: str, kind: Kind, body: Any) -> bool:
+    def send(self, peer_id: str, kind: FrameKind, body: Any) -> bool:
         """Send a frame if the peer is connected; tell whether it was."""
         link = self._open.get(peer_id)
         if link is None:
@@ -139,7 +139,7 @@ class PeerLinks:
         """Tell all connected peers how this node is."""
         ping = self._host.ping()
         for link in self._open.values():
-            link.send(Kind.PING, ping)
+            link.send(FrameKind.PING, ping)
 
     def flush(self) -> None:
         """Hand everything to the network now, ahead of a sync that will stop the loop for a moment."""
@@ -195,7 +195,7 @@ class PeerLinks:
             self._host.peer_down(link.peer_id)
             old.close("replaced by a new connection")
         self._open[link.peer_id] = link
-        link.send(Kind.PING, self._host.ping())
+        link.send(FrameKind.PING, self._host.ping())
         logger.info("event=link-opened peer=%s", link.peer_id)
         self._host.peer_up(link.peer_id)
 

@@ -18,7 +18,7 @@ from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Members
 from cluster.errors import NodeFailed
 from cluster.peers.handshake import Objection, Particulars
-from cluster.peers.link import Kind
+from cluster.peers.link import FrameKind
 from cluster.storage.data_directory import DataDir
 
 logger = logging.getLogger(__name__)
@@ -220,7 +220,7 @@ class Peering:
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Decode a frame and hand it on. Raises msgspec.DecodeError."""
         match kind:
-            case Kind.RAFT:
+            case FrameKind.RAFT:
                 message = _raft_decoder.decode(body)
                 if not guards.is_well_formed(message):
                     raise msgspec.ValidationError(f"no Raft message: {message.get('type')!r}")
@@ -228,12 +228,12 @@ class Peering:
                 self.is_established = self.is_established or self._is_ahead(peer_id)
                 if self.is_established:
                     self._host.raft_message(peer_id, message)
-            case Kind.FORWARD:
+            case FrameKind.FORWARD:
                 term, origin, seqs, commands = _forward_decoder.decode(body)
                 if node_of(origin) != peer_id or len(seqs) != len(commands):
                     raise msgspec.ValidationError("no batch of this peer's commands")
                 self._host.forwarded(term, origin, seqs, commands)
-            case Kind.PING:
+            case FrameKind.PING:
                 self.pings[peer_id] = _ping_decoder.decode(body)
             case _:
                 self._operation(peer_id, kind, body)
@@ -241,13 +241,13 @@ class Peering:
     def _operation(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Hand on what an operator asked for on another node. Raises msgspec.DecodeError."""
         match kind:
-            case Kind.TRANSFER:
+            case FrameKind.TRANSFER:
                 self._host.transfer_asked(_text_decoder.decode(body))
-            case Kind.CHANGE:
+            case FrameKind.CHANGE:
                 self._host.change_asked(peer_id, _change_decoder.decode(body))
-            case Kind.CHANGED:
+            case FrameKind.CHANGED:
                 self._host.change_decided(_verdict_decoder.decode(body))
-            case Kind.REFUSED:
+            case FrameKind.REFUSED:
                 self._host.refused(peer_id, _objection_decoder.decode(body))
             case _:
                 logger.warning("event=frame-dropped peer=%s kind=%d", peer_id, kind)

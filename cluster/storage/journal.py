@@ -30,7 +30,7 @@ from cluster.storage.journal_format import (
     index_record,
 )
 from cluster.storage.recovery import recover, segment_path
-from cluster.storage.replay import LogView, Segment
+from cluster.storage.replay import ReplayedLog, Segment
 from cluster.storage.segment_writer import SegmentWriter, Sizes
 
 BUFFERED_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -46,7 +46,7 @@ class JournalError(NodeFailed):
 class Journal:
     """Raft log, term, vote and commit hint on disk. Positions count from 0; indexes are Raft's."""
 
-    def __init__(self, directory: Path, view: LogView, files: Files, sizes: Sizes) -> None:
+    def __init__(self, directory: Path, view: ReplayedLog, files: Files, sizes: Sizes) -> None:
         """Use `Journal.open`."""
         self._directory = directory
         self._files = files

@@ -27,7 +27,7 @@ from cluster.storage.journal_format import (
     parse_segment_header,
     segment_seed,
 )
-from cluster.storage.replay import LogView, Segment
+from cluster.storage.replay import ReplayedLog, Segment
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def list_segments(directory: Path, files: Files) -> list[Segment]:
     return sorted(found, key=lambda segment: segment.number)
 
 
-def recover(directory: Path, files: Files, on_cut: logging.Logger) -> LogView:
+def recover(directory: Path, files: Files, on_cut: logging.Logger) -> ReplayedLog:
     """Read all segments and return what they say; cut a torn last write. Raises DataDirError.
 
     When this returns, everything in the view is on disk. An empty directory gives an empty view without
@@ -67,7 +67,7 @@ def recover(directory: Path, files: Files, on_cut: logging.Logger) -> LogView:
             files.unlink(directory / name)
     present = list_segments(directory, files)
     run = _newest_run(present)
-    view = LogView()
+    view = ReplayedLog()
     for segment in run:
         _read_segment(view, segment, files, on_cut, is_last=segment is run[-1])
     if not view.is_complete:
@@ -94,7 +94,7 @@ def _newest_run(segments: list[Segment]) -> list[Segment]:
 
 
 def _read_segment(
-    view: LogView, segment: Segment, files: Files, on_cut: logging.Logger, *, is_last: bool
+    view: ReplayedLog, segment: Segment, files: Files, on_cut: logging.Logger, *, is_last: bool
 ) -> None:
     fd = files.open(segment.path)
     try:
@@ -130,7 +130,7 @@ def _is_zeros(data: bytes, offset: int) -> bool:
     return data[offset:] == bytes(len(data) - offset)
 
 
-def _replay(view: LogView, segment: Segment, data: bytes, *, is_last: bool) -> int:
+def _replay(view: ReplayedLog, segment: Segment, data: bytes, *, is_last: bool) -> int:
     """Apply the segment's blocks to `view` and return the offset behind the last good one."""
     offset = 0
     try:
@@ -153,7 +153,7 @@ def _replay(view: LogView, segment: Segment, data: bytes, *, is_last: bool) -> i
     return offset
 
 
-def _begin_segment(view: LogView, segment: Segment, data: bytes) -> int:
+def _begin_segment(view: ReplayedLog, segment: Segment, data: bytes) -> int:
     """Check that the segment continues the one before it; return the seed of its checksums."""
     header = parse_segment_header(data, segment.number)
     if view.segments and header.previous_salt != view.salt:
@@ -182,7 +182,7 @@ def _refuse_length(data: bytes, block: BlockHead) -> NoReturn:
     raise FormatError(message)
 
 
-def _refuse_gap(view: LogView, offset: int, block: BlockHead) -> NoReturn:
+def _refuse_gap(view: ReplayedLog, offset: int, block: BlockHead) -> NoReturn:
     """Raise for a block that is not the next one: FormatError, or DataDirError naming the segment before."""
     due = view.sequence + 1
     if offset > SEGMENT_HEADER_BYTES or len(view.segments) == 1:
@@ -196,7 +196,7 @@ def _refuse_gap(view: LogView, offset: int, block: BlockHead) -> NoReturn:
     raise DataDirError(message)
 
 
-def _check_tail(view: LogView, data: bytes, offset: int, seed: int) -> None:
+def _check_tail(view: ReplayedLog, data: bytes, offset: int, seed: int) -> None:
     """Return when what follows the last good block can be cut. Raises FormatError when it cannot.
 
     That of a finished segment is harmless (a torn END, prepared space) if the next segment goes on with the

@@ -27,7 +27,7 @@ class Segment:
 
 
 @dataclass
-class LogView:
+class ReplayedLog:
     """What the records say so far. `first` and `following` bound the log even where it is not loaded."""
 
     first: int = 1

@@ -18,7 +18,7 @@ import pytest
 from cluster.commands.outbox import Answer, Pending
 from cluster.config import Address, NodeConfig
 from cluster.core import Core
-from cluster.peers.link import Kind
+from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
@@ -39,7 +39,7 @@ class Links:
         self._node_id = node_id
         self._network = network
 
-    def send(self, peer_id: str, kind: Kind, body: Any) -> bool:
+    def send(self, peer_id: str, kind: FrameKind, body: Any) -> bool:
         """Send a frame, if there is a connection."""
         if not self.is_up(peer_id):
             return False

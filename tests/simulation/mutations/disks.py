@@ -9,7 +9,7 @@ from cluster.peers.peering import Peering
 from cluster.storage.journal import Journal
 from cluster.storage.journal_format import BlockHead, LogEntry, decode_head
 from cluster.storage.recovery import segment_path
-from cluster.storage.replay import LogView
+from cluster.storage.replay import ReplayedLog
 from tests.simulation.mutations.mutation import Mutation, Surroundings, many_snapshots, replaced, together
 from tests.simulation.world.files import SimFiles
 
@@ -68,7 +68,7 @@ def _decode_block_unchecked(data: bytes, offset: int, seed: int) -> BlockHead | 
     return None if head is None or head.end > len(data) else head
 
 
-def _cut_any_tail(_view: LogView, _data: bytes, _offset: int, _seed: int) -> None:
+def _cut_any_tail(_view: ReplayedLog, _data: bytes, _offset: int, _seed: int) -> None:
     """Take everything that does not verify for a torn last write."""
 
 

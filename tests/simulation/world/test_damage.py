@@ -19,7 +19,7 @@ import cluster.storage.recovery
 from cluster.errors import DataDirError
 from cluster.storage.journal import Journal, JournalError
 from cluster.storage.journal_format import BLOCK_MAGIC, BlockHead, decode_block, segment_seed
-from cluster.storage.replay import LogView
+from cluster.storage.replay import ReplayedLog
 from cluster.storage.segment_writer import Sizes
 from tests.simulation.mutations.catalogue import MUTATIONS
 from tests.simulation.mutations.hunt import run_mutated, run_sound
@@ -227,7 +227,7 @@ def test_damage_is_where_a_journal_finds_it(seed: int, monkeypatch: pytest.Monke
 def test_a_journal_that_cuts_damage_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of the bits that the disk flips are missed by a journal that takes all damage for torn writes."""
 
-    def cut_anything(view: LogView, data: bytes, offset: int, seed: int) -> None:
+    def cut_anything(view: ReplayedLog, data: bytes, offset: int, seed: int) -> None:
         """Object to nothing."""
 
     monkeypatch.setattr(os, "urandom", Random(0).randbytes)

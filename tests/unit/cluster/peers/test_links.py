@@ -17,7 +17,7 @@ from cluster.peers import handshake
 from cluster.peers import link as link_module
 from cluster.peers import links as transport_module
 from cluster.peers.handshake import Challenge, Exchange, Hello, Objection, Particulars, Proof
-from cluster.peers.link import Kind
+from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 
 SECRET = b"the secret of this cluster"
@@ -53,8 +53,8 @@ class Host:
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Note, pings excepted."""
-        if kind != Kind.PING:
-            self.log.append((Kind(kind).name, peer_id, msgspec.msgpack.decode(body)))
+        if kind != FrameKind.PING:
+            self.log.append((FrameKind(kind).name, peer_id, msgspec.msgpack.decode(body)))
 
     def refused(self, peer_id: str, objection: Objection) -> None:
         """Note."""
@@ -161,12 +161,12 @@ async def test_two_nodes_find_each_other_and_talk() -> None:
     """Whoever starts first: the one with the smaller id dials until it gets through; frames come in order."""
     addresses = {"a": free_address(), "b": free_address()}
     async with node("a", addresses) as (a_links, a_host):
-        assert not a_links.send("b", Kind.RAFT, {"type": "lost"})
+        assert not a_links.send("b", FrameKind.RAFT, {"type": "lost"})
         async with node("b", addresses) as (b_links, b_host):
             await until(lambda: a_links.is_up("b") and b_links.is_up("a"))
             for number in range(100):
-                assert a_links.send("b", Kind.RAFT, number)
-                assert b_links.send("a", Kind.FORWARD, number)
+                assert a_links.send("b", FrameKind.RAFT, number)
+                assert b_links.send("a", FrameKind.FORWARD, number)
             await until(lambda: len(a_host.log) == len(b_host.log) == 101)
             assert b_host.log == [("up", "a"), *[("RAFT", "a", number) for number in range(100)]]
             assert a_host.log == [("up", "b"), *[("FORWARD", "b", number) for number in range(100)]]
@@ -181,8 +181,8 @@ async def test_large_frames_come_whole() -> None:
     addresses = {"a": free_address(), "b": free_address()}
     async with node("a", addresses) as (a_links, _), node("b", addresses) as (_, b_host):
         await until(lambda: a_links.is_up("b"))
-        a_links.send("b", Kind.RAFT, b"x" * 5_000_000)
-        a_links.send("b", Kind.RAFT, "small")
+        a_links.send("b", FrameKind.RAFT, b"x" * 5_000_000)
+        a_links.send("b", FrameKind.RAFT, "small")
         a_links.flush()
         await until(lambda: len(b_host.log) == 3)
         assert b_host.log[1:] == [("RAFT", "a", b"x" * 5_000_000), ("RAFT", "a", "small")]
@@ -345,7 +345,7 @@ async def test_frames_may_come_in_any_pieces() -> None:
     """Byte by byte, or several in one segment: the frames are the same."""
     async with acceptor() as (_, host, address), raw(address) as peer:
         await peer.get_in()
-        frames = [msgspec.msgpack.encode((int(Kind.RAFT), {"number": number})) for number in range(3)]
+        frames = [msgspec.msgpack.encode((int(FrameKind.RAFT), {"number": number})) for number in range(3)]
         data = b"".join(LENGTH.pack(len(frame)) + frame for frame in frames)
         for position in range(len(data)):
             peer.writer.write(data[position : position + 1])
@@ -372,8 +372,8 @@ async def test_a_new_connection_takes_the_place_of_the_old_one() -> None:
         await old.get_in()
         await new.get_in()
         await until(lambda: len(host.log) == 3)
-        old.send(msgspec.msgpack.encode((int(Kind.RAFT), "old")))
-        new.send(msgspec.msgpack.encode((int(Kind.RAFT), "new")))
+        old.send(msgspec.msgpack.encode((int(FrameKind.RAFT), "old")))
+        new.send(msgspec.msgpack.encode((int(FrameKind.RAFT), "new")))
         await old.rest()
         await until(lambda: len(host.log) == 4)
         assert host.log == [("up", "a"), ("down", "a"), ("up", "a"), ("RAFT", "a", "new")]
@@ -390,7 +390,7 @@ async def test_a_silent_peer_is_dropped(
     async with acceptor() as (_, host, address), raw(address) as peer:
         await peer.get_in()
         pings = [msgspec.msgpack.decode(await peer.receive()) for _ in range(3)]
-        assert pings == [[int(Kind.PING), [0, "follower"]]] * 3
+        assert pings == [[int(FrameKind.PING), [0, "follower"]]] * 3
         await until(lambda: host.log == [("up", "a"), ("down", "a")])
         assert "reason='silent for" in caplog.text
 
@@ -406,7 +406,7 @@ async def test_a_peer_that_does_not_read_is_dropped(
         await peer.get_in()
         await until(lambda: links.has_room("a"))
         had_no_room = False
-        while links.send("a", Kind.RAFT, b"x" * 250_000):
+        while links.send("a", FrameKind.RAFT, b"x" * 250_000):
             links.flush()
             had_no_room = had_no_room or not links.has_room("a")
             await asyncio.sleep(0)
@@ -441,7 +441,7 @@ async def test_a_stranger_who_claims_to_be_a_peer_disturbs_no_link() -> None:
                 await connection.hello(to="a", node_id="b")
             await until(lambda: a_links._all == strangers_gone)
         for number in range(20):
-            a_links.send("b", Kind.RAFT, number)
+            a_links.send("b", FrameKind.RAFT, number)
             await until(lambda: len(b_host.log) > number + 1)  # noqa: B023 - called before the next round
             await asyncio.sleep(transport_module.RETRY_S_MIN / 4)
         assert a_host.log == [("up", "b")]

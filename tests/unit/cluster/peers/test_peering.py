@@ -14,7 +14,7 @@ from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Member, Members
 from cluster.errors import NodeFailed
 from cluster.peers.handshake import Objection, Particulars
-from cluster.peers.link import Kind
+from cluster.peers.link import FrameKind
 from cluster.peers.peering import Peering
 from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
@@ -223,10 +223,10 @@ def test_operations_reach_the_node(datadir: DataDir) -> None:
     assert isinstance(host, Host)
     change, verdict = Change(1, "n4", "h:4"), Verdict(1, members=THREE)
     for kind, body in (
-        (Kind.CHANGE, change),
-        (Kind.CHANGED, verdict),
-        (Kind.TRANSFER, "n2"),
-        (Kind.REFUSED, Objection("why")),
+        (FrameKind.CHANGE, change),
+        (FrameKind.CHANGED, verdict),
+        (FrameKind.TRANSFER, "n2"),
+        (FrameKind.REFUSED, Objection("why")),
     ):
         peering.frame("n2", kind, msgspec.Raw(msgspec.msgpack.encode(body)))
     assert host.log == [
@@ -236,7 +236,7 @@ def test_operations_reach_the_node(datadir: DataDir) -> None:
         ("refused", "n2", Objection("why")),
     ]
     with pytest.raises(msgspec.DecodeError):
-        peering.frame("n2", Kind.CHANGE, msgspec.Raw(msgspec.msgpack.encode({"id": "n4"})))
+        peering.frame("n2", FrameKind.CHANGE, msgspec.Raw(msgspec.msgpack.encode({"id": "n4"})))
 
 
 def test_a_disk_that_cannot_remember_ends_the_node(tmp_path: Path) -> None:
@@ -286,10 +286,10 @@ def test_a_founder_that_met_not_everybody_is_vouched_for_by_a_newer_list(datadir
     peering.set_members(THREE, is_first=True)
     heartbeat = msgspec.Raw(msgspec.msgpack.encode({"type": "append_entries", "term": 1, "commit_index": 1}))
     peering.objection("n2", disk("n2"), is_known=True)
-    peering.frame("n2", Kind.RAFT, heartbeat)
+    peering.frame("n2", FrameKind.RAFT, heartbeat)
     assert (host.log, peering.is_established) == ([], False)
     peering.objection("n4", disk("n4", version=3), is_known=False)
-    peering.frame("n4", Kind.RAFT, heartbeat)
+    peering.frame("n4", FrameKind.RAFT, heartbeat)
     assert (host.log, peering.is_established) == ([("raft", "n4", "append_entries")], True)
 
 
