@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import uvloop
 
-from http_api.event_feeds import WATCHERS_COUNT_MAX
+from http_api.v1.event_feeds import WATCHERS_COUNT_MAX
 from scripts.lib import open_files
 from scripts.lib.node_load import LOAD_WORKERS, CycleLoad, fill, leading_node, single_config, until
 from scripts.lib.pauses import PauseMeter

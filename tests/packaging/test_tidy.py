@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("holdfast", "http_api", "cluster", "lockstate")
+PACKAGES = ("holdfast", "http_api", "api", "cluster", "lockstate")
 FOREIGN = {"LICENSE"}
 """Texts that others wrote, which stay as they are."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = {"holdfast", "lockstate", "cluster", "http_api"}
+PACKAGES = {"holdfast", "lockstate", "cluster", "api", "http_api"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
@@ -63,7 +63,7 @@ def test_wheel_is_pure_python(wheel: Path) -> None:
     assert wheel.name == f"holdfast-{PROJECT['version']}-py3-none-any.whl"
 
 
-def test_wheel_has_only_the_four_packages(names: list[str]) -> None:
+def test_wheel_has_only_our_packages(names: list[str]) -> None:
     """No other top-level folder is installed: tests, scripts or deploy would overwrite those of others."""
     tops = {name.partition("/")[0] for name in names}
     assert tops == PACKAGES | {f"holdfast-{PROJECT['version']}.dist-info"}
@@ -114,14 +114,16 @@ def test_metadata_names_python_and_dependencies(wheel: Path) -> None:
 
 
 def test_installed_wheel_imports_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
-    """All four packages import from the installed wheel alone."""
+    """All packages import from the installed wheel alone."""
     pip("install", "--no-deps", "--no-index", "--no-compile", "--target", tmp_path, wheel)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import holdfast, lockstate, cluster, http_api\n"
-        "print(*(m.__file__ for m in (holdfast, lockstate, cluster, http_api)), sep='\\n')"
+        "import holdfast, lockstate, cluster, api, http_api\n"
+        "print(*(m.__file__ for m in (holdfast, lockstate, cluster, api, http_api)), sep='\\n')"
     )
     command = [sys.executable, "-I", "-c", program, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert [Path(line).is_relative_to(tmp_path) for line in done.stdout.splitlines()] == [True] * 4
+    assert [Path(line).is_relative_to(tmp_path) for line in done.stdout.splitlines()] == [True] * len(
+        PACKAGES
+    )

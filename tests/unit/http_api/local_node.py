@@ -7,13 +7,13 @@ from typing import TypeVar
 
 import msgspec
 
+from api.node import Waiting
 from cluster.consensus import member_list
 from cluster.consensus.member_list import Member, Members
 from cluster.errors import ShuttingDown
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Sample
 from cluster.observing.status import ClusterStatus, PeerStatus
-from http_api.host import Waiting
 from lockstate.commands import Batch, Cancel, Command, Entry
 from lockstate.machine import LockMachine
 from lockstate.results import Queued, Result

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from http_api import event_feeds
+from http_api.v1 import event_feeds
 from scripts import bench, bench_events
 from scripts.lib import open_files
 from scripts.lib.pauses import PauseMeter

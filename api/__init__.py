@@ -1,0 +1,1 @@
+"""What every face of a node shares, without a transport: requests, answers, problems, the way to the node."""

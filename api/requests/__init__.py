@@ -1,0 +1,1 @@
+"""What clients ask for: one struct per request, which checks its fields and makes the command and its ids."""

@@ -1,0 +1,78 @@
+"""What the fields of requests have in common: their types, their bounds, and how a wrong one is refused.
+
+The bounds here describe; lockstate keeps them and knows the codes. Every problem names the field.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from api.problems import ProblemError, refusal
+from lockstate import limits
+from lockstate.results import Refused
+
+Maybe = msgspec.UnsetType
+UNSET: Final = msgspec.UNSET
+
+
+def _bounds(smallest: int, largest: int) -> msgspec.Meta:
+    """Tell the bounds of a number to readers of /openapi.json. lockstate keeps them, and knows the codes."""
+    return msgspec.Meta(extra_json_schema={"minimum": smallest, "maximum": largest})
+
+
+def _lengths(smallest: int, largest: int) -> msgspec.Meta:
+    return msgspec.Meta(extra_json_schema={"minLength": smallest, "maxLength": largest})
+
+
+Name = Annotated[str, _lengths(1, limits.NAME_BYTES_MAX)]
+Id = Annotated[str, _lengths(1, limits.ID_CHARS_MAX)]
+Value = Annotated[str, _lengths(0, limits.VALUE_BYTES_MAX)]
+Ttl = Annotated[int, _bounds(limits.TTL_MS_MIN, limits.TTL_MS_MAX)]
+Wait = Annotated[int, _bounds(0, limits.WAIT_MS_MAX)]
+LockDelay = Annotated[int, _bounds(0, limits.LOCK_DELAY_MS_MAX)]
+PermitsLimit = Annotated[int, _bounds(1, limits.SEMAPHORE_LIMIT_MAX)]
+RateLimit = Annotated[int, _bounds(1, limits.RATE_LIMIT_MAX)]
+Window = Annotated[int, _bounds(limits.RATE_WINDOW_MS_MIN, limits.RATE_WINDOW_MS_MAX)]
+Token = Annotated[int, _bounds(0, limits.TOKEN_MAX)]
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Base of all bodies; as itself, the body of a call that takes none."""
+
+
+class Write(Request, kw_only=True):
+    """A body that may carry the id by which a repetition gets the first outcome."""
+
+    request_id: Id | Maybe = UNSET
+
+    def checked_id(self) -> str:
+        """Return the id, "" when there is none. Raises ProblemError."""
+        if self.request_id is UNSET:
+            return ""
+        check(limits.check_id("request_id", self.request_id))
+        return self.request_id
+
+
+def check(refused: Refused | None) -> None:
+    """Raise ProblemError if there is a refusal."""
+    if refused is not None:
+        raise refusal(refused)
+
+
+def check_name(field: str, text: str) -> None:
+    """Raise ProblemError if `text`, which stands in `field`, is no name."""
+    refused = limits.check_name(text)
+    if refused is not None:
+        _, _, problem = refused.detail.partition(": ")
+        raise ProblemError(refused.reason.value, f"{field}: {problem}")
+
+
+def check_between(field: str, value: int, smallest: int, largest: int) -> None:
+    """Raise ProblemError if `value` is out of bounds."""
+    if not smallest <= value <= largest:
+        raise invalid(f"{field}: {value}; must be {smallest} to {largest}")
+
+
+def invalid(detail: str) -> ProblemError:
+    """Return the problem of who has to correct the call."""
+    return ProblemError("invalid-request", detail)

@@ -1,0 +1,221 @@
+"""The bodies of calls about locks, and what all calls that acquire have in common. Secrets are made here."""
+
+import secrets
+from typing import Annotated
+
+import msgspec
+
+from api.requests.fields import (
+    UNSET,
+    Id,
+    LockDelay,
+    Maybe,
+    Name,
+    Request,
+    Ttl,
+    Wait,
+    Write,
+    check,
+    check_name,
+    invalid,
+)
+from lockstate import checks, commands, limits
+from lockstate.modes import Mode, Scope
+
+ModeOrNot = Annotated[Mode | Maybe, msgspec.Meta(extra_json_schema={"default": Mode.EXCLUSIVE})]
+ScopeOrNot = Annotated[Scope | Maybe, msgspec.Meta(extra_json_schema={"default": Scope.NODE})]
+
+
+class Acquiring(Write, kw_only=True):
+    """What may be said of every hold: exactly one of `session_id` and `ttl_ms`, and more."""
+
+    session_id: Id | Maybe = UNSET
+    ttl_ms: Ttl | Maybe = UNSET
+    owner: str = ""
+    wait_ms: Wait = 0
+    lock_delay_ms: LockDelay = 0
+    note: str = ""
+
+    def checked_lease(self) -> tuple[str, int]:
+        """Return session id and ttl, of which one is given; check all that is said of a hold."""
+        if self.owner:
+            check(limits.check_text("owner", self.owner, limits.OWNER_BYTES_MAX))
+        if self.wait_ms:
+            check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
+        if self.lock_delay_ms:
+            check(limits.check_range("lock_delay_ms", self.lock_delay_ms, limits.LOCK_DELAY_MS_MAX))
+        if self.note:
+            check(limits.check_text("note", self.note, limits.NOTE_BYTES_MAX))
+        if self.session_id is UNSET:
+            if self.ttl_ms is UNSET:
+                raise invalid("session_id or ttl_ms: one of the two is required")
+            check(limits.check_ttl(self.ttl_ms))
+            return "", self.ttl_ms
+        if self.ttl_ms is not UNSET:
+            raise invalid("session_id and ttl_ms: only one of the two is allowed")
+        check(limits.check_id("session_id", self.session_id))
+        return self.session_id, 0
+
+
+class WantedLock(Request, kw_only=True):
+    """One of several locks."""
+
+    name: Name
+    mode: Mode = Mode.EXCLUSIVE
+    scope: Scope = Scope.NODE
+
+
+class AcquireRequest(Acquiring, kw_only=True):
+    """Acquire a lock, or several at once: all that `locks` lists, or none of them."""
+
+    name: Name | Maybe = UNSET
+    locks: (
+        Annotated[
+            list[WantedLock],
+            msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": limits.LOCKS_COUNT_MAX}),
+        ]
+        | Maybe
+    ) = UNSET
+    mode: ModeOrNot = UNSET
+    scope: ScopeOrNot = UNSET
+
+    def command(self) -> commands.Acquire:
+        """Return the command, with new ids for the hold and the attempt."""
+        if self.locks is not UNSET:
+            return self._several(self.locks)
+        if self.name is UNSET:
+            raise invalid("name or locks: one of the two is required")
+        check(limits.check_name(self.name))
+        session_id, ttl_ms = self.checked_lease()
+        made = secrets.token_hex(32)
+        return commands.Acquire(
+            self.name,
+            Mode.EXCLUSIVE if self.mode is UNSET else self.mode,
+            made[:32],
+            made[32:],
+            session_id,
+            ttl_ms,
+            self.owner,
+            self.wait_ms,
+            self.lock_delay_ms,
+            self.note,
+            self.checked_id(),
+            Scope.NODE if self.scope is UNSET else self.scope,
+        )
+
+    def _several(self, locks: list[WantedLock]) -> commands.Acquire:
+        for field in ("name", "mode", "scope"):
+            if getattr(self, field) is not UNSET:
+                raise invalid(f"{field} and locks: only one of the two is allowed")
+        if not locks:
+            raise invalid("locks: must not be empty")
+        for at, it in enumerate(locks):
+            check_name(f"locks[{at}].name", it.name)
+        session_id, ttl_ms = self.checked_lease()
+        made = secrets.token_hex(32)
+        command = commands.Acquire(
+            "",
+            Mode.EXCLUSIVE,
+            made[:32],
+            made[32:],
+            session_id,
+            ttl_ms,
+            self.owner,
+            self.wait_ms,
+            self.lock_delay_ms,
+            self.note,
+            self.checked_id(),
+            locks=tuple([commands.Wanted(it.name, it.mode, it.scope) for it in locks]),
+        )
+        check(checks.check_locks(command))
+        return command
+
+
+class RenewRequest(Write, kw_only=True):
+    """Start the lease of a hold anew."""
+
+    hold_id: Id
+    ttl_ms: Ttl | Maybe = UNSET
+
+    def command(self) -> commands.Renew:
+        """Return the command."""
+        check(limits.check_id("hold_id", self.hold_id))
+        ttl_ms = 0
+        if self.ttl_ms is not UNSET:
+            check(limits.check_ttl(self.ttl_ms))
+            ttl_ms = self.ttl_ms
+        return commands.Renew(self.hold_id, ttl_ms, self.checked_id())
+
+
+class ReleaseHoldRequest(Write, kw_only=True):
+    """Give a hold back as a whole."""
+
+    hold_id: Id
+
+    def command(self) -> commands.Release:
+        """Return the command."""
+        check(limits.check_id("hold_id", self.hold_id))
+        return commands.Release(self.hold_id, self.checked_id())
+
+
+class ReleaseRequest(Write, kw_only=True):
+    """Give a hold back, or of a hold of several locks only those that `names` lists."""
+
+    hold_id: Id
+    names: (
+        Annotated[
+            tuple[Name, ...],
+            msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": limits.LOCKS_COUNT_MAX}),
+        ]
+        | Maybe
+    ) = UNSET
+
+    def command(self) -> commands.Release:
+        """Return the command."""
+        check(limits.check_id("hold_id", self.hold_id))
+        if self.names is UNSET:
+            return commands.Release(self.hold_id, self.checked_id())
+        return commands.Release(self.hold_id, self.checked_id(), self._checked(self.names))
+
+    def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not 1 <= len(names) <= limits.LOCKS_COUNT_MAX:
+            raise invalid(f"names: {len(names)}; must be 1 to {limits.LOCKS_COUNT_MAX}")
+        for at, name in enumerate(names):
+            check_name(f"names[{at}]", name)
+        if len(set(names)) < len(names):
+            raise invalid("names: a name is given twice")
+        return names
+
+
+class ConvertRequest(Write, kw_only=True):
+    """Change the mode of a hold."""
+
+    hold_id: Id
+    mode: Mode
+    wait_ms: Wait = 0
+
+    def command(self) -> commands.Convert:
+        """Return the command, with new ids for the ticket and the attempt."""
+        check(limits.check_id("hold_id", self.hold_id))
+        check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
+        made = secrets.token_hex(32)
+        return commands.Convert(
+            self.hold_id, self.mode, made[:32], made[32:], self.wait_ms, self.checked_id()
+        )
+
+
+class ForceReleaseRequest(Write, kw_only=True):
+    """End every hold of a lock. The reason is kept for those who ask why."""
+
+    name: Name
+    reason: str
+    lock_delay_ms: LockDelay = 0
+
+    def command(self) -> commands.ForceRelease:
+        """Return the command."""
+        check(limits.check_name(self.name))
+        if not self.reason:
+            raise invalid("reason: must not be empty")
+        check(limits.check_text("reason", self.reason, limits.REASON_BYTES_MAX))
+        check(limits.check_range("lock_delay_ms", self.lock_delay_ms, limits.LOCK_DELAY_MS_MAX))
+        return commands.ForceRelease(self.name, self.reason, self.lock_delay_ms, self.checked_id())

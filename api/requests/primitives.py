@@ -1,0 +1,164 @@
+"""The bodies of calls about semaphores, rate limits, fences and elections. Secrets are made here."""
+
+import secrets
+from typing import Annotated
+
+import msgspec
+
+from api.requests.fields import (
+    Id,
+    Name,
+    PermitsLimit,
+    RateLimit,
+    Request,
+    Token,
+    Value,
+    Wait,
+    Window,
+    Write,
+    check,
+    check_between,
+    check_name,
+)
+from api.requests.locks import Acquiring
+from lockstate import checks, commands, limits
+
+Permits = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "description": "At most the limit."})]
+
+
+class AcquirePermitsRequest(Acquiring, kw_only=True):
+    """Acquire permits of a semaphore, for a session or with a lease of their own."""
+
+    name: Name
+    limit: PermitsLimit
+    permits: Permits = 1
+
+    def command(self) -> commands.AcquirePermits:
+        """Return the command, with new ids for the hold and the attempt."""
+        check(limits.check_name(self.name))
+        check(checks.check_limit(self.limit, self.permits))
+        session_id, ttl_ms = self.checked_lease()
+        made = secrets.token_hex(32)
+        return commands.AcquirePermits(
+            self.name,
+            self.limit,
+            self.permits,
+            made[:32],
+            made[32:],
+            session_id,
+            ttl_ms,
+            self.owner,
+            self.wait_ms,
+            self.lock_delay_ms,
+            self.note,
+            self.checked_id(),
+        )
+
+
+class ResizeRequest(Write, kw_only=True):
+    """Give a semaphore another limit."""
+
+    name: Name
+    limit: PermitsLimit
+
+    def command(self) -> commands.ResizeSemaphore:
+        """Return the command."""
+        check(limits.check_name(self.name))
+        check(checks.check_limit(self.limit))
+        return commands.ResizeSemaphore(self.name, self.limit, self.checked_id())
+
+
+class TakeRateRequest(Write, kw_only=True):
+    """Take `cost` from a rate limit, at once or within `wait_ms`."""
+
+    name: Name
+    limit: RateLimit
+    window_ms: Window
+    algorithm: commands.Algorithm = commands.Algorithm.FIXED_WINDOW
+    cost: Permits = 1
+    wait_ms: Wait = 0
+
+    def command(self) -> commands.TakeRate:
+        """Return the command."""
+        check(limits.check_name(self.name))
+        check_between("limit", self.limit, 1, limits.RATE_LIMIT_MAX)
+        check_between("window_ms", self.window_ms, limits.RATE_WINDOW_MS_MIN, limits.RATE_WINDOW_MS_MAX)
+        check_between("cost", self.cost, 1, self.limit)
+        check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
+        return commands.TakeRate(
+            self.name,
+            self.limit,
+            self.window_ms,
+            self.algorithm,
+            self.cost,
+            self.wait_ms,
+            self.checked_id(),
+        )
+
+
+class CheckFenceRequest(Request, kw_only=True):
+    """Ask whether a token is that of a present holder of a lock."""
+
+    name: Name
+    token: Token
+
+    def checked(self) -> tuple[str, int]:
+        """Return name and token."""
+        check(limits.check_name(self.name))
+        check(limits.check_range("token", self.token, limits.TOKEN_MAX))
+        return self.name, self.token
+
+
+class AdvanceFenceRequest(Write, kw_only=True):
+    """Let a resource accept a token and higher ones only."""
+
+    resource: Name
+    token: Token
+
+    def command(self) -> commands.AdvanceFence:
+        """Return the command."""
+        check_name("resource", self.resource)
+        check(limits.check_range("token", self.token, limits.TOKEN_MAX))
+        return commands.AdvanceFence(self.resource, self.token, self.checked_id())
+
+
+class CampaignRequest(Write, kw_only=True):
+    """Ask to lead an election, for a session."""
+
+    name: Name
+    session_id: Id
+    value: Value
+    owner: str = ""
+    wait_ms: Wait = 0
+
+    def command(self) -> commands.Campaign:
+        """Return the command, with new ids for the hold and the attempt."""
+        check(limits.check_name(self.name))
+        check(limits.check_id("session_id", self.session_id))
+        check(limits.check_text("value", self.value, limits.VALUE_BYTES_MAX))
+        check(limits.check_text("owner", self.owner, limits.OWNER_BYTES_MAX))
+        check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
+        made = secrets.token_hex(32)
+        return commands.Campaign(
+            self.name,
+            self.session_id,
+            self.value,
+            made[:32],
+            made[32:],
+            self.owner,
+            self.wait_ms,
+            self.checked_id(),
+        )
+
+
+class ProclaimRequest(Write, kw_only=True):
+    """Say something else as the leader of an election."""
+
+    hold_id: Id
+    value: Value
+
+    def command(self) -> commands.Proclaim:
+        """Return the command."""
+        check(limits.check_id("hold_id", self.hold_id))
+        check(limits.check_text("value", self.value, limits.VALUE_BYTES_MAX))
+        return commands.Proclaim(self.hold_id, self.value, self.checked_id())

@@ -1,0 +1,97 @@
+"""The server that answers from the route table.
+
+aiohttp's low-level server stands under it: the Application layer would cost as much time per request as all
+the rest of this package.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final, cast
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler
+
+from api.node import ServingNode
+from api.problems import ProblemError
+from holdfast import wire
+from http_api.server.call import Call
+from http_api.server.metrics import RequestCounts
+from http_api.server.middleware import Front, problem_reply
+from http_api.server.routes import Router
+from http_api.v1.table import make_routes
+
+CONNECTIONS_COUNT_MAX: Final = 50_000
+"""Of clients at once, if the process may have so many files open."""
+
+
+class _Protocol(RequestHandler):
+    """A connection. Where bytes are no HTTP, strangers get a problem, and logs do not quote them."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, unless there are so many already that the journal could run out of descriptors."""
+        self._room = cast("_Server", self._manager).room
+        self._room.count += 1
+        super().connection_made(transport)
+        if self._room.count > self._room.count_max and self.transport is not None:
+            self.transport.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End."""
+        self._room.count -= 1
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 400,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - quotes what was sent, which may hold a secret
+    ) -> web.StreamResponse:
+        """Return the answer to what could not be parsed, and end the connection."""
+        assert isinstance(request, Call)
+        detail = f"this is no HTTP request: {type(exc).__name__} ({status})"
+        return problem_reply(request, ProblemError("invalid-request", detail, ends_connection=True))
+
+
+@dataclass
+class _Room:
+    """How many connections there are, and may be."""
+
+    count_max: int
+    count: int = 0
+
+
+class _Server(web.Server):
+    """A server of such connections, as many as `room` has place for."""
+
+    room: _Room
+
+    def __call__(self) -> RequestHandler:
+        """Make the protocol of a new connection."""
+        loop = asyncio.get_running_loop()
+        return _Protocol(self, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: ours logs
+
+
+def build_server(
+    node: ServingNode, request_timeout_ms: int, connections_count_max: int = CONNECTIONS_COUNT_MAX
+) -> web.Server:
+    """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop."""
+    loop = asyncio.get_running_loop()
+    counts = RequestCounts()
+    front = Front(node, Router(make_routes(counts)), counts, request_timeout_ms)
+
+    def make_call(
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: RequestHandler,
+        writer: AbstractStreamWriter,
+        task: "asyncio.Task[None]",
+    ) -> Call:
+        return Call(message, payload, protocol, writer, task, loop, client_max_size=wire.BODY_BYTES_MAX)
+
+    server = _Server(front.handle, request_factory=make_call, handler_cancellation=True)
+    server.room = _Room(connections_count_max)
+    return server

@@ -1,0 +1,172 @@
+"""One HTTP call on aiohttp's low-level server: the request as handlers see it, and the reply they give.
+
+The reply writes its bytes itself. aiohttp's own response builds a header dictionary for every answer,
+and the time that takes is missed by Raft on the same core.
+"""
+
+import asyncio
+import email.utils
+import http
+import itertools
+import re
+import secrets
+import time
+import urllib.parse
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+
+from api.problems import ProblemError
+from holdfast import wire
+
+_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
+_NO_QUERY: Final[dict[str, str]] = {}
+
+_FORM: Final = "application/x-www-form-urlencoded"
+"""What curl -d calls every body."""
+
+_UNDRAINED_BYTES_MAX: Final = 64 * 1024
+"""Wait for the client to read before buffering more than this."""
+
+_id_prefix: Final = secrets.token_hex(6)
+_id_numbers: Final = itertools.count(1)
+
+
+class Call(web.BaseRequest):
+    """A request. `path_value` is the part of the path in braces, `query_values` the query, both decoded."""
+
+    path_value: str = ""
+    query_values: Mapping[str, str] = _NO_QUERY
+    timeout_s: float = 0.0
+    command_id: str = ""
+    _id: str = ""
+
+    @property
+    def id(self) -> str:
+        """Return the id of the call: its header's, else its body's `request_id`, else one made here."""
+        if not self._id:
+            header = self.headers.get(wire.HEADER_REQUEST_ID, "")
+            if len(header) > wire.HEADER_REQUEST_ID_CHARS_MAX or not _VISIBLE.fullmatch(header):
+                header = ""
+            self._id = header or self.command_id or f"{_id_prefix}-{next(_id_numbers):x}"
+        return self._id
+
+    @property
+    def id_text(self) -> str:
+        """Return the id as a header can carry it: percent-encoded when it is not plain."""
+        call_id = self.id
+        is_plain = call_id is not self.command_id or _VISIBLE.fullmatch(call_id)
+        return call_id if is_plain else urllib.parse.quote(call_id)
+
+    def read_timeout(self, default_s: float) -> None:
+        """Set `timeout_s` from the header, or to `default_s`. Raises ProblemError."""
+        header = self.headers.get(wire.HEADER_TIMEOUT_MS)
+        if header is None:
+            self.timeout_s = default_s
+            return
+        is_number = header.isascii() and header.isdigit() and len(header) <= len(str(wire.TIMEOUT_MS_MAX))
+        if not is_number or not wire.TIMEOUT_MS_MIN <= int(header) <= wire.TIMEOUT_MS_MAX:
+            allowed = f"must be {wire.TIMEOUT_MS_MIN} to {wire.TIMEOUT_MS_MAX}"
+            raise ProblemError("invalid-request", f"{wire.HEADER_TIMEOUT_MS}: {header!r}; {allowed}")
+        self.timeout_s = int(header) / 1000
+
+    async def body_bytes(self) -> bytes:
+        """Return the JSON body, b"" if there is none. Raises ProblemError when it is too large or no JSON."""
+        payload = self.content
+        body = payload.read_nowait() if payload.is_eof() else await self._wait_for_body()
+        if len(body) > wire.BODY_BYTES_MAX:
+            raise _too_large()
+        content_type = self.headers.get(hdrs.CONTENT_TYPE)
+        if body and content_type is not None and content_type != wire.JSON:
+            media_type = content_type.partition(";")[0].strip().lower()
+            # A form sent by a web page names its origin; without one this is curl -d, which means JSON here.
+            is_curl = media_type == _FORM and hdrs.ORIGIN not in self.headers
+            if media_type != wire.JSON and not is_curl:
+                detail = f"Content-Type: {content_type!r}; must be {wire.JSON}"
+                raise ProblemError("invalid-request", detail)
+        return body
+
+    async def _wait_for_body(self) -> bytes:
+        """Read a body that has not arrived in one piece with its head."""
+        if (self.content_length or 0) > wire.BODY_BYTES_MAX:
+            raise _too_large()
+        if self.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
+            await self.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await self.read()
+        except TimeoutError:
+            raise ProblemError(
+                "invalid-request", "body: did not arrive in time", ends_connection=True
+            ) from None
+        except web.HTTPRequestEntityTooLarge:
+            raise _too_large() from None
+        except web.RequestPayloadError as exc:
+            detail = f"body: cannot be read: {exc}"
+            raise ProblemError("invalid-request", detail, ends_connection=True) from None
+
+
+def _too_large() -> ProblemError:
+    detail = f"body: more than {wire.BODY_BYTES_MAX} bytes"
+    return ProblemError("payload-too-large", detail, ends_connection=True)
+
+
+class Reply(web.StreamResponse):
+    """An answer: status, bytes, and header lines that are not always there."""
+
+    def __init__(
+        self, body: bytes, status: int = 200, content_type: str = wire.JSON, headers: str = ""
+    ) -> None:
+        """Make an answer. `headers` are complete lines, each with its line end."""
+        super().__init__(status=status)
+        self._bytes = body
+        self._type = content_type
+        self._lines = headers
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Write head and body at once."""
+        assert isinstance(request, Call)
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError("the client is gone")
+        if self._keep_alive is None:
+            self._keep_alive = request.keep_alive and request.version >= (1, 1)
+        connection = "" if self._keep_alive else "Connection: close\r\n"
+        head = self._head_bytes(request, f"{connection}Content-Length: {len(self._bytes)}\r\n")
+        transport.write(head if request.method == "HEAD" else head + self._bytes)
+        self._eof_sent = True
+        if transport.get_write_buffer_size() > _UNDRAINED_BYTES_MAX:
+            await request.writer.drain()
+        return None
+
+    def _head_bytes(self, call: Call, lines: str) -> bytes:
+        """Return status line and headers, `lines` among them."""
+        text = f"{_head(self.status, self._type)}{self._lines}{lines}{wire.HEADER_REQUEST_ID}: {call.id_text}"
+        return f"{text}\r\n\r\n".encode("ascii")
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Do nothing: the answer went out as a whole."""
+        assert not data
+
+
+class _Heads:
+    """Status lines with the headers that only change with the second."""
+
+    second: int = 0
+    texts: dict[tuple[int, str], str] = {}
+
+
+def _head(status: int, content_type: str) -> str:
+    second = int(time.time())
+    if second != _Heads.second:
+        _Heads.second, _Heads.texts = second, {}
+    text = _Heads.texts.get((status, content_type))
+    if text is None:
+        text = _Heads.texts[status, content_type] = (
+            f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\n"
+            f"Date: {email.utils.formatdate(second, usegmt=True)}\r\n"
+            f"Content-Type: {content_type}\r\n"
+        )
+    return text

@@ -1,0 +1,232 @@
+"""From the event log to many watchers: who gets what, as Server-Sent Events, encoded once for all of them.
+
+A watcher that is up to date is fed: new events are sorted by the prefixes that are watched, and every feed
+gets one piece of text, which goes to all its watchers, some of them at a time. A watcher that resumes, or
+does not read as fast as things happen, is not fed: it reads the log at its own pace until it has caught up.
+So nothing is kept for anybody but what the log keeps, and what the watcher's connection has buffered.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from api import answers, views
+from cluster.observing.event_log import Block, Compacted, Cut, EventLog, Position, numbered
+from lockstate.results import Event
+
+WATCHERS_COUNT_MAX: Final = 1_000
+"""Of one node. Each costs a write for every piece of news."""
+FED_COUNT_MAX: Final = 500
+"""Events that are handed out at a time, or one entry more: a few milliseconds of work."""
+SLICE_S: Final = 0.005
+"""Watchers are fed for so long at a time: a write to each of a thousand takes far longer."""
+PAUSE_FACTOR: Final = 2
+"""After each piece of work, pause so many times as long as it took: most of the time is for Raft."""
+
+
+class Watcher(Protocol):
+    """Who is told what happens to the names below `prefix`. `position` is where its next event begins."""
+
+    prefix: str
+    position: Position
+
+    def feed(self, text: bytes) -> bool:
+        """Send news, without waiting; return whether it can bear more of it."""
+        ...
+
+    def cut(self, reason: Cut) -> None:
+        """End it: there is nothing more for it here."""
+        ...
+
+
+class _Piece(NamedTuple):
+    """What is handed out at a time: the entries behind `before`, and their text for each prefix."""
+
+    before: Position
+    blocks: Sequence[Block]
+    texts: Mapping[str, bytes]
+
+    def text_for(self, watcher: Watcher) -> bytes:
+        """Return what `watcher` has not got yet: the same for nearly all of its prefix."""
+        if watcher.position > Position(self.blocks[0][0].revision):
+            return render(self.blocks, watcher.prefix, watcher.position)
+        return self.texts[watcher.prefix]
+
+
+class EventFeeds:
+    """All watchers of one node. Those who are fed share `position`: it is behind what they were given.
+
+    Who is due will be given the last piece soon.
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._watchers: dict[Watcher, None] = {}
+        self._fed: dict[str, dict[Watcher, None]] = {}
+        self._lengths: tuple[int, ...] = ()
+        self._due: dict[Watcher, None] = {}
+        self._piece = _Piece(log.newest, (), {})
+        self._timer: asyncio.TimerHandle | None = None
+        self.position = log.newest
+        self.turn = asyncio.Lock()
+        """Held by who catches up, for one piece of work and its pause: many at once must not stop a node."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many watchers as may be."""
+        return len(self._watchers) >= WATCHERS_COUNT_MAX
+
+    def add(self, watcher: Watcher) -> None:
+        """Count a watcher in, and tell it if this node stops. It is not fed yet."""
+        if not self._watchers:
+            self._log.follow(self)
+        self._watchers[watcher] = None
+        self._log.watchers += 1
+
+    def remove(self, watcher: Watcher) -> None:
+        """Forget a watcher."""
+        self.starve(watcher)
+        del self._watchers[watcher]
+        self._log.watchers -= 1
+        if not self._watchers:
+            self._log.unfollow(self)
+
+    def is_up_to_date(self, watcher: Watcher) -> bool:
+        """Whether a watcher has what those who are fed have."""
+        if not self._fed:
+            self.position = self._log.newest
+        return watcher.position >= self.position
+
+    def nourish(self, watcher: Watcher) -> None:
+        """Feed a watcher that is up to date from now on."""
+        assert self.is_up_to_date(watcher)
+        self._fed.setdefault(watcher.prefix, {})[watcher] = None
+        self._set_lengths()
+
+    def starve(self, watcher: Watcher) -> None:
+        """Feed it no more; it goes on from its own position."""
+        fed = self._fed.get(watcher.prefix, {})
+        if watcher in fed:
+            watcher.position = self.reached(watcher)
+            del fed[watcher]
+            self._due.pop(watcher, None)
+            if not fed:
+                del self._fed[watcher.prefix]
+                self._set_lengths()
+
+    def reached(self, watcher: Watcher) -> Position:
+        """Return the place up to which a fed watcher has everything."""
+        return max(watcher.position, self._piece.before if watcher in self._due else self.position)
+
+    def _set_lengths(self) -> None:
+        self._lengths = tuple(sorted({len(prefix) for prefix in self._fed}))
+
+    # -- event_log.Follower ---------------------------------------------------------------------------------
+
+    def log_grew(self) -> None:
+        """Hand out what is new, at once or after the pause that the last time cost."""
+        if self._timer is None and self._fed:
+            self._hand_out()
+
+    def log_restarted(self) -> None:
+        """Cut everybody who has missed something, and go on with the others."""
+        for watcher in list(self._watchers):
+            is_fed = watcher in self._fed.get(watcher.prefix, {})
+            position = self.reached(watcher) if is_fed else watcher.position
+            if position.revision <= self._log.oldest:
+                watcher.cut(Cut.FELL_BEHIND)
+        self._due.clear()
+        self.position = self._log.newest
+
+    def log_ended(self) -> None:
+        """Cut everybody."""
+        for watcher in list(self._watchers):
+            watcher.cut(Cut.SHUTTING_DOWN)
+
+    # -- handing out ----------------------------------------------------------------------------------------
+
+    def _hand_out(self) -> None:
+        """Give new events to all who are fed: some to some of them at a time, and not all the time."""
+        self._timer = None
+        began_s = time.perf_counter()
+        if not self._due and not self._take_piece():
+            return
+        while self._due:
+            watcher, _ = self._due.popitem()
+            news = self._piece.text_for(watcher)
+            if news and not watcher.feed(news):
+                self.starve(watcher)
+            if time.perf_counter() - began_s >= SLICE_S:
+                break
+        pause_s = PAUSE_FACTOR * (time.perf_counter() - began_s)
+        self._timer = self._loop.call_later(pause_s, self._hand_out)
+
+    def _take_piece(self) -> bool:
+        """Take the next events to be handed out, and note for whom; return False if there is nothing."""
+        before = self.position
+        try:
+            blocks = self._log.read(before, FED_COUNT_MAX)
+        except Compacted:
+            self._cut_all_fed()
+            return False
+        if not blocks or not self._fed:
+            return False
+        self._piece = _Piece(before, blocks, self._sort(blocks))
+        self._due = {watcher: None for prefix in self._piece.texts for watcher in self._fed[prefix]}
+        self.position = Position.behind(blocks[-1][0].revision)
+        return True
+
+    def _sort(self, blocks: Iterable[Block]) -> dict[str, bytes]:
+        """Return the text for each prefix that is watched, of those that match something."""
+        texts: dict[str, list[bytes]] = {}
+        for block in blocks:
+            matching: dict[str, list[tuple[int, bytes]]] = {}
+            for number, event in numbered(block):
+                body = b""
+                for length in self._lengths:
+                    if length > len(event.name):
+                        break
+                    prefix = event.name[:length]
+                    if prefix in self._fed:
+                        body = body or encode(event)
+                        matching.setdefault(prefix, []).append((number, body))
+            for prefix, bodies in matching.items():
+                texts.setdefault(prefix, []).append(_with_ids(block[0].revision, bodies))
+        return {prefix: b"".join(parts) for prefix, parts in texts.items()}
+
+    def _cut_all_fed(self) -> None:
+        """More has happened than the log keeps while this node handed out: nobody can go on from there."""
+        self.position = self._log.newest
+        for watcher in [watcher for fed in self._fed.values() for watcher in fed]:
+            watcher.cut(Cut.SLOW_READER)
+
+
+# -- text ---------------------------------------------------------------------------------------------------
+
+
+def render(blocks: Iterable[Block], prefix: str, position: Position) -> bytes:
+    """Return the events behind `position` that concern names with `prefix`, as a piece of the stream."""
+    parts: list[bytes] = []
+    for block in blocks:
+        revision = block[0].revision
+        bodies = [
+            (number, encode(event))
+            for number, event in numbered(block)
+            if event.name.startswith(prefix) and (revision, number) > position
+        ]
+        if bodies:
+            parts.append(_with_ids(revision, bodies))
+    return b"".join(parts)
+
+
+def _with_ids(revision: int, bodies: Sequence[tuple[int, bytes]]) -> bytes:
+    """Give events of one revision their ids: the last one has the revision's, so nothing of it is missing."""
+    parts = [b"id: %d.%d\n%b" % (revision, number, body) for number, body in bodies[:-1]]
+    return b"".join([*parts, b"id: %d\n%b" % (revision, bodies[-1][1])])
+
+
+def encode(event: Event) -> bytes:
+    """Return an event as it stands in the stream, but for its id."""
+    return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), answers.encode(views.event_of(event)))

@@ -1,0 +1,1 @@
+"""One function for each call: read the request, let the gateway do it, write the answer."""

@@ -1,0 +1,147 @@
+"""The API as an OpenAPI 3.1 document, made from the route table and the structs: it cannot go out of date."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from api.problems import Problem
+from cluster.config_sources import version
+from holdfast import wire
+from http_api.server.routes import Route
+from lockstate import limits
+
+JsonObject = dict[str, Any]
+
+_REF = "#/components/schemas/{name}"
+_PARAMETERS: dict[str, JsonObject] = {
+    "session_id": {"in": "path", "schema": {"type": "string"}, "description": "The secret of the session."},
+    "name": {
+        "in": "path",
+        "schema": {"type": "string", "maxLength": limits.NAME_BYTES_MAX},
+        "description": "The name; its '/' may be percent-encoded or not.",
+    },
+    "of-name": {
+        "name": "name",
+        "in": "query",
+        "schema": {"type": "string", "maxLength": limits.NAME_BYTES_MAX},
+        "description": "Only what happened to this name.",
+    },
+    "consistency": {
+        "in": "query",
+        "schema": {"type": "string", "enum": [wire.LINEARIZABLE, wire.STALE], "default": wire.LINEARIZABLE},
+    },
+    "prefix": {
+        "in": "query",
+        "schema": {"type": "string"},
+        "description": "Only names that start with this.",
+    },
+    "since": {
+        "in": "query",
+        "schema": {"type": "string"},
+        "description": "A revision, or the id of an event: go on behind it. Without it, from now on.",
+    },
+    "after": {"in": "query", "schema": {"type": "string"}, "description": "Only names behind this one."},
+    "id": {"in": "query", "schema": {"type": "string"}, "description": "The node, if no body names it."},
+    "limit": {
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 1, "maximum": limits.LIST_LIMIT_MAX},
+    },
+    "timeout": {
+        "name": wire.HEADER_TIMEOUT_MS,
+        "in": "header",
+        "schema": {"type": "integer", "minimum": wire.TIMEOUT_MS_MIN, "maximum": wire.TIMEOUT_MS_MAX},
+        "description": "Answer within this time, waits in queues apart.",
+    },
+    "request-id": {
+        "name": wire.HEADER_REQUEST_ID,
+        "in": "header",
+        "schema": {"type": "string", "maxLength": wire.HEADER_REQUEST_ID_CHARS_MAX},
+        "description": "An id for logs; the answer carries it, or one made by the node.",
+    },
+}
+
+_OF_ONE_LOCK = [{"required": [field]} for field in ("name", "mode", "scope")]
+_LEASE = {"oneOf": [{"required": ["session_id"]}, {"required": ["ttl_ms"]}]}
+_LOCKS = {
+    "oneOf": [{"required": ["name"]}, {"required": ["locks"], "not": {"anyOf": _OF_ONE_LOCK}}],
+}
+_RULES: dict[str, list[JsonObject]] = {
+    "AcquireRequest": [_LEASE, _LOCKS],
+    "AcquirePermitsRequest": [_LEASE],
+}
+"""What a struct cannot say: one of the two, and only one."""
+
+
+def make_document(routes: Sequence[Route]) -> JsonObject:
+    """Return the document."""
+    kinds = [kind for route in routes for kind in (route.takes, route.gives, route.or_gives)]
+    types = [kind for kind in kinds if kind not in (None, dict)]
+    _, schemas = msgspec.json.schema_components([*types, Problem], ref_template=_REF)
+    for name, rules in _RULES.items():
+        schemas[name]["allOf"] = rules
+    paths: JsonObject = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Holdfast", "version": version(), "summary": "A distributed lock service."},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "parameters": {name: _parameter(name) for name in _PARAMETERS},
+        },
+    }
+
+
+def _parameter(name: str) -> JsonObject:
+    parameter: JsonObject = {"name": name, **_PARAMETERS[name]}
+    return {**parameter, "required": True} if parameter["in"] == "path" else parameter
+
+
+def _operation(route: Route) -> JsonObject:
+    in_path = [name for name in ("session_id", "name") if f"{{{name}}}" in route.path]
+    in_query = ["of-name" if name == "name" else name for name in route.query]
+    parameters = [*in_path, *in_query, "timeout", "request-id"]
+    operation: JsonObject = {
+        "operationId": route.handler.__name__,
+        "summary": (route.handler.__doc__ or "").strip().splitlines()[0],
+        "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in parameters],
+        "responses": {str(route.status): _success(route), **_refusals(route)},
+    }
+    if route.takes is not None:
+        has_required = any(field.required for field in msgspec.structs.fields(route.takes))
+        is_required = has_required or route.takes.__name__ in _RULES
+        operation["requestBody"] = {
+            "required": is_required,
+            "content": {wire.JSON: {"schema": _ref(route.takes)}},
+        }
+    return operation
+
+
+def _success(route: Route) -> JsonObject:
+    if route.gives is None:
+        return {"description": "Text", "content": {route.media_type: {"schema": {"type": "string"}}}}
+    schema = {"type": "object"} if route.gives is dict else _ref(route.gives)
+    if route.or_gives is not None:
+        schema = {"anyOf": [schema, _ref(route.or_gives)]}
+    return {"description": "It is done", "content": {wire.JSON: {"schema": schema}}}
+
+
+def _refusals(route: Route) -> JsonObject:
+    """Return what can go wrong, by status; one status may stand for several codes."""
+    codes: Iterable[str] = ("invalid-request", *route.problems, "internal")
+    if route.takes is not None:
+        codes = (*codes, "payload-too-large")
+    by_status: dict[int, list[str]] = {}
+    for code in codes:
+        by_status.setdefault(wire.PROBLEMS[code].status, []).append(code)
+    content = {wire.PROBLEM_JSON: {"schema": _ref(Problem)}}
+    return {
+        str(status): {"description": ", ".join(by_status[status]), "content": content}
+        for status in sorted(by_status)
+    }
+
+
+def _ref(kind: type[Any]) -> JsonObject:
+    return {"$ref": _REF.format(name=kind.__name__)}

@@ -1,0 +1,143 @@
+"""JSON bodies and query values: how they are read, and what is told when they are wrong.
+
+Every problem names the field. The bodies themselves are in api/requests.
+"""
+
+import json
+import re
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from api.problems import ProblemError
+from api.requests.fields import UNSET, Request, Write, check, invalid
+from holdfast import wire
+from http_api.server.call import Call
+from lockstate import limits
+from lockstate.commands import Algorithm
+from lockstate.modes import Mode, Scope
+
+LIST_LIMIT_DEFAULT = 100
+
+R = TypeVar("R", bound=Request)
+
+
+# -- bodies -----------------------------------------------------------------------------------------------
+
+
+async def read(call: Call, kind: type[R]) -> R:
+    """Return the body of `call` as a `kind`. Raises ProblemError."""
+    body = await call.body_bytes()
+    if not body:
+        if any(field.required for field in msgspec.structs.fields(kind)):
+            raise invalid("body: must be a JSON object, and is empty")
+        return kind()
+    request = decode(body, kind)
+    if isinstance(request, Write) and request.request_id is not UNSET:
+        call.command_id = request.request_id
+    return request
+
+
+_DECODERS: Final[dict[type[Request], msgspec.json.Decoder[Any]]] = {}
+"""By kind of body, each made at its first use."""
+
+
+def decode(body: bytes, kind: type[R]) -> R:
+    """Decode a JSON object. Raises ProblemError, which names the field."""
+    try:
+        decoder = _DECODERS[kind]
+    except KeyError:
+        decoder = _DECODERS[kind] = msgspec.json.Decoder(kind)
+    try:
+        request: R = decoder.decode(body)
+        keys = _KEY.findall(body)
+        if len(keys) != len(set(keys)) or b"\\u" in body:
+            json.loads(body, object_pairs_hook=_refuse_repetitions)
+    except msgspec.ValidationError as exc:
+        raise _told(str(exc)) from None
+    except (ValueError, RecursionError) as exc:
+        raise invalid(f"body: is no valid JSON: {exc}") from None
+    return request
+
+
+# What may be a key, for a cheap look for repetitions, which msgspec lets pass. May see too many, not too few.
+_KEY = re.compile(rb'"([^"\\]*)"\s*:')
+
+
+def _refuse_repetitions(pairs: list[tuple[str, object]]) -> None:
+    keys: set[str] = set()
+    for key, _ in pairs:
+        if key in keys:
+            raise invalid(f"{key}: is given twice")
+        keys.add(key)
+
+
+_AT = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?")
+_FIELD_NAMED = re.compile(r"Object (missing required field|contains unknown field) `(.*)`")
+_WORDS: Final = {"mode": tuple(Mode), "scope": tuple(Scope), "algorithm": tuple(Algorithm)}
+
+
+def _told(message: str) -> ProblemError:
+    """Return a message of msgspec with the field in front: where it is, if that is within another one."""
+    found = _AT.fullmatch(message)
+    assert found is not None, "every text matches"
+    problem, path = found[1], (found[2] or "").replace("[...]", "")
+    if named := _FIELD_NAMED.fullmatch(problem):
+        missing, field = named.groups()
+        where = f"{path}.{field}" if path else field
+        return invalid(f"{where}: {'is required' if missing.startswith('missing') else 'unknown field'}")
+    words = _WORDS.get(path.rpartition(".")[2])
+    allowed = f"; must be one of {', '.join(words)}" if words else ""
+    return invalid(f"{path or 'body'}: {problem}{allowed}")
+
+
+# -- paths and queries ------------------------------------------------------------------------------------
+
+
+def consistency(call: Call) -> bool:
+    """Return whether a stale read was asked for. Raises ProblemError."""
+    value = call.query_values.get("consistency", wire.LINEARIZABLE)
+    if value not in (wire.LINEARIZABLE, wire.STALE):
+        raise invalid(f"consistency: {value!r}; must be {wire.LINEARIZABLE} or {wire.STALE}")
+    return value == wire.STALE
+
+
+def page(call: Call) -> tuple[str, str, int]:
+    """Return prefix, after and limit of a listing. Raises ProblemError."""
+    values = call.query_values
+    prefix, after = values.get("prefix", ""), values.get("after", "")
+    check(limits.check_text("prefix", prefix, limits.NAME_BYTES_MAX))
+    check(limits.check_text("after", after, limits.NAME_BYTES_MAX))
+    return prefix, after, limit(call, limits.LIST_LIMIT_MAX)
+
+
+def limit(call: Call, largest: int) -> int:
+    """Return how many things a read is to show. Raises ProblemError."""
+    text = call.query_values.get("limit")
+    if text is None:
+        return LIST_LIMIT_DEFAULT
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(largest))
+    if not is_number or not 1 <= int(text) <= largest:
+        raise invalid(f"limit: {text!r}; must be 1 to {largest}")
+    return int(text)
+
+
+def name(call: Call) -> str:
+    """Return the name in the path. Raises ProblemError."""
+    check(limits.check_name(call.path_value))
+    return call.path_value
+
+
+def name_in_query(call: Call) -> str:
+    """Return the name in the query, empty if there is none. Raises ProblemError."""
+    value = call.query_values.get("name")
+    if value is None:
+        return ""
+    check(limits.check_name(value))
+    return value
+
+
+def session_id(call: Call) -> str:
+    """Return the session id in the path. Raises ProblemError."""
+    check(limits.check_id("session_id", call.path_value))
+    return call.path_value

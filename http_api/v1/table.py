@@ -1,0 +1,232 @@
+"""The route table: all calls of the API, one tuple for each subject."""
+
+from typing import Final
+
+from api import answers, views
+from api.requests.locks import (
+    AcquireRequest,
+    ConvertRequest,
+    ForceReleaseRequest,
+    ReleaseHoldRequest,
+    ReleaseRequest,
+    RenewRequest,
+)
+from api.requests.primitives import (
+    AcquirePermitsRequest,
+    AdvanceFenceRequest,
+    CampaignRequest,
+    CheckFenceRequest,
+    ProclaimRequest,
+    ResizeRequest,
+    TakeRateRequest,
+)
+from api.requests.service import (
+    AddMemberRequest,
+    CloseSessionRequest,
+    KeepAliveRequest,
+    OpenSessionRequest,
+    RemoveMemberRequest,
+    TransferRequest,
+)
+from cluster.observing.status import ClusterStatus
+from holdfast import wire
+from http_api.server.metrics import RequestCounts
+from http_api.server.routes import Route
+from http_api.v1 import watch
+from http_api.v1.handlers import audit, elections, fences, locks, members, rates, semaphores, sessions, status
+
+_WORLD: Final = ("overloaded", "no-leader", "shutting-down", "outcome-unknown")
+"""What can come between a node and the cluster."""
+_READ: Final = ("overloaded", "no-leader", "shutting-down")
+_CHANGE: Final = ("no-leader", "shutting-down", "outcome-unknown")
+_ACQUIRE: Final = (
+    "name-too-long", "ttl-out-of-range", "session-expired", "lease-expired", "deadlock", "queue-full",
+    *_WORLD,
+)  # fmt: skip
+"""What can be told to whoever wants to hold something."""
+
+_SESSIONS: Final = (
+    Route(
+        method="POST", path=wire.SESSIONS, handler=sessions.open_session,
+        takes=OpenSessionRequest, gives=answers.SessionOpened, status=201,
+        problems=("ttl-out-of-range", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.SESSION_KEEPALIVE, handler=sessions.keep_alive,
+        takes=KeepAliveRequest, gives=answers.SessionKept,
+        problems=("session-expired", *_WORLD),
+    ),
+    Route(
+        method="GET", path=wire.SESSION, handler=sessions.get_session,
+        gives=views.Session, query=("consistency",), problems=("session-expired", *_READ),
+    ),
+    Route(
+        method="DELETE", path=wire.SESSION, handler=sessions.close_session,
+        takes=CloseSessionRequest, gives=answers.SessionClosed,
+        problems=("session-expired", *_WORLD),
+    ),
+)  # fmt: skip
+
+_LOCKS: Final = (
+    Route(
+        method="POST", path=wire.LOCK_ACQUIRE, handler=locks.acquire,
+        takes=AcquireRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
+        problems=("lock-held", *_ACQUIRE),
+    ),
+    Route(
+        method="POST", path=wire.LOCK_RENEW, handler=locks.renew,
+        takes=RenewRequest, gives=answers.Renewed,
+        problems=("ttl-out-of-range", "lease-expired", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.LOCK_RELEASE, handler=locks.release,
+        takes=ReleaseRequest, gives=answers.Released,
+        problems=("name-too-long", "not-holder", "lease-expired", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.LOCK_CONVERT, handler=locks.convert,
+        takes=ConvertRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
+        problems=(
+            "lock-held", "conversion-deadlock", "deadlock", "lease-expired", "queue-full", *_WORLD,
+        ),
+    ),
+    Route(
+        method="POST", path=wire.LOCK_FORCE_RELEASE, handler=locks.force_release,
+        takes=ForceReleaseRequest, gives=answers.ForceReleased,
+        problems=("name-too-long", *_WORLD),
+    ),
+    Route(
+        method="GET", path=wire.LOCK, handler=locks.get_lock,
+        gives=views.Lock, query=("consistency",), problems=("name-too-long", *_READ),
+    ),
+    Route(
+        method="GET", path=wire.LOCKS, handler=locks.list_locks,
+        gives=views.LockPage, query=("prefix", "limit", "after", "consistency"), problems=_READ,
+    ),
+)  # fmt: skip
+
+_SEMAPHORES: Final = (
+    Route(
+        method="POST", path=wire.SEMAPHORE_ACQUIRE, handler=semaphores.acquire_permits,
+        takes=AcquirePermitsRequest, gives=answers.PermitsGranted,
+        problems=("no-permits", "limit-mismatch", *_ACQUIRE),
+    ),
+    Route(
+        method="POST", path=wire.SEMAPHORE_RENEW, handler=semaphores.renew_permits,
+        takes=RenewRequest, gives=answers.Renewed,
+        problems=("ttl-out-of-range", "lease-expired", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.SEMAPHORE_RELEASE, handler=semaphores.release_permits,
+        takes=ReleaseHoldRequest, gives=answers.Released,
+        problems=("lease-expired", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.SEMAPHORE_RESIZE, handler=semaphores.resize_semaphore,
+        takes=ResizeRequest, gives=answers.Resized,
+        problems=("name-too-long", "not-holder", *_WORLD),
+    ),
+    Route(
+        method="GET", path=wire.SEMAPHORE, handler=semaphores.get_semaphore,
+        gives=views.Semaphore, query=("consistency",), problems=("name-too-long", *_READ),
+    ),
+)  # fmt: skip
+
+_RATES_AND_FENCES: Final = (
+    Route(
+        method="POST", path=wire.RATE_TAKE, handler=rates.take_rate,
+        takes=TakeRateRequest, gives=answers.RateTaken,
+        problems=("name-too-long", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.FENCE_CHECK, handler=fences.check_fence,
+        takes=CheckFenceRequest, gives=views.Fence, query=("consistency",),
+        problems=("name-too-long", *_READ),
+    ),
+    Route(
+        method="POST", path=wire.FENCE_ADVANCE, handler=fences.advance_fence,
+        takes=AdvanceFenceRequest, gives=answers.FenceAdvanced,
+        problems=("name-too-long", "stale-token", *_WORLD),
+    ),
+)  # fmt: skip
+
+_ELECTIONS: Final = (
+    Route(
+        method="POST", path=wire.ELECTION_CAMPAIGN, handler=elections.campaign,
+        takes=CampaignRequest, gives=answers.Elected,
+        problems=(
+            "name-too-long", "lock-held", "session-expired", "lease-expired", "deadlock", "queue-full",
+            *_WORLD,
+        ),
+    ),
+    Route(
+        method="POST", path=wire.ELECTION_PROCLAIM, handler=elections.proclaim,
+        takes=ProclaimRequest, gives=answers.Proclaimed,
+        problems=("lease-expired", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.ELECTION_RESIGN, handler=elections.resign,
+        takes=ReleaseHoldRequest, gives=answers.Released,
+        problems=("lease-expired", *_WORLD),
+    ),
+    Route(
+        method="GET", path=wire.ELECTION, handler=elections.get_election,
+        gives=views.Election, query=("consistency",), problems=("name-too-long", *_READ),
+    ),
+)  # fmt: skip
+
+_AUDIT: Final = (
+    Route(
+        method="GET", path=wire.AUDIT, handler=audit.get_audit,
+        gives=views.Audit, query=("name", "limit", "consistency"), problems=("name-too-long", *_READ),
+    ),
+    Route(
+        method="GET", path=wire.SESSION_AUDIT, handler=audit.get_session_audit,
+        gives=views.Audit, query=("limit", "consistency"), problems=_READ,
+    ),
+)  # fmt: skip
+
+_CLUSTER: Final = (
+    Route(method="GET", path=wire.CLUSTER, handler=status.get_cluster, gives=ClusterStatus),
+    Route(
+        method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, handler=status.transfer_leadership,
+        takes=TransferRequest, gives=answers.LeadershipTransferred,
+        problems=("transfer-failed", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.CLUSTER_MEMBERS, handler=members.add_member,
+        takes=AddMemberRequest, gives=answers.MemberList,
+        problems=("member-change-refused", "member-change-pending", *_CHANGE),
+    ),
+    Route(
+        method="DELETE", path=wire.CLUSTER_MEMBERS, handler=members.remove_member,
+        takes=RemoveMemberRequest, gives=answers.MemberList, query=("id",),
+        problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
+    ),
+)  # fmt: skip
+
+_HEALTH: Final = (
+    Route(method="GET", path=wire.LIVEZ, handler=status.get_livez, gives=answers.Health),
+    Route(
+        method="GET", path=wire.READYZ, handler=status.get_readyz,
+        gives=answers.Health, problems=("not-ready", "shutting-down"),
+    ),
+)  # fmt: skip
+
+
+def _watching() -> Route:
+    """Return the call whose handler knows all who watch."""
+    return Route(
+        method="GET", path=wire.WATCH, handler=watch.watch_handler(), media_type=watch.EVENT_STREAM,
+        query=("prefix", "since"), problems=("compacted", *_READ),
+    )  # fmt: skip
+
+
+def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
+    """Return all calls of the API, for one server."""
+    routes = [
+        *_SESSIONS, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_AUDIT, _watching(), *_CLUSTER,
+        *_HEALTH, Route(method="GET", path=wire.METRICS, handler=status.metrics_handler(counts)),
+    ]  # fmt: skip
+    routes.append(Route(method="GET", path=wire.OPENAPI, handler=status.openapi_handler(routes), gives=dict))
+    return tuple(routes)

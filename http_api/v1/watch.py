@@ -1,0 +1,235 @@
+"""GET /v1/watch: what happens to locks, semaphores, elections and sessions, as Server-Sent Events.
+
+The stream begins with an `id:` of its own, and every heartbeat carries one: by the HTML standard a block
+without data sets the last event id and is no event. So a client can always resume, on any node, and from
+close to the present, even if nothing that it watches ever happens.
+"""
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+
+from api.node import ServingNode
+from api.problems import ProblemError
+from cluster.errors import Overloaded, ShuttingDown
+from cluster.observing.event_log import Compacted, Cut, EventLog, Position
+from http_api.server.call import Call, Reply
+from http_api.server.routes import Handler
+from http_api.v1.event_feeds import FED_COUNT_MAX, PAUSE_FACTOR, WATCHERS_COUNT_MAX, EventFeeds, render
+from lockstate import limits
+
+logger = logging.getLogger("http_api.watch")
+
+EVENT_STREAM: Final = "text/event-stream"
+HEADER_LAST_EVENT_ID: Final = "Last-Event-ID"
+HEADER_REVISION: Final = "Holdfast-Revision"
+
+HEARTBEAT_S: Final = 10.0
+"""A stream without news shows that it lives. Proxies close one that is silent for a minute or so."""
+STALLED_S: Final = 10.0
+"""Who has not read anything of what waits for it in this time is cut."""
+BUFFERED_BYTES_MAX: Final = 64 * 1024
+"""Who has more than this to read is not fed any more, and goes on from the log once it has read."""
+CLOSING_S: Final = 2.0
+"""So long a stream that is cut may take to send its last words."""
+_RETRY_MS: Final = 1_000
+_HEADERS: Final = "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\nConnection: close\r\n"
+"""The end of the connection is the end of the stream. Proxies must pass on every event at once."""
+
+
+def watch_handler() -> Handler:
+    """Return the handler of /v1/watch: all its streams share what they are fed."""
+    feeds: EventFeeds | None = None
+
+    async def watch(node: ServingNode, call: Call) -> Reply:
+        """Tell what happens from a place in the history on, or from now on."""
+        nonlocal feeds
+        prefix, position = _prefix(call), await _start(node, call)
+        feeds = feeds or EventFeeds(node.events)
+        if node.is_shutting_down:
+            raise ShuttingDown("this node is stopping; ask another")
+        if feeds.is_full:
+            raise Overloaded(f"{WATCHERS_COUNT_MAX} clients watch on this node; try another one")
+        try:
+            node.events.check(position)
+        except Compacted as gone:
+            raise _compacted(
+                f"the events behind {position} are not all there any more", gone.oldest
+            ) from None
+        return EventStream(node, feeds, prefix, position)
+
+    return watch
+
+
+def _prefix(call: Call) -> str:
+    """Return the prefix of the names to watch; all of them by default."""
+    prefix = call.query_values.get("prefix", "")
+    if len(prefix.encode()) > limits.NAME_BYTES_MAX:
+        raise ProblemError("invalid-request", f"prefix: more than {limits.NAME_BYTES_MAX} bytes")
+    return prefix
+
+
+async def _start(node: ServingNode, call: Call) -> Position:
+    """Return where the stream begins. Raises ProblemError, ClusterError.
+
+    A client that has been told of more than this node has applied, by another node, waits until this one has
+    applied it, too; without a place of its own it begins behind every answer that was given before.
+    """
+    asked = _asked(call)
+    if asked is not None and asked.known_revision <= node.machine.revision:
+        return asked
+    revision = await node.read(lambda machine: machine.revision, call.timeout_s)
+    if asked is not None and asked.known_revision > revision:
+        detail = f"{asked} has not happened in this cluster, which is at revision {revision}"
+        raise _compacted(detail, node.events.oldest)
+    return asked or Position.behind(revision)
+
+
+def _asked(call: Call) -> Position | None:
+    """Return the place that the client names; the header, which reconnecting clients send, wins."""
+    where, text = HEADER_LAST_EVENT_ID, call.headers.get(HEADER_LAST_EVENT_ID, "")
+    if not text:
+        where, text = "since", call.query_values.get("since", "")
+    if not text and where not in call.query_values:
+        return None
+    position = Position.parse(text)
+    if position is None:
+        raise ProblemError("invalid-request", f"{where}: {text!r}; must be a revision or the id of an event")
+    return position
+
+
+def _compacted(detail: str, oldest: int) -> ProblemError:
+    """Return the problem of who must look at the present state and watch from there."""
+    return ProblemError("compacted", f"{detail}; read the present state, and watch from there", oldest=oldest)
+
+
+class EventStream(Reply):
+    """The answer to a watch: it lasts until client, node or slowness end it."""
+
+    def __init__(self, node: ServingNode, feeds: EventFeeds, prefix: str, position: Position) -> None:
+        """Make a stream of what happens below `prefix` behind `position`."""
+        super().__init__(b"", content_type=EVENT_STREAM, headers=_HEADERS)
+        self.force_close()
+        self.prefix, self.position = prefix, position
+        self._node, self._feeds = node, feeds
+        self._log: EventLog = node.events
+        self._news = asyncio.Event()
+        self._is_fed = self._was_unready = False
+        self._cut_reason: Cut | None = None
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send the stream, from head to end."""
+        assert isinstance(request, Call)
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError("the client is gone")
+        self._eof_sent = True
+        self._call, self._transport = request, transport
+        transport.write(self._head_bytes(request, f"{HEADER_REVISION}: {self.position.known_revision}\r\n"))
+        if request.method == "HEAD":
+            return None
+        transport.write(f"retry: {_RETRY_MS}\nid: {self.position}\n\n".encode())
+        self._feeds.add(self)
+        try:
+            await self._run()
+        finally:
+            self._feeds.remove(self)
+        await self._close()
+        return None
+
+    # -- event_feeds.Watcher --------------------------------------------------------------------------------
+
+    def feed(self, text: bytes) -> bool:
+        """Send news, without waiting; return whether it can bear more of it."""
+        self._write(text)
+        self._is_fed = self._transport.get_write_buffer_size() <= BUFFERED_BYTES_MAX
+        if not self._is_fed:
+            self._news.set()
+        return self._is_fed
+
+    def cut(self, reason: Cut) -> None:
+        """End it: there is nothing more for it here."""
+        self._cut_reason = self._cut_reason or reason
+        self._news.set()
+
+    # -- its task -------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Catch up, be fed, fall back, until it is cut. Cancelled when the client goes away."""
+        while not self._cut_reason:
+            if not self._is_fed:
+                await self._catch_up()
+                continue
+            try:
+                async with asyncio.timeout(HEARTBEAT_S):
+                    await self._news.wait()
+            except TimeoutError:
+                self._beat()
+            self._news.clear()
+
+    async def _catch_up(self) -> None:
+        """Read the log for a while, no faster than the client reads; be fed when nothing is left to read."""
+        if not await self._has_room():
+            self.cut(Cut.SLOW_READER)
+            return
+        async with self._feeds.turn:
+            if self._feeds.is_up_to_date(self):
+                self._feeds.nourish(self)
+                self._is_fed = True
+                return
+            try:
+                blocks = self._log.read(self.position, FED_COUNT_MAX)
+            except Compacted:
+                self.cut(Cut.SLOW_READER)
+                return
+            began_s = time.perf_counter()
+            text = render(blocks, self.prefix, self.position)
+            self.position = Position.behind(blocks[-1][0].revision)
+            self._write(text)
+            await asyncio.sleep(PAUSE_FACTOR * (time.perf_counter() - began_s))
+
+    async def _has_room(self) -> bool:
+        """Wait until the client has read most of what was sent; return False if it does not read at all."""
+        while True:
+            unread_bytes = self._transport.get_write_buffer_size()
+            try:
+                async with asyncio.timeout(STALLED_S):
+                    await self._call.writer.drain()
+            except TimeoutError:
+                if self._transport.get_write_buffer_size() >= unread_bytes:
+                    return False
+            else:
+                return True
+
+    def _beat(self) -> None:
+        """Show that the stream lives, and up to where it is complete.
+
+        A node that has not been ready for two of them ends it: other nodes may know more.
+        """
+        is_ready = self._node.status().ready
+        if not is_ready and self._was_unready:
+            self.cut(Cut.NO_LEADER)
+        self._was_unready = not is_ready
+        self._write(f": heartbeat\nid: {self._feeds.reached(self)}\n\n".encode())
+
+    def _write(self, text: bytes) -> None:
+        """Hand bytes to the connection, which keeps what the client does not take yet."""
+        if text and not self._transport.is_closing():
+            self._transport.write(text)
+
+    async def _close(self) -> None:
+        """Say why it ends, as far as the client listens; what it does not take is dropped."""
+        assert self._cut_reason is not None
+        self._log.cuts[self._cut_reason] += 1
+        logger.info("event=watch-cut request_id=%s reason=%s", self._call.id_text, self._cut_reason)
+        self._write(f'event: cut\ndata: {{"reason":"{self._cut_reason}"}}\n\n'.encode())
+        self._transport.set_write_buffer_limits(0)
+        try:
+            async with asyncio.timeout(CLOSING_S):
+                await self._call.writer.drain()
+        except TimeoutError:
+            self._transport.abort()

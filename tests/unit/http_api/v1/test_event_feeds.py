@@ -1,0 +1,347 @@
+"""Who gets which events, with which ids: prefixes, resuming from every id, feeding, falling back, cuts."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from cluster.observing.event_log import Cut, EventLog, Position
+from http_api.v1 import event_feeds
+from http_api.v1.event_feeds import EventFeeds, render
+from lockstate.modes import Mode, Scope
+from lockstate.results import Event, EventKind, Kind
+from tests.unit.http_api.serving import until
+
+
+def event(revision: int, name: str, kind: EventKind = EventKind.GRANTED, **more: Any) -> Event:
+    """Return an event; its session id is a secret."""
+    return Event(revision, 5, kind, name, Mode.EXCLUSIVE, "me", 7, "secret", 12, **more)
+
+
+def block(revision: int, *names: str) -> tuple[Event, ...]:
+    """Return the events of an entry."""
+    return tuple(event(revision, name) for name in names)
+
+
+HISTORY = (
+    block(2, "db/a"),
+    block(3, "db/a", "other", "db/b", "other", "db/c", "other"),
+    block(5, "other"),
+    block(8, "db/a", "db/a"),
+)
+
+
+def parse(text: bytes) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return id, event and data of each block of a stream."""
+    found = []
+    for part in text.decode().split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in part.split("\n"))
+        found.append((fields["id"], fields["event"], json.loads(fields["data"])))
+    return found
+
+
+def ids(text: bytes) -> list[str]:
+    """Return the ids of a stream's blocks."""
+    return [event_id for event_id, _, _ in parse(text)]
+
+
+class Client:
+    """A watcher. `is_slow` says that it cannot bear more."""
+
+    def __init__(self, prefix: str, since: int = 0) -> None:
+        self.prefix, self.position = prefix, Position.behind(since)
+        self.got: list[bytes] = []
+        self.cuts: list[Cut] = []
+        self.is_slow = False
+
+    def feed(self, text: bytes) -> bool:
+        """Take news."""
+        self.got.append(text)
+        return not self.is_slow
+
+    def cut(self, reason: Cut) -> None:
+        """Take the end."""
+        self.cuts.append(reason)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of what it got."""
+        return ids(b"".join(self.got))
+
+
+def fed(feeds: EventFeeds, prefix: str, since: int = 0) -> Client:
+    """Return a watcher that is up to date."""
+    client = Client(prefix, since)
+    feeds.add(client)
+    assert feeds.is_up_to_date(client)
+    feeds.nourish(client)
+    return client
+
+
+async def until_one_has_news(clients: list[Client]) -> None:
+    """Let the loop run, one turn at a time: nobody gets anything in the turn in which this ends."""
+    while not any(client.got for client in clients):  # noqa: ASYNC110 - an event would wake up a turn later
+        await asyncio.sleep(0)
+
+
+def test_the_last_of_a_revision_has_its_id() -> None:
+    """All but the last matching event of a revision have numbered ids; the last has the revision's own."""
+    assert ids(render(HISTORY, "", Position(0))) == [
+        *("2", "3.1", "3.2", "3.3", "3.4", "3.5", "3", "5", "8.1", "8"),
+    ]
+    assert ids(render(HISTORY, "db/", Position(0))) == ["2", "3.1", "3.3", "3", "8.1", "8"]
+    assert ids(render(HISTORY, "nothing", Position(0))) == []
+
+
+@pytest.mark.parametrize("resumed", ["", "db/"])
+@pytest.mark.parametrize("watched", ["", "db/", "db/b", "other"])
+def test_every_id_is_a_place_to_resume(watched: str, resumed: str) -> None:
+    """From each id the rest comes, every event once; with another prefix, what is behind it."""
+    whole = parse(render(HISTORY, watched, Position(0)))
+    for index, (event_id, _, _) in enumerate(whole):
+        position = Position.parse(event_id)
+        assert position is not None
+        assert parse(render(HISTORY, watched, position)) == whole[index + 1 :]
+        others = parse(render(HISTORY, resumed, Position(0)))
+        rest = parse(render(HISTORY, resumed, position))
+        assert rest == others[len(others) - len(rest) :]
+
+
+def test_an_event_is_told_without_secrets() -> None:
+    """Each kind of hold has its own fields; a session has none of a hold; no id of a session is told."""
+    told = [
+        event(4, "a"),
+        event(4, "s", EventKind.FORCED, of=Kind.SEMAPHORE, permits=3, reason="stuck\nfor ever"),
+        event(4, "e", EventKind.ELECTED, of=Kind.ELECTION, value=""),
+        event(4, "t/u", EventKind.QUEUED, scope=Scope.SUBTREE),
+        event(4, "", EventKind.SESSION_EXPIRED),
+    ]
+    text = render([tuple(told)], "", Position(0))
+    assert b"secret" not in text
+    common = {"revision": 4, "owner": "me", "reason": "", "at_ms": 5, "lasted_ms": 12}
+    hold = {**common, "token": 7}
+    lock = {**hold, "kind": "lock", "mode": "exclusive", "scope": "node"}
+    assert [(kind, data) for _, kind, data in parse(text)] == [
+        ("granted", {**lock, "event": "granted", "name": "a"}),
+        (
+            "forced",
+            {
+                **hold, "event": "forced", "kind": "semaphore", "name": "s", "permits": 3,
+                "reason": "stuck\nfor ever",
+            },
+        ),
+        ("elected", {**hold, "event": "elected", "kind": "election", "name": "e", "value": ""}),
+        ("queued", {**lock, "event": "queued", "name": "t/u", "scope": "subtree"}),
+        ("session-expired", {**common, "event": "session-expired", "name": ""}),
+    ]  # fmt: skip
+
+
+async def test_those_who_are_fed_get_what_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each prefix gets its own events, a prefix of a prefix too, and an event is encoded once for all."""
+    encoded: list[str] = []
+    plain = event_feeds.encode
+
+    def encode(it: Event) -> bytes:
+        encoded.append(it.name)
+        return plain(it)
+
+    monkeypatch.setattr(event_feeds, "encode", encode)
+    log = EventLog(asyncio.get_running_loop())
+    log.append(HISTORY[0])
+    await asyncio.sleep(0)
+    assert not encoded, "nobody watches"
+    feeds = EventFeeds(log)
+    clients = {prefix: [fed(feeds, prefix, 2) for _ in range(3)] for prefix in ("", "db/", "db/b", "db/a/x")}
+    for entry in HISTORY[1:]:
+        log.append(entry)
+    everything, below, one, nothing = clients.values()
+    await until(lambda: everything[0].got)
+    assert len(encoded) == 9, "nine events, whoever watches"
+    for group in clients.values():
+        for client in group:
+            assert b"".join(client.got) == render(HISTORY[1:], client.prefix, Position(0))
+    assert [client.ids for client in (below[0], one[0], nothing[0])] == [
+        ["3.1", "3.3", "3", "8.1", "8"],
+        ["3"],
+        [],
+    ]
+    assert all(client.cuts == [] for group in clients.values() for client in group)
+
+
+async def test_much_news_is_handed_out_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes at once reaches those who are fed in pieces of some entries, and without further news."""
+    monkeypatch.setattr(event_feeds, "FED_COUNT_MAX", 2)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    client = fed(feeds, "")
+    for revision in range(1, 6):
+        log.append(block(revision, "a"))
+    await until(lambda: "5" in client.ids)
+    assert [ids(text) for text in client.got] == [["1", "2"], ["3", "4"], ["5"]]
+
+
+async def test_who_began_after_the_last_event_costs_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watchers that begin at a revision without events share the text of what comes, as all others do."""
+    encoded: list[str] = []
+    plain = event_feeds.encode
+
+    def encode(it: Event) -> bytes:
+        encoded.append(it.name)
+        return plain(it)
+
+    monkeypatch.setattr(event_feeds, "encode", encode)
+    log = EventLog(asyncio.get_running_loop())
+    log.append(HISTORY[0])
+    feeds = EventFeeds(log)
+    clients = [fed(feeds, "db/", since) for since in (2, 3, 4, 4)]
+    log.append(HISTORY[3])
+    await until(lambda: all(client.got for client in clients))
+    assert encoded == ["db/a", "db/a"]
+    assert all(client.ids == ["8.1", "8"] for client in clients)
+
+
+async def test_who_is_ahead_of_the_feed_gets_nothing_twice() -> None:
+    """A watcher that resumes within what was not handed out yet begins where it was, to the event."""
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    first = fed(feeds, "db/")
+    for entry in HISTORY:
+        log.append(entry)
+    ahead = Client("db/")
+    ahead.position = Position(3, 3)
+    feeds.add(ahead)
+    assert feeds.is_up_to_date(ahead)
+    feeds.nourish(ahead)
+    await until(lambda: first.got and ahead.got)
+    assert first.ids == ["2", "3.1", "3.3", "3", "8.1", "8"]
+    assert ahead.ids == ["3", "8.1", "8"]
+    log.append(block(9, "db/z"))
+    await until(lambda: "9" in ahead.ids)
+    assert first.ids[6:] == ahead.ids[3:] == ["9"]
+
+
+async def test_who_is_slow_is_not_fed_and_knows_its_place() -> None:
+    """A watcher that bears no more keeps the place behind what it got, and the others are fed on."""
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    slow, quick = fed(feeds, ""), fed(feeds, "")
+    slow.is_slow = True
+    log.append(block(1, "a"))
+    await until(lambda: quick.got)
+    log.append(block(2, "a"))
+    await until(lambda: len(quick.got) == 2)
+    assert slow.ids == ["1"]
+    assert slow.position == Position.behind(1)
+    assert not feeds.is_up_to_date(slow)
+    slow.position = Position.behind(2)
+    feeds.nourish(slow)
+    log.append(block(3, "a"))
+    await until(lambda: len(quick.got) == 3)
+    assert slow.ids == ["1", "3"]
+
+
+async def test_the_loop_goes_on_between_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece goes to some watchers at a time, and in the end to each of them once and in order."""
+    monkeypatch.setattr(event_feeds, "SLICE_S", 0)
+    monkeypatch.setattr(event_feeds, "FED_COUNT_MAX", 6)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    clients = [fed(feeds, prefix) for prefix in ("db/", "other", "", "", "nothing")]
+    for entry in HISTORY:
+        log.append(entry)
+    seen = set()
+    while len(clients[2].got + clients[3].got) < 4:
+        seen.add(tuple(len(client.got) for client in clients))
+        await asyncio.sleep(0)
+    assert len(seen) > 6, f"one at a time: {seen}"
+    await until(lambda: bool(clients[0].got and clients[1].got))
+    for client in clients:
+        assert b"".join(client.got) == render(HISTORY, client.prefix, Position(0))
+
+
+async def test_who_leaves_before_its_turn_knows_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has not been given a piece yet has only reached what is before it, and can go on from there."""
+    monkeypatch.setattr(event_feeds, "SLICE_S", 0)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    clients = [fed(feeds, "", 1) for _ in range(2)]
+    log.append(block(2, "a"))
+    await until_one_has_news(clients)
+    had, due = sorted(clients, key=lambda client: not client.got)
+    assert not due.got
+    assert [feeds.reached(client) for client in (had, due)] == [Position.behind(2), Position.behind(1)]
+    feeds.starve(due)
+    assert due.position == Position.behind(1)
+    assert not feeds.is_up_to_date(due)
+    log.append(block(3, "a"))
+    await until(lambda: "3" in had.ids)
+    assert (had.ids, due.ids) == (["2", "3"], [])
+
+
+async def test_a_snapshot_cuts_who_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the history begins anew amid a piece, who has not been given it is cut and gets no more of it."""
+    monkeypatch.setattr(event_feeds, "SLICE_S", 0)
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    clients = [fed(feeds, "", 1) for _ in range(2)]
+    log.append(block(2, "a"))
+    await until_one_has_news(clients)
+    log.restart(2)
+    had, due = sorted(clients, key=lambda client: not client.got)
+    assert (had.cuts, due.cuts) == ([], [Cut.FELL_BEHIND])
+    feeds.remove(due)
+    log.append(block(3, "a"))
+    await until(lambda: "3" in had.ids)
+    assert (had.ids, due.got) == (["2", "3"], [])
+
+
+async def test_a_snapshot_cuts_those_who_missed_something() -> None:
+    """Behind a snapshot only who had not got there yet goes on; the others must resume elsewhere."""
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    missed, ahead = fed(feeds, "", 1), fed(feeds, "", 20)
+    log.restart(20)
+    assert (missed.cuts, ahead.cuts) == ([Cut.FELL_BEHIND], [])
+    feeds.remove(missed)
+    log.append(block(21, "a"))
+    await until(lambda: ahead.got)
+    assert ahead.ids == ["21"]
+
+
+async def test_more_news_than_the_log_keeps_cuts_who_is_fed() -> None:
+    """When more happens at once than is kept nobody can go on; nothing is left out in silence."""
+    log = EventLog(asyncio.get_running_loop(), count_max=3)
+    feeds = EventFeeds(log)
+    client = fed(feeds, "")
+    for revision in range(1, 6):
+        log.append(block(revision, "a"))
+    await until(lambda: client.cuts)
+    assert (client.cuts, client.got) == ([Cut.SLOW_READER], [])
+
+
+async def test_a_stopping_node_cuts_everybody() -> None:
+    """Every watcher, fed or not, hears why it ends; those who left are not counted any more."""
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    client, left, catching_up = fed(feeds, ""), fed(feeds, "a"), Client("")
+    feeds.add(catching_up)
+    assert log.watchers == 3
+    feeds.remove(left)
+    log.end()
+    assert (client.cuts, catching_up.cuts, left.cuts) == ([Cut.SHUTTING_DOWN], [Cut.SHUTTING_DOWN], [])
+    feeds.remove(client)
+    feeds.remove(catching_up)
+    assert log.watchers == 0
+
+
+async def test_there_is_a_largest_number_of_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The feeds say when they are full, and have room again when somebody leaves."""
+    monkeypatch.setattr(event_feeds, "WATCHERS_COUNT_MAX", 2)
+    feeds = EventFeeds(EventLog(asyncio.get_running_loop()))
+    one = fed(feeds, "")
+    full = [feeds.is_full]
+    fed(feeds, "")
+    full.append(feeds.is_full)
+    feeds.remove(one)
+    assert [*full, feeds.is_full] == [False, True, False]

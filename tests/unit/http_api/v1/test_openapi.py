@@ -1,0 +1,134 @@
+"""The OpenAPI document: complete, consistent, and true to the words of holdfast.wire."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from api import answers, problems, views
+from api.requests.locks import WantedLock
+from holdfast import wire
+from http_api.server.metrics import RequestCounts
+from http_api.v1.openapi import make_document
+from http_api.v1.table import make_routes
+from tests.unit.http_api.serving import serving
+
+EXTRA: dict[type[Any], set[str]] = {
+    answers.Granted: {*wire.GRANTED_EXTRA_FIELDS},
+    answers.Released: {*wire.RELEASED_EXTRA_FIELDS},
+}
+"""What is there where it applies."""
+
+ROUTES = make_routes(RequestCounts())
+DOCUMENT = make_document(ROUTES)
+
+
+def _references(value: Any) -> list[str]:
+    """Return every `$ref` in a document."""
+    if isinstance(value, dict):
+        here = [value["$ref"]] if "$ref" in value else []
+        return here + [ref for part in value.values() for ref in _references(part)]
+    return [ref for part in value for ref in _references(part)] if isinstance(value, list | tuple) else []
+
+
+async def test_it_is_served() -> None:
+    """The node answers with its own description."""
+    async with serving() as served:
+        got = await served.call("GET", wire.OPENAPI)
+        assert got.status == 200
+        assert got.body == msgspec.to_builtins(DOCUMENT)
+        assert got.body["openapi"] == "3.1.0"
+
+
+def test_every_route_is_in_it_and_nothing_else() -> None:
+    """Document and route table name the same calls."""
+    described = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
+    assert described == {(route.method, route.path) for route in ROUTES}
+
+
+def test_every_operation_is_whole() -> None:
+    """Each has a name of its own, a summary, its path parameters, and answers for success and failure."""
+    operations = [
+        (path, operation) for path, item in DOCUMENT["paths"].items() for operation in item.values()
+    ]
+    names = [operation["operationId"] for _, operation in operations]
+    assert len(set(names)) == len(names)
+    for path, operation in operations:
+        assert operation["summary"]
+        in_path = re.findall(r"{(\w+)}", path)
+        given = [ref["$ref"].rpartition("/")[2] for ref in operation["parameters"]]
+        assert given[: len(in_path)] == in_path
+        statuses = set(operation["responses"])
+        assert statuses & {"200", "201"}
+        assert {"400", "500"} <= statuses
+
+
+def test_every_reference_leads_somewhere() -> None:
+    """No `$ref` points at what is not there, and no component is left over."""
+    references = set(_references(DOCUMENT))
+    components = DOCUMENT["components"]
+    known = {f"#/components/{kind}/{name}" for kind, parts in components.items() for name in parts}
+    assert references == known
+
+
+def test_bodies_have_the_fields_of_the_wire() -> None:
+    """What requests take and answers give is what clients are told in holdfast.wire."""
+    for route in ROUTES:
+        call = f"{route.method} {route.path}"
+        takes = route.takes.__struct_fields__ if route.takes else ()
+        assert set(takes) == set(wire.REQUEST_FIELDS.get(call, ()))
+        if call in wire.ANSWER_FIELDS:
+            assert route.gives is not None
+            extra = {"revision", "lag_ms"} if "consistency" in route.query else EXTRA.get(route.gives, set())
+            assert set(route.gives.__struct_fields__) - extra == set(wire.ANSWER_FIELDS[call])
+        if route.or_gives is not None:
+            assert route.or_gives.__struct_fields__ == wire.SEVERAL_FIELDS
+    calls = {f"{route.method} {route.path}" for route in ROUTES}
+    assert set(wire.REQUEST_FIELDS) | set(wire.ANSWER_FIELDS) <= calls
+
+
+def test_bounds_are_told() -> None:
+    """A reader of the document sees ranges, allowed words, and that unknown fields are refused."""
+    acquire = DOCUMENT["components"]["schemas"]["AcquireRequest"]
+    assert acquire["additionalProperties"] is False
+    assert acquire["required"] == []
+    assert acquire["properties"]["ttl_ms"]["minimum"] == 50
+    assert acquire["properties"]["mode"]["default"] == "exclusive"
+    assert acquire["properties"]["locks"]["maxItems"] == 64
+    lease, locks = acquire["allOf"]
+    assert lease["oneOf"] == [{"required": ["session_id"]}, {"required": ["ttl_ms"]}]
+    assert locks["oneOf"][0] == {"required": ["name"]}
+    assert locks["oneOf"][1]["required"] == ["locks"]
+    body = DOCUMENT["paths"][wire.LOCK_ACQUIRE]["post"]["requestBody"]
+    assert body["required"] is True
+
+
+def test_words_are_those_of_the_wire() -> None:
+    """Modes, scopes, kinds and algorithms are told as clients know them."""
+    schemas = DOCUMENT["components"]["schemas"]
+    for name, words in (
+        ("Mode", wire.MODES),
+        ("Scope", wire.SCOPES),
+        ("Kind", wire.KINDS),
+        ("Algorithm", wire.ALGORITHMS),
+    ):
+        assert schemas[name]["enum"] == sorted(words)
+
+
+def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
+    """Holders, waiters, leaders, events, cycles and problems carry what clients are told in holdfast.wire."""
+    waiter = {*wire.WAITER_FIELDS, *wire.PERMITS_WAITER_FIELDS, *wire.WAITER_EXTRA_FIELDS}
+    holder = {*wire.HOLDER_FIELDS, *wire.PERMITS_HOLDER_FIELDS}
+    for kind, fields in (
+        (views.Holder, holder),
+        (views.Held, {*holder, "kind"}),
+        (views.Waiter, waiter),
+        (views.Ticket, {*waiter, "kind"}),
+        (views.Leader, {*wire.LEADER_FIELDS}),
+        (views.CycleStep, {*wire.CYCLE_FIELDS}),
+        (views.AuditEvent, {*wire.EVENT_FIELDS, *wire.EVENT_EXTRA_FIELDS}),
+        (answers.HeldLock, {*wire.LOCK_FIELDS}),
+        (WantedLock, {*wire.LOCK_FIELDS}),
+        (problems.Problem, {*wire.PROBLEM_FIELDS, *wire.PROBLEM_EXTRA_FIELDS}),
+    ):
+        assert set(kind.__struct_fields__) == fields

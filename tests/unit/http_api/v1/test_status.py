@@ -1,0 +1,66 @@
+"""The cluster, health and metrics over HTTP."""
+
+from holdfast import wire
+from http_api.server.metrics import CONTENT_TYPE, render
+from tests.unit.http_api.serving import serving
+
+
+async def test_the_cluster_is_shown() -> None:
+    """Any node tells who leads and how each node is doing."""
+    async with serving() as served:
+        got = await served.call("GET", wire.CLUSTER)
+        assert got.status == 200
+        assert tuple(got.body) == wire.ANSWER_FIELDS[f"GET {wire.CLUSTER}"]
+        assert (got.body["node_id"], got.body["leader"]) == ("n1", "n1")
+        assert tuple(got.body["nodes"][0]) == wire.NODE_FIELDS
+
+
+async def test_leadership_is_handed_over() -> None:
+    """The target may be named or left to the cluster; the answer names the new leader."""
+    async with serving() as served:
+        named = await served.call("POST", wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": "n1"})
+        unnamed = await served.call("POST", wire.CLUSTER_TRANSFER_LEADERSHIP)
+        assert (named.body, unnamed.body) == ({"leader": "n1"}, {"leader": "n1"})
+        assert served.node.transfers == ["n1", None]
+
+
+async def test_ready_is_more_than_alive() -> None:
+    """A node that has not caught up is alive and not ready."""
+    async with serving() as served:
+        assert (await served.call("GET", wire.READYZ)).status == 200
+        served.node.is_ready = False
+        got = await served.call("GET", wire.READYZ)
+        assert (got.status, got.body["code"]) == (503, "not-ready")
+        assert (await served.call("GET", wire.LIVEZ)).body == {"ok": True}
+
+
+async def test_metrics_count_answers_by_route() -> None:
+    """The node's metrics are followed by the answers of this face, by route and never by path."""
+    async with serving() as served:
+        await served.call("GET", "/v1/locks/a")
+        await served.call("GET", "/v1/locks/b")
+        await served.call("POST", "/coffee")
+        got = await served.call("GET", wire.METRICS)
+        assert got.headers["Content-Type"] == CONTENT_TYPE
+        lines = got.body.decode().splitlines()
+        assert 'test_commands_total{kind="a\\"b\\\\c"} 3' in lines
+        assert "# TYPE holdfast_http_requests_total counter" in lines
+        assert 'holdfast_http_requests_total{method="GET",route="/v1/locks/{name}",status="200"} 2' in lines
+        assert 'holdfast_http_requests_total{method="-",route="-",status="404"} 1' in lines
+        assert "coffee" not in got.body.decode()
+
+
+def test_a_histogram_is_described_once() -> None:
+    """Buckets, sum and count are one metric with one help line."""
+    samples = [
+        ("wait_seconds_bucket", "Waits.", "histogram", {"le": "+Inf"}, 2.0),
+        ("wait_seconds_sum", "Waits.", "histogram", {}, 0.75),
+        ("wait_seconds_count", "Waits.", "histogram", {}, 2),
+    ]
+    assert render(samples).decode().splitlines() == [
+        "# HELP wait_seconds Waits.",
+        "# TYPE wait_seconds histogram",
+        'wait_seconds_bucket{le="+Inf"} 2',
+        "wait_seconds_sum 0.75",
+        "wait_seconds_count 2",
+    ]
