@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import gc
 import itertools
-import json
 import logging
 import platform
 import secrets
@@ -26,7 +25,7 @@ from aiohttp import web
 import cluster
 from cluster.config import Address, NodeConfig
 from cluster.node import Node
-from http_api.app import build_server
+from http_api.server.app import build_server
 from lockstate.commands import Acquire, Release
 from lockstate.modes import Mode
 from lockstate.results import Granted
@@ -160,13 +159,13 @@ class HttpAsker(asyncio.Protocol):
         """Acquire the free lock; return the hold's id. Raises TracingError."""
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
-        body = json.dumps({"name": LOCK, "ttl_ms": TTL_MS}).encode()
+        body = msgspec.json.encode({"name": LOCK, "ttl_ms": TTL_MS})
         head = "POST /v1/locks/acquire HTTP/1.1\r\nHost: node\r\nContent-Type: application/json\r\n"
         self._transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         answered, _, text = (await self._answer).partition(b"\r\n\r\n")
         if not answered.startswith(b"HTTP/1.1 200"):
             raise TracingError(f"the free lock was not granted: {answered!r} {text!r}")
-        return str(json.loads(text)["hold_id"])
+        return str(msgspec.json.decode(text)["hold_id"])
 
 
 @dataclass(frozen=True)
