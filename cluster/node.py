@@ -18,6 +18,7 @@ from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
 from lockstate import codec
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Cancel, Command, Convert
+from lockstate.ids import NO_HOLD, HoldId
 from lockstate.machine import LockMachine
 from lockstate.results import Granted, Queued, Result
 
@@ -334,7 +335,7 @@ class Node:
         return await self.core.changes.change(node_id, "", timeout_s)
 
 
-def _to_undo(command: Waiting, result: Result) -> str:
+def _to_undo(command: Waiting, result: Result) -> HoldId:
     """Return the id of the ticket or hold that a client left behind, empty if there is none.
 
     A hold that the session had before, or that an earlier attempt got, is not this one's to undo. Nor is the
@@ -345,7 +346,7 @@ def _to_undo(command: Waiting, result: Result) -> str:
             return result.hold_id
         case Granted() if not isinstance(command, Convert) and result.hold_id == command.hold_id:
             return result.hold_id
-    return ""
+    return NO_HOLD
 
 
 def _left() -> OutcomeUnknown:

@@ -9,6 +9,7 @@ from typing import Final
 
 from lockstate import limits
 from lockstate.claims import Claims, ancestors, claims_of
+from lockstate.ids import NO_HOLD, HoldId
 from lockstate.modes import ALL_INTENTS, CONFLICTING, CONFLICTS, Claim, Scope, claim_of, is_intent, is_tree
 from lockstate.records import Hold, Lock
 from lockstate.state import State
@@ -16,7 +17,7 @@ from lockstate.state import State
 _SHOWN: Final = limits.HOLDERS_SHOWN_MAX
 
 
-def conflicting_holds(state: State, claims: Claims, but: str = "") -> Iterator[tuple[str, Hold]]:
+def conflicting_holds(state: State, claims: Claims, but: HoldId = NO_HOLD) -> Iterator[tuple[str, Hold]]:
     """Yield names and the holds that conflict with `claims` there, other than the hold `but`."""
     for name, claim in claims:
         lock = state.locks.get(name)
@@ -28,7 +29,7 @@ def conflicting_holds(state: State, claims: Claims, but: str = "") -> Iterator[t
                     yield at.name, hold
 
 
-def shown_conflicts(state: State, claims: Claims, but: str = "") -> list[tuple[str, Hold]]:
+def shown_conflicts(state: State, claims: Claims, but: HoldId = NO_HOLD) -> list[tuple[str, Hold]]:
     """Return the holds that conflict with `claims`, as many as are shown, each once, in order of token."""
     found: dict[str, tuple[str, Hold]] = {}
     for name, hold in conflicting_holds(state, claims, but):

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
+from lockstate.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 
 
@@ -43,7 +44,7 @@ class Algorithm(enum.StrEnum):
 class OpenSession(_Command, frozen=True, tag=1):
     """Open a session that lives for `ttl_ms` after its last keepalive."""
 
-    session_id: str
+    session_id: SessionId
     ttl_ms: int
     labels: dict[str, str] = {}
     request_id: str = ""
@@ -52,13 +53,13 @@ class OpenSession(_Command, frozen=True, tag=1):
 class KeepAlive(_Unremembered, frozen=True, tag=2):
     """Start the session's ttl anew."""
 
-    session_id: str
+    session_id: SessionId
 
 
 class CloseSession(_Command, frozen=True, tag=3):
     """End a session: release its holds, end its waits."""
 
-    session_id: str
+    session_id: SessionId
     request_id: str = ""
 
 
@@ -72,11 +73,11 @@ class Acquire(_Command, frozen=True, tag=4):
 
     name: str
     mode: Mode
-    hold_id: str
-    attempt_id: str
-    session_id: str = ""
+    hold_id: HoldId
+    attempt_id: AttemptId
+    session_id: SessionId = NO_SESSION
     ttl_ms: int = 0
-    owner: str = ""
+    owner: OwnerName = NO_OWNER
     wait_ms: int = 0
     lock_delay_ms: int = 0
     note: str = ""
@@ -94,14 +95,14 @@ class Cancel(_Unremembered, frozen=True, tag=5):
     Has no effect when a later attempt of the same request took over.
     """
 
-    hold_id: str
-    attempt_id: str
+    hold_id: HoldId
+    attempt_id: AttemptId
 
 
 class Renew(_Command, frozen=True, tag=6):
     """Start the lease of a hold anew, with another `ttl_ms` if it is not 0."""
 
-    hold_id: str
+    hold_id: HoldId
     ttl_ms: int = 0
     request_id: str = ""
 
@@ -109,7 +110,7 @@ class Renew(_Command, frozen=True, tag=6):
 class Release(_Command, frozen=True, tag=7):
     """Give a hold back; of a hold of several locks, only those in `names` if there are any."""
 
-    hold_id: str
+    hold_id: HoldId
     request_id: str = ""
     names: tuple[str, ...] = ()
 
@@ -137,10 +138,10 @@ class Convert(_Command, frozen=True, tag=11):
     `ticket_id` is what the conversion answers to while it waits, `attempt_id` as for an acquire.
     """
 
-    hold_id: str
+    hold_id: HoldId
     mode: Mode
-    ticket_id: str
-    attempt_id: str
+    ticket_id: HoldId
+    attempt_id: AttemptId
     wait_ms: int = 0
     request_id: str = ""
 
@@ -151,11 +152,11 @@ class AcquirePermits(_Command, frozen=True, tag=12):
     name: str
     limit: int
     permits: int
-    hold_id: str
-    attempt_id: str
-    session_id: str = ""
+    hold_id: HoldId
+    attempt_id: AttemptId
+    session_id: SessionId = NO_SESSION
     ttl_ms: int = 0
-    owner: str = ""
+    owner: OwnerName = NO_OWNER
     wait_ms: int = 0
     lock_delay_ms: int = 0
     note: str = ""
@@ -174,11 +175,11 @@ class Campaign(_Command, frozen=True, tag=14):
     """Ask to lead an election, for a session, with a value that everybody sees."""
 
     name: str
-    session_id: str
+    session_id: SessionId
     value: str
-    hold_id: str
-    attempt_id: str
-    owner: str = ""
+    hold_id: HoldId
+    attempt_id: AttemptId
+    owner: OwnerName = NO_OWNER
     wait_ms: int = 0
     request_id: str = ""
 
@@ -186,7 +187,7 @@ class Campaign(_Command, frozen=True, tag=14):
 class Proclaim(_Command, frozen=True, tag=15):
     """Give the election that a hold leads another value."""
 
-    hold_id: str
+    hold_id: HoldId
     value: str
     request_id: str = ""
 

@@ -18,6 +18,7 @@ import msgspec
 from lockstate import limits
 from lockstate.blockers import conflict, conflicting_holds
 from lockstate.claims import Claims, permits_of
+from lockstate.ids import HoldId
 from lockstate.modes import CONFLICTING, CONFLICTS, UNIT, Claim
 from lockstate.owners import Party, party_of
 from lockstate.records import CONVERSION, NOTHING, Claimant, Hold, Ticket, precedence
@@ -131,9 +132,9 @@ class _Search:
         self._kept_for: dict[Party, list[Ticket]] = {}
         self._steps = 0
 
-    def waits(self) -> dict[str, Wait]:
+    def waits(self) -> dict[HoldId, Wait]:
         """Return the waits, the first ticket's own first."""
-        waits: dict[str, Wait] = {}
+        waits: dict[HoldId, Wait] = {}
         found = deque([self._first])
         while found:
             ticket = found.popleft()
@@ -205,7 +206,7 @@ class _Search:
             if is_later and not self._claims.get(name, frozenset()).isdisjoint(CONFLICTING[claim]):
                 yield name, self._first
 
-    def _before(self, name: str, slot: int, queue: dict[str, Ticket], ticket: Ticket) -> Iterator[Ticket]:
+    def _before(self, name: str, slot: int, queue: dict[HoldId, Ticket], ticket: Ticket) -> Iterator[Ticket]:
         """Yield who matters of those before `ticket` in a queue."""
         if (name, slot) not in self._queues:
             self._queues[name, slot] = self._alike(queue)
@@ -214,7 +215,7 @@ class _Search:
                 self._step()
                 yield earlier
 
-    def _alike(self, queue: dict[str, Ticket]) -> Collection[_Alike]:
+    def _alike(self, queue: dict[HoldId, Ticket]) -> Collection[_Alike]:
         self._step(len(queue) // _PER_STEP)
         found: dict[tuple[object, ...], _Alike] = {}
         for it in queue.values():

@@ -5,6 +5,7 @@ from lockstate.checks import check_attempt, invalid
 from lockstate.claims import claims_of, record_name
 from lockstate.commands import Campaign, Proclaim
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds
+from lockstate.ids import OwnerName
 from lockstate.modes import Mode
 from lockstate.queues import is_free
 from lockstate.records import Hold, Made, RequestKey, Session, Ticket
@@ -46,13 +47,13 @@ class Elections:
             return holds.lock_held(claims)
         return holds.wait(self._made(Ticket, command, owner, key), claims, command.wait_ms)
 
-    def _led_already(self, session: Session, name: str, owner: str) -> Hold | None:
+    def _led_already(self, session: Session, name: str, owner: OwnerName) -> Hold | None:
         lock = self._state.locks.get(record_name(Kind.ELECTION, name))
         hold = lock.holder if lock is not None else None
         is_mine = hold is not None and (hold.session_id, hold.owner) == (session.session_id, owner)
         return hold if is_mine else None
 
-    def _made(self, make: type[Made], command: Campaign, owner: str, key: RequestKey | None) -> Made:
+    def _made(self, make: type[Made], command: Campaign, owner: OwnerName, key: RequestKey | None) -> Made:
         """Return a hold, or the ticket for it."""
         return make(
             0,

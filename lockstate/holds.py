@@ -11,6 +11,7 @@ from lockstate.blockers import shown_conflicts, shown_covering
 from lockstate.claims import Claims, claims_of, semaphore_of, shown_name
 from lockstate.commands import Wanted
 from lockstate.effects import Effects
+from lockstate.ids import NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
 from lockstate.modes import Mode
 from lockstate.owners import wish_of
 from lockstate.queues import can_go, candidates
@@ -100,7 +101,9 @@ class Holds:
             expires_in_ms = lease.expires_at_ms - state.now_ms
             if expires_in_ms < 0:  # noqa: PLR1730 - overdue, not ended yet; max() would take longer than all this
                 expires_in_ms = 0
-            return Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, "", hold.scope)
+            return Granted(
+                hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, NO_OWNER, hold.scope
+            )
         self.effects.tell(EventKind.ELECTED if hold.kind is _ELECTION else _GRANTED, hold, waited_ms)
         return self.granted(hold)
 
@@ -111,20 +114,20 @@ class Holds:
         if hold.kind is _LOCK:
             locks = hold.locks
             return Granted(
-                hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, "", hold.scope, locks
+                hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, NO_OWNER, hold.scope, locks
             )
         granted = Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, hold.owner)
         if hold.kind is _SEMAPHORE:
             available = views.available(state.semaphores[hold.name])
-            return msgspec.structs.replace(granted, owner="", permits=hold.permits, available=available)
+            return msgspec.structs.replace(granted, owner=NO_OWNER, permits=hold.permits, available=available)
         return granted
 
-    def renewed(self, hold: Hold, attempt_id: str, key: RequestKey | None, value: str = "") -> Granted:
+    def renewed(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str = "") -> Granted:
         """Give a session what it has, to the attempt that asks for it now. A leader says `value` from now."""
         self.state.extend(self.state.lease_of(hold))
         return self._passed_on(hold, attempt_id, key, value)
 
-    def _passed_on(self, hold: Hold, attempt_id: str, key: RequestKey | None, value: str) -> Granted:
+    def _passed_on(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str) -> Granted:
         hold.attempt_id, hold.request = attempt_id, key
         self.proclaim(hold, value)
         return self.granted(hold)
@@ -221,7 +224,7 @@ class Holds:
             return self.no_permits(self.state.semaphores[ticket.name])
         return self.lock_held(claims, ticket.converts)
 
-    def lock_held(self, claims: Claims, but: str = "") -> Refused:
+    def lock_held(self, claims: Claims, but: HoldId = NO_HOLD) -> Refused:
         """Say who is in the way of `claims`, the hold `but` apart, and when it makes sense to ask again."""
         state = self.state
         in_the_way = shown_conflicts(state, claims, but)
@@ -326,7 +329,7 @@ class Holds:
 
 
 def held_already(
-    session: Session, owner: str, holders: Collection[Hold], is_wanted: Callable[[Hold], bool]
+    session: Session, owner: OwnerName, holders: Collection[Hold], is_wanted: Callable[[Hold], bool]
 ) -> Hold | None:
     """Return the hold among `holders` that `session` has as `owner`, and asks for again."""
     mine = session.holds_of(owner)

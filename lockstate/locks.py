@@ -7,6 +7,7 @@ from lockstate.checks import check_acquire
 from lockstate.claims import claims_of
 from lockstate.commands import Acquire, ForceRelease, Release, Wanted
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
+from lockstate.ids import OwnerName
 from lockstate.queues import is_free
 from lockstate.records import Hold, Made, RequestKey, Ticket, each_lock
 from lockstate.results import (
@@ -37,7 +38,7 @@ class Locks:
     def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
         """Grant, queue or refuse. `key` is what the request is remembered under."""
         state, holds = self._state, self._holds
-        hold_id = command.hold_id
+        hold_id: str = command.hold_id  # as one of any kind: it may name a session by mistake
         refused = check_acquire(command)
         if refused is None and (
             hold_id in state.holds or hold_id in state.tickets or hold_id in state.sessions
@@ -68,7 +69,7 @@ class Locks:
             return holds.lock_held(claims)
         return holds.wait(self._made(Ticket, command, owner, key), claims, command.wait_ms)
 
-    def _made(self, make: type[Made], command: Acquire, owner: str, key: RequestKey | None) -> Made:
+    def _made(self, make: type[Made], command: Acquire, owner: OwnerName, key: RequestKey | None) -> Made:
         """Return a hold, or the ticket for it."""
         return make(
             0,

@@ -40,6 +40,7 @@ from lockstate.effects import Effects
 from lockstate.elections import Elections
 from lockstate.fences import advance
 from lockstate.holds import Holds
+from lockstate.ids import NO_SESSION, HoldId, SessionId
 from lockstate.locks import Locks
 from lockstate.records import RequestKey, Ticket
 from lockstate.requests import Remembered, content_digest, request_key
@@ -142,7 +143,7 @@ class LockMachine:
         known = self.state.origins.get(origin)
         return known.last_seq if known is not None else 0
 
-    def attempt(self, hold_id: str) -> Granted | Queued | None:
+    def attempt(self, hold_id: HoldId) -> Granted | Queued | None:
         """Return what became of what can wait: held, still waiting, or neither."""
         ticket = self.state.tickets.get(hold_id)
         if ticket is not None:
@@ -178,7 +179,7 @@ class LockMachine:
         """Return a page of active locks in order of name, and the name to go on after, if there are more."""
         return views.lock_views(self.state, prefix, after, limit)
 
-    def session(self, session_id: str) -> SessionView | None:
+    def session(self, session_id: SessionId) -> SessionView | None:
         """Return one session for who knows its id."""
         return views.session_view(self.state, session_id)
 
@@ -194,7 +195,9 @@ class LockMachine:
         """Return whether `token` is that of a present holder of the lock `name`."""
         return views.fence_view(self.state, name, token)
 
-    def audit(self, name: str = "", session_id: str = "", limit: int = limits.AUDIT_LIMIT_MAX) -> list[Event]:
+    def audit(
+        self, name: str = "", session_id: SessionId | HoldId = NO_SESSION, limit: int = limits.AUDIT_LIMIT_MAX
+    ) -> list[Event]:
         """Return what happened last, the newest first: to a name, by a session or hold, or at all."""
         return views.audit(self.state, name, session_id, limit)
 

@@ -4,6 +4,7 @@ import hashlib
 from typing import Final
 
 from lockstate.commands import Wanted
+from lockstate.ids import NO_HOLD, HoldId, OwnerName, SessionId
 from lockstate.records import Claimant, Ticket, each_lock
 from lockstate.results import Kind
 
@@ -11,7 +12,7 @@ Party = tuple[str, str]
 """Who can wait for whom: a session and an owner in it. What has a lease of its own stands for itself: an
 owner's name alone proves nothing, for many programs may give the same."""
 
-Wish = tuple[str, str, Kind, int, frozenset[Wanted]]
+Wish = tuple[SessionId, OwnerName, Kind, int, frozenset[Wanted]]
 """What a session wants as an owner. It gets it once, however often it asks: acquire is reentrant."""
 
 _NO_SESSION: Final = "\x00"
@@ -22,9 +23,9 @@ def public_name(kind: str, secret: str) -> str:
     return f"{kind}-{hashlib.blake2b(secret.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
 
 
-def shown_owner(owner: str, lease_id: str) -> str:
+def shown_owner(owner: OwnerName, lease_id: SessionId | HoldId) -> OwnerName:
     """Return the owner as others see it: who gave none is called after its hold."""
-    return owner or public_name("hold", lease_id)
+    return owner or OwnerName(public_name("hold", lease_id))
 
 
 def party_of(record: Claimant) -> Party:
@@ -41,6 +42,6 @@ def wish_of(record: Claimant) -> Wish | None:
     return (record.session_id, record.owner, record.kind, record.permits, frozenset(each_lock(record)))
 
 
-def own_id(record: Claimant) -> str:
+def own_id(record: Claimant) -> HoldId:
     """Return the id of the hold that `record` is, or is going to be, or wants converted."""
-    return (record.converts if isinstance(record, Ticket) else "") or record.hold_id
+    return (record.converts if isinstance(record, Ticket) else NO_HOLD) or record.hold_id

@@ -12,6 +12,7 @@ from itertools import chain
 
 from lockstate import limits
 from lockstate.claims import Claims, semaphore_of
+from lockstate.ids import HoldId
 from lockstate.modes import (
     CLAIMS,
     CONFLICTING,
@@ -60,7 +61,7 @@ def _is_full(lock: Lock, claim: Claim) -> bool:
     return lock.holders_count >= limits.HOLDERS_COUNT_MAX and not is_intent(claim)
 
 
-def earlier_queues(lock: Lock, claim: Claim, ticket: Ticket) -> Iterator[OrderedDict[str, Ticket]]:
+def earlier_queues(lock: Lock, claim: Claim, ticket: Ticket) -> Iterator[OrderedDict[HoldId, Ticket]]:
     """Yield the queues of `lock` that begin with a ticket which `ticket` has to wait for."""
     assert lock.queues is not None, "who waits stands in a queue"
     for other in CONFLICTING[claim]:
@@ -116,7 +117,7 @@ def _at(lock: Lock, claims: Iterable[Claim]) -> Iterator[Iterator[Ticket]]:
             yield _front(lock, claim, waiting)
 
 
-def _front(lock: Lock, claim: Claim, queue: OrderedDict[str, Ticket]) -> Iterator[Ticket]:
+def _front(lock: Lock, claim: Claim, queue: OrderedDict[HoldId, Ticket]) -> Iterator[Ticket]:
     """Yield the tickets of a queue that no ticket of another one is in the way of.
 
     When one for a single lock cannot go, none behind it can that wants the same.

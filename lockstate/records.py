@@ -14,13 +14,14 @@ import msgspec
 
 from lockstate.commands import Wanted
 from lockstate.deadlines import Lease, Timed
+from lockstate.ids import NO_HOLD, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import CLAIMS, INTENT, Claim, Counts, Mode, Scope, is_intent
 from lockstate.results import Kind
 
 RequestKey = tuple[str, str]
 """Scope and request id of a remembered request."""
 
-NOTHING: Final[dict[str, Any]] = {}
+NOTHING: Final[dict[Any, Any]] = {}
 """What nearly all label sets and tables of a record are: one for all, never changed."""
 _nothing = repeat(NOTHING).__next__
 
@@ -38,15 +39,15 @@ class Claimant(Lease, eq=False, gc=False, array_like=True):
     `permits` count for semaphores, `value` is an elected leader's.
     """
 
-    hold_id: str
+    hold_id: HoldId
     name: str
     mode: Mode
-    owner: str
+    owner: OwnerName
     note: str
-    session_id: str
+    session_id: SessionId
     lock_delay_ms: int
     since_ms: int
-    attempt_id: str
+    attempt_id: AttemptId
     request: RequestKey | None
     scope: Scope = Scope.NODE
     locks: tuple[Wanted, ...] = ()
@@ -62,7 +63,7 @@ class Hold(Claimant, eq=False, gc=False, array_like=True):
     """
 
     token: int = 0
-    converting: str = ""
+    converting: HoldId = NO_HOLD
 
 
 class Ticket(Claimant, eq=False, gc=False, array_like=True):
@@ -72,7 +73,7 @@ class Ticket(Claimant, eq=False, gc=False, array_like=True):
     whose `ttl_ms` it does not need. `origin` is the node process that keeps the connection of who waits.
     """
 
-    converts: str = ""
+    converts: HoldId = NO_HOLD
     origin: str = ""
 
 
@@ -111,15 +112,15 @@ class Session(Lease, eq=False, gc=False, array_like=True):
     when they have become too many to be searched.
     """
 
-    session_id: str
-    owner: str
+    session_id: SessionId
+    owner: OwnerName
     labels: dict[str, str]
-    holds: dict[str, Hold] = msgspec.field(default_factory=_nothing)
-    tickets: dict[str, Ticket] = msgspec.field(default_factory=_nothing)
+    holds: dict[HoldId, Hold] = msgspec.field(default_factory=_nothing)
+    tickets: dict[HoldId, Ticket] = msgspec.field(default_factory=_nothing)
     claims_count: int = 0
-    by_owner: dict[str, dict[str, Hold]] | None = None
+    by_owner: dict[OwnerName, dict[HoldId, Hold]] | None = None
 
-    def holds_of(self, owner: str) -> dict[str, Hold]:
+    def holds_of(self, owner: OwnerName) -> dict[HoldId, Hold]:
         """Return the holds of `owner`, among others if the session has few."""
         if self.by_owner is None:
             if len(self.holds) <= _SEARCHED_MAX:
@@ -171,8 +172,8 @@ class Lock(msgspec.Struct, eq=False, gc=False):
     held: Counts = 0
     waiting: Counts = 0
     holder: Hold | None = None
-    holders: dict[str, Hold] = msgspec.field(default_factory=_nothing)
-    queues: dict[Claim, OrderedDict[str, Ticket]] | None = None
+    holders: dict[HoldId, Hold] = msgspec.field(default_factory=_nothing)
+    queues: dict[Claim, OrderedDict[HoldId, Ticket]] | None = None
     below: dict[str, None] | None = None
     is_sorted: bool = False
 
@@ -241,8 +242,8 @@ class Semaphore(msgspec.Struct, eq=False, gc=False):
     name: str
     limit: int
     used: int = 0
-    holders: OrderedDict[str, Hold] = msgspec.field(default_factory=OrderedDict)
-    queue: OrderedDict[str, Ticket] = msgspec.field(default_factory=OrderedDict)
+    holders: OrderedDict[HoldId, Hold] = msgspec.field(default_factory=OrderedDict)
+    queue: OrderedDict[HoldId, Ticket] = msgspec.field(default_factory=OrderedDict)
     delays: dict[int, Delay] = msgspec.field(default_factory=dict)
 
     @property
@@ -256,7 +257,7 @@ def precedence(ticket: Ticket) -> tuple[bool, int]:
     return not ticket.converts, ticket.order
 
 
-def place_among(queue: dict[str, Ticket], ticket: Ticket) -> int:
+def place_among(queue: dict[HoldId, Ticket], ticket: Ticket) -> int:
     """Return how many tickets of a queue, which is in order of arrival, come before `ticket`."""
     return bisect.bisect_left(list(queue.values()), precedence(ticket), key=precedence)
 

@@ -22,6 +22,7 @@ from lockstate.commands import (
     ResizeSemaphore,
     TakeRate,
 )
+from lockstate.ids import NO_HOLD, HoldId
 from lockstate.records import RequestKey
 from lockstate.results import Granted, Queued, Refused, Result
 
@@ -45,6 +46,7 @@ def request_key(command: Command) -> RequestKey | None:
     """
     if not command.request_id:
         return None
+    scope: str
     match command:
         case Acquire() | AcquirePermits() | Campaign():
             scope = command.session_id or command.owner
@@ -73,9 +75,9 @@ def content_digest(command: Command) -> bytes:
     return hashlib.blake2b(_encoder.encode(command), digest_size=_DIGEST_BYTES).digest()
 
 
-def _hold_id(result: Result) -> str:
+def _hold_id(result: Result) -> HoldId:
     """Return what an acquire got or waits for, empty if nothing."""
-    return result.hold_id if isinstance(result, Granted | Queued) else ""
+    return result.hold_id if isinstance(result, Granted | Queued) else NO_HOLD
 
 
 def _brief(result: Result) -> Result:
@@ -120,7 +122,7 @@ class RequestMemory:
         remembered.at_ms = now_ms
         self._requests.move_to_end(key)
 
-    def forget(self, key: RequestKey | None, hold_id: str) -> None:
+    def forget(self, key: RequestKey | None, hold_id: HoldId) -> None:
         """Drop the request that led to `hold_id` and was undone, so that a repetition starts afresh."""
         remembered = None if key is None else self._requests.get(key)
         if key is not None and remembered is not None and _hold_id(remembered.result) == hold_id:

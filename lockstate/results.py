@@ -8,6 +8,7 @@ import enum
 import msgspec
 
 from lockstate.commands import Wanted
+from lockstate.ids import NO_OWNER, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 
 
@@ -49,7 +50,7 @@ class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class HolderView(_Value, frozen=True):
     """A holder as others may see it: no secret in it. `permits` counts for semaphores, 0 elsewhere."""
 
-    owner: str
+    owner: OwnerName
     mode: Mode
     token: int
     expires_in_ms: int
@@ -63,7 +64,7 @@ class HolderView(_Value, frozen=True):
 class WaiterView(_Value, frozen=True):
     """A waiter as others may see it. `position` counts from 1; conversions stand before all others."""
 
-    owner: str
+    owner: OwnerName
     mode: Mode
     position: int
     waited_ms: int
@@ -77,7 +78,7 @@ class WaiterView(_Value, frozen=True):
 class CycleView(_Value, frozen=True):
     """One step of a deadlock: `owner` waits for `name`, which the owner of the next step has or waits for."""
 
-    owner: str
+    owner: OwnerName
     name: str
     kind: Kind = Kind.LOCK
 
@@ -122,7 +123,7 @@ class SessionView(_Value, frozen=True):
 
     ttl_ms: int
     expires_in_ms: int
-    owner: str
+    owner: OwnerName
     labels: dict[str, str]
     holds: tuple[HolderView, ...]
     tickets: tuple[WaiterView, ...]
@@ -131,7 +132,7 @@ class SessionView(_Value, frozen=True):
 class SessionOpened(_Value, frozen=True, tag=1):
     """The session exists."""
 
-    session_id: str
+    session_id: SessionId
     ttl_ms: int
     expires_in_ms: int
 
@@ -139,7 +140,7 @@ class SessionOpened(_Value, frozen=True, tag=1):
 class SessionKept(_Value, frozen=True, tag=2):
     """The session lives on."""
 
-    session_id: str
+    session_id: SessionId
     expires_in_ms: int
 
 
@@ -155,12 +156,12 @@ class Granted(_Value, frozen=True, tag=4):
     Of several locks `name` is empty and `locks` lists them; `permits` and `available` count for semaphores.
     """
 
-    hold_id: str
+    hold_id: HoldId
     token: int
     name: str
     mode: Mode
     expires_in_ms: int
-    owner: str = ""
+    owner: OwnerName = NO_OWNER
     scope: Scope = Scope.NODE
     locks: tuple[Wanted, ...] = ()
     permits: int = 0
@@ -170,7 +171,7 @@ class Granted(_Value, frozen=True, tag=4):
 class Queued(_Value, frozen=True, tag=5):
     """The request waits. What is settled under this `hold_id` in a later outcome is how it ended."""
 
-    hold_id: str
+    hold_id: HoldId
     position: int
 
 
@@ -310,9 +311,9 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: EventKind
     name: str
     mode: Mode
-    owner: str
+    owner: OwnerName
     token: int
-    session_id: str
+    session_id: SessionId | HoldId
     lasted_ms: int
     reason: str = ""
     of: Kind = Kind.LOCK
@@ -324,7 +325,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Settled(msgspec.Struct, frozen=True):
     """How a wait ended, for the node that holds the connection: `hold_id` is what the wait answers to."""
 
-    hold_id: str
+    hold_id: HoldId
     result: Granted | Refused
     waited_ms: int
 

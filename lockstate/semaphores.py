@@ -5,6 +5,7 @@ from lockstate.checks import check_attempt, check_lease, check_limit
 from lockstate.claims import permits_of
 from lockstate.commands import AcquirePermits, ResizeSemaphore
 from lockstate.holds import SESSION_EXPIRED, Holds, check_count, held_already
+from lockstate.ids import OwnerName
 from lockstate.modes import Mode
 from lockstate.records import Hold, Made, RequestKey, Semaphore, Ticket
 from lockstate.results import Kind, Reason, Refused, Resized, Result
@@ -58,7 +59,9 @@ class Semaphores:
             return holds.no_permits(semaphore)
         return holds.wait(self._made(Ticket, command, owner, key), (), command.wait_ms)
 
-    def _made(self, make: type[Made], command: AcquirePermits, owner: str, key: RequestKey | None) -> Made:
+    def _made(
+        self, make: type[Made], command: AcquirePermits, owner: OwnerName, key: RequestKey | None
+    ) -> Made:
         """Return a hold, or the ticket for it."""
         return make(
             0,

@@ -4,6 +4,7 @@ from lockstate import limits
 from lockstate.commands import CloseSession, KeepAlive, OpenSession, Renew
 from lockstate.deadlines import Timed
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
+from lockstate.ids import OwnerName
 from lockstate.owners import public_name
 from lockstate.rate_algorithms import Limiter
 from lockstate.records import Delay, Hold, Session, Ticket, each_lock
@@ -40,7 +41,7 @@ class Sessions:
         )
         if refused is not None:
             return refused
-        owner = command.labels.get("owner") or public_name("session", command.session_id)
+        owner = OwnerName(command.labels.get("owner") or public_name("session", command.session_id))
         order, expires_at_ms = state.take_order(), state.now_ms + command.ttl_ms
         state.add_session(
             Session(order, expires_at_ms, command.ttl_ms, command.session_id, owner, command.labels)

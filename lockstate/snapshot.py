@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lockstate import loading
+from lockstate.ids import OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.rates import RateRow
 from lockstate.records import Delay, Hold, RequestKey, Session, Ticket
@@ -38,8 +39,8 @@ class _SessionRow(msgspec.Struct, array_like=True, gc=False):
     order: int
     expires_at_ms: int
     ttl_ms: int
-    session_id: str
-    owner: str
+    session_id: SessionId
+    owner: OwnerName
     labels: dict[str, str]
 
 

@@ -8,9 +8,10 @@ import msgspec
 from lockstate import limits
 from lockstate.claims import Claims, claims_of, parent, permits_of
 from lockstate.deadlines import Deadlines, Lease
+from lockstate.ids import NO_HOLD, HoldId, SessionId
 from lockstate.modes import CONFLICTS, INTENT, UNIT, Claim, Mode, Scope, claim_of, is_intent
 from lockstate.names import NameIndex
-from lockstate.owners import Wish, party_of, wish_of
+from lockstate.owners import Party, Wish, party_of, wish_of
 from lockstate.rates import RateLimits
 from lockstate.records import CONVERSION, NOTHING, Claimant, Delay, Hold, Lock, Semaphore, Session, Ticket
 from lockstate.requests import RequestMemory
@@ -45,18 +46,18 @@ class State:
         self.now_ms = 0
         self.next_token = 1
         self.next_order = 1
-        self.sessions: dict[str, Session] = {}
-        self.holds: dict[str, Hold] = {}
-        self.tickets: dict[str, Ticket] = {}
+        self.sessions: dict[SessionId, Session] = {}
+        self.holds: dict[HoldId, Hold] = {}
+        self.tickets: dict[HoldId, Ticket] = {}
         self.locks: dict[str, Lock] = {}
         self.names = NameIndex(self.locks)
         self.semaphores: dict[str, Semaphore] = {}
         self.delays: dict[tuple[str, Scope], Delay] = {}
         self.permit_delays: dict[int, Delay] = {}
-        self.party_tickets: dict[tuple[str, str], dict[str, Ticket]] = {}
-        self.wishes: dict[Wish, dict[str, Ticket]] = {}
+        self.party_tickets: dict[Party, dict[HoldId, Ticket]] = {}
+        self.wishes: dict[Wish, dict[HoldId, Ticket]] = {}
         """The tickets of sessions by what they want, in order of arrival."""
-        self.origin_tickets: dict[str, dict[str, Ticket]] = {}
+        self.origin_tickets: dict[str, dict[HoldId, Ticket]] = {}
         self.asking = ""
         """The origin of the batch that is being applied."""
         self.fences: dict[str, int] = {}
@@ -258,7 +259,7 @@ class State:
             del session.tickets[ticket.hold_id]
         hold = self.holds.get(ticket.converts)
         if hold is not None:
-            hold.converting = ""
+            hold.converting = NO_HOLD
         if ticket.kind is _SEMAPHORE:
             del self.semaphores[ticket.name].queue[ticket.hold_id]
             return [permits_of(ticket.name)]
@@ -362,7 +363,7 @@ class State:
         return origin
 
 
-def _leave(tickets: dict[_Key, dict[str, Ticket]], key: _Key, ticket: Ticket) -> None:
+def _leave(tickets: dict[_Key, dict[HoldId, Ticket]], key: _Key, ticket: Ticket) -> None:
     """Take a ticket out of those of a key, and the key with the last of them."""
     of_key = tickets[key]
     del of_key[ticket.hold_id]

@@ -6,6 +6,7 @@ from itertools import islice
 from lockstate import limits
 from lockstate.blockers import covering_holds, names_below
 from lockstate.claims import FIRST_OF_LOCKS, Claims, ancestors, permits_of, record_name
+from lockstate.ids import HoldId, SessionId
 from lockstate.modes import NAMED, Scope, is_intent, is_tree
 from lockstate.owners import own_id, shown_owner
 from lockstate.records import Delay, Hold, Semaphore, Session, Ticket, each_lock, place_among
@@ -119,7 +120,7 @@ def fence_view(state: State, name: str, token: int) -> FenceView:
     return FenceView(token in tokens, max(tokens, default=0))
 
 
-def session_view(state: State, session_id: str) -> SessionView | None:
+def session_view(state: State, session_id: SessionId) -> SessionView | None:
     """Return the session, or None if it expired or never was."""
     session = state.sessions.get(session_id)
     if session is None:
@@ -138,7 +139,7 @@ def session_view(state: State, session_id: str) -> SessionView | None:
 
 def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
     """Yield the waits of a session. Each queue is looked at once, however many of its tickets stand in it."""
-    places: dict[tuple[str, str], int] = {}
+    places: dict[tuple[str, HoldId], int] = {}
     queues: dict[str, Iterable[Ticket]] = {}
     for ticket in session.tickets.values():
         if ticket.kind is Kind.SEMAPHORE:
@@ -156,7 +157,7 @@ def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
             yield _waiter_view(state, ticket, it.name, places[name, ticket.hold_id])
 
 
-def audit(state: State, name: str, session_id: str, limit: int) -> list[Event]:
+def audit(state: State, name: str, session_id: SessionId | HoldId, limit: int) -> list[Event]:
     """Return what happened last, the newest first: to a name, by a session, or at all."""
     limit = min(max(limit, 1), limits.AUDIT_LIMIT_MAX)
     wanted = (

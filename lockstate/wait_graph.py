@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from lockstate.claims import shown_name
+from lockstate.ids import HoldId
 from lockstate.owners import own_id, shown_owner
 from lockstate.records import Ticket
 from lockstate.results import CycleView
@@ -30,19 +31,19 @@ class Wait(msgspec.Struct, eq=False):
     """
 
     ticket: Ticket
-    needed: dict[str, str]
-    permits: list[tuple[int, list[str]]]
+    needed: dict[HoldId, str]
+    permits: list[tuple[int, list[HoldId]]]
     spare: int = 0
 
-    def is_stuck(self, stuck: dict[str, "Wait"]) -> bool:
+    def is_stuck(self, stuck: dict[HoldId, "Wait"]) -> bool:
         """Whether it cannot go as long as the `stuck` cannot."""
         return any(other in stuck for other in self.needed) or self._lacks_permits(stuck)
 
-    def _lacks_permits(self, stuck: dict[str, "Wait"]) -> bool:
+    def _lacks_permits(self, stuck: dict[HoldId, "Wait"]) -> bool:
         kept = sum([count for count, others in self.permits if any(other in stuck for other in others)])
         return kept > self.spare
 
-    def in_the_way(self, stuck: dict[str, "Wait"]) -> Iterator[tuple[str, str]]:
+    def in_the_way(self, stuck: dict[HoldId, "Wait"]) -> Iterator[tuple[HoldId, str]]:
         """Yield the stuck tickets that it depends on, with names."""
         for other, name in self.needed.items():
             if other in stuck:
@@ -53,9 +54,9 @@ class Wait(msgspec.Struct, eq=False):
                     yield other, self.ticket.name
 
 
-def reduce(waits: dict[str, Wait]) -> None:
+def reduce(waits: dict[HoldId, Wait]) -> None:
     """Take out every ticket that can go, until only those are left that cannot."""
-    users: dict[str, list[str]] = {}
+    users: dict[HoldId, list[HoldId]] = {}
     for hold_id, wait in waits.items():
         for other in (*wait.needed, *[other for _, others in wait.permits for other in others]):
             users.setdefault(other, []).append(hold_id)
@@ -67,7 +68,7 @@ def reduce(waits: dict[str, Wait]) -> None:
             to_look_at.extend(users.get(hold_id, ()))
 
 
-def cycle(stuck: dict[str, Wait], first: str) -> Cycle | None:
+def cycle(stuck: dict[HoldId, Wait], first: HoldId) -> Cycle | None:
     """Return a deadlock through `first`: two conversions if there are, else the shortest way back."""
     way = _pair(stuck, first) or _shortest(stuck, first)
     if not way:
@@ -79,7 +80,7 @@ def cycle(stuck: dict[str, Wait], first: str) -> Cycle | None:
     )
 
 
-def _pair(stuck: dict[str, Wait], first: str) -> list[tuple[str, str]]:
+def _pair(stuck: dict[HoldId, Wait], first: HoldId) -> list[tuple[HoldId, str]]:
     """Return the conversion `first` and another one that wait for each other; nothing if there is none."""
     if stuck[first].ticket.converts:
         for other, name in stuck[first].in_the_way(stuck):
@@ -89,9 +90,9 @@ def _pair(stuck: dict[str, Wait], first: str) -> list[tuple[str, str]]:
     return []
 
 
-def _shortest(stuck: dict[str, Wait], first: str) -> list[tuple[str, str]]:
+def _shortest(stuck: dict[HoldId, Wait], first: HoldId) -> list[tuple[HoldId, str]]:
     """Return the shortest way from `first` back to it over the stuck; nothing if it only waits for them."""
-    came_from: dict[str, tuple[str, str]] = {}
+    came_from: dict[HoldId, tuple[HoldId, str]] = {}
     reached = deque([first])
     while reached and first not in came_from:
         at = reached.popleft()
@@ -99,7 +100,7 @@ def _shortest(stuck: dict[str, Wait], first: str) -> list[tuple[str, str]]:
             if other not in came_from:
                 came_from[other] = (at, name)
                 reached.append(other)
-    way: list[tuple[str, str]] = []
+    way: list[tuple[HoldId, str]] = []
     at = first
     while first in came_from and (not way or at != first):
         at, name = came_from[at]

@@ -5,6 +5,7 @@ import heapq
 from lockstate import limits
 from lockstate.commands import AbandonWaits, Cancel
 from lockstate.holds import Holds
+from lockstate.ids import HoldId
 from lockstate.records import NOTHING, Ticket
 from lockstate.results import Cancelled, EventKind, Result, WaitsAbandoned
 from lockstate.state import Freed
@@ -41,7 +42,7 @@ class Waits:
     def abandon(self, command: AbandonWaits) -> Result:
         """Undo the waits of a node process that is gone, so that nobody gets what no client will hear of."""
         state, holds = self._state, self._holds
-        tickets: dict[str, Ticket] = state.origin_tickets.get(command.origin, NOTHING)
+        tickets: dict[HoldId, Ticket] = state.origin_tickets.get(command.origin, NOTHING)
         # By arrival: a repeated request is entered here anew, and a snapshot does not say when.
         ended = heapq.nsmallest(
             limits.ABANDONED_PER_COMMAND_MAX, tickets.values(), key=lambda ticket: ticket.order

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Self
 from http_api.__main__ import _calm_collector
 from lockstate.codec import decode_entry
 from lockstate.commands import Acquire, CloseSession, Command, OpenSession, Tick
+from lockstate.ids import SessionId
 from lockstate.limits import SESSION_CLAIMS_MAX, TTL_MS_MAX
 from lockstate.modes import Mode
 from scripts.lib.machine_feed import Feed, Load, check_results
@@ -223,11 +224,13 @@ def _let_expire(feed: Feed, count: int, clock: Clock) -> list[float]:
 
 def _close_session(feed: Feed, clock: Clock) -> float:
     """Return how long it takes to end a session with as many locks as one may have."""
-    session_id = feed.new_id()
+    session_id = SessionId(feed.new_id())
     commands: list[Command] = [OpenSession(session_id, TTL_MS_MAX)]
     for _ in range(SESSION_CLAIMS_MAX):
         name = f"job-{feed.next_number()}"
-        commands.append(Acquire(name, Mode.EXCLUSIVE, feed.new_id(), feed.new_id(), session_id=session_id))
+        commands.append(
+            Acquire(name, Mode.EXCLUSIVE, feed.new_hold_id(), feed.new_attempt_id(), session_id=session_id)
+        )
     feed.apply_all(commands)
     before = feed.machine.counts()["holds"]
     took_ms = _apply_ms(feed, feed.entry([CloseSession(session_id)]), clock)

@@ -27,6 +27,7 @@ from cluster.config import Address, NodeConfig
 from cluster.node import Node
 from http_api.server.app import build_server
 from lockstate.commands import Acquire, Release
+from lockstate.ids import AttemptId, HoldId
 from lockstate.modes import Mode
 from lockstate.results import Granted
 from scripts.lib import call_trace, ports
@@ -132,7 +133,7 @@ class NodeAsker:
     async def acquire(self) -> str:
         """Acquire the free lock; return the hold's id. Raises TracingError."""
         hold_id, attempt_id = secrets.token_hex(16), secrets.token_hex(16)
-        command = Acquire(LOCK, Mode.EXCLUSIVE, hold_id, attempt_id, ttl_ms=TTL_MS)
+        command = Acquire(LOCK, Mode.EXCLUSIVE, HoldId(hold_id), AttemptId(attempt_id), ttl_ms=TTL_MS)
         answer = await self._node.acquire(command, TIMEOUT_S)
         if not isinstance(answer.result, Granted):
             raise TracingError(f"the free lock was not granted: {answer.result}")
@@ -268,7 +269,7 @@ async def trace_once(loop: PausableLoop, asker: Asker, node: Node) -> TracedRun:
             await _until_quiet(loop, recorder)
         finally:
             recorder.stop()
-    await node.submit(Release(hold_id), TIMEOUT_S)
+    await node.submit(Release(HoldId(hold_id)), TIMEOUT_S)
     if len(entry_sends) != NODES_COUNT:
         raise TracingError(f"the request passed {SEND} {len(entry_sends)} times, not {NODES_COUNT} times")
     # The first is the follower's, to the leader; then the leader sends the entry to each of the others.

@@ -9,6 +9,7 @@ import msgspec
 
 from api.problems import ProblemError, refusal
 from lockstate import limits
+from lockstate.ids import HoldId, SessionId
 from lockstate.results import Refused
 
 Maybe = msgspec.UnsetType
@@ -25,7 +26,9 @@ def _lengths(smallest: int, largest: int) -> msgspec.Meta:
 
 
 Name = Annotated[str, _lengths(1, limits.NAME_BYTES_MAX)]
-Id = Annotated[str, _lengths(1, limits.ID_CHARS_MAX)]
+RequestId = Annotated[str, _lengths(1, limits.ID_CHARS_MAX)]
+SessionIdText = Annotated[SessionId, _lengths(1, limits.ID_CHARS_MAX)]
+HoldIdText = Annotated[HoldId, _lengths(1, limits.ID_CHARS_MAX)]
 Value = Annotated[str, _lengths(0, limits.VALUE_BYTES_MAX)]
 Ttl = Annotated[int, _bounds(limits.TTL_MS_MIN, limits.TTL_MS_MAX)]
 Wait = Annotated[int, _bounds(0, limits.WAIT_MS_MAX)]
@@ -43,7 +46,7 @@ class Request(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class Write(Request, kw_only=True):
     """A body that may carry the id by which a repetition gets the first outcome."""
 
-    request_id: Id | Maybe = UNSET
+    request_id: RequestId | Maybe = UNSET
 
     def checked_id(self) -> str:
         """Return the id, "" when there is none. Raises ProblemError."""

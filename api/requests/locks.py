@@ -7,11 +7,12 @@ import msgspec
 
 from api.requests.fields import (
     UNSET,
-    Id,
+    HoldIdText,
     LockDelay,
     Maybe,
     Name,
     Request,
+    SessionIdText,
     Ttl,
     Wait,
     Write,
@@ -20,23 +21,30 @@ from api.requests.fields import (
     invalid,
 )
 from lockstate import checks, commands, limits
+from lockstate.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 
 ModeOrNot = Annotated[Mode | Maybe, msgspec.Meta(extra_json_schema={"default": Mode.EXCLUSIVE})]
 ScopeOrNot = Annotated[Scope | Maybe, msgspec.Meta(extra_json_schema={"default": Scope.NODE})]
 
 
+def new_ids() -> tuple[HoldId, AttemptId]:
+    """Return new secret ids for a hold (or a conversion's ticket) and for the attempt to get it."""
+    digits = secrets.token_hex(32)
+    return HoldId(digits[:32]), AttemptId(digits[32:])
+
+
 class Acquiring(Write, kw_only=True):
     """What may be said of every hold: exactly one of `session_id` and `ttl_ms`, and more."""
 
-    session_id: Id | Maybe = UNSET
+    session_id: SessionIdText | Maybe = UNSET
     ttl_ms: Ttl | Maybe = UNSET
-    owner: str = ""
+    owner: OwnerName = NO_OWNER
     wait_ms: Wait = 0
     lock_delay_ms: LockDelay = 0
     note: str = ""
 
-    def checked_lease(self) -> tuple[str, int]:
+    def checked_lease(self) -> tuple[SessionId, int]:
         """Return session id and ttl, of which one is given; check all that is said of a hold."""
         if self.owner:
             check(limits.check_text("owner", self.owner, limits.OWNER_BYTES_MAX))
@@ -50,7 +58,7 @@ class Acquiring(Write, kw_only=True):
             if self.ttl_ms is UNSET:
                 raise invalid("session_id or ttl_ms: one of the two is required")
             check(limits.check_ttl(self.ttl_ms))
-            return "", self.ttl_ms
+            return NO_SESSION, self.ttl_ms
         if self.ttl_ms is not UNSET:
             raise invalid("session_id and ttl_ms: only one of the two is allowed")
         check(limits.check_id("session_id", self.session_id))
@@ -87,12 +95,12 @@ class AcquireRequest(Acquiring, kw_only=True):
             raise invalid("name or locks: one of the two is required")
         check(limits.check_name(self.name))
         session_id, ttl_ms = self.checked_lease()
-        made = secrets.token_hex(32)
+        hold_id, attempt_id = new_ids()
         return commands.Acquire(
             self.name,
             Mode.EXCLUSIVE if self.mode is UNSET else self.mode,
-            made[:32],
-            made[32:],
+            hold_id,
+            attempt_id,
             session_id,
             ttl_ms,
             self.owner,
@@ -112,12 +120,12 @@ class AcquireRequest(Acquiring, kw_only=True):
         for at, it in enumerate(locks):
             check_name(f"locks[{at}].name", it.name)
         session_id, ttl_ms = self.checked_lease()
-        made = secrets.token_hex(32)
+        hold_id, attempt_id = new_ids()
         command = commands.Acquire(
             "",
             Mode.EXCLUSIVE,
-            made[:32],
-            made[32:],
+            hold_id,
+            attempt_id,
             session_id,
             ttl_ms,
             self.owner,
@@ -134,7 +142,7 @@ class AcquireRequest(Acquiring, kw_only=True):
 class RenewRequest(Write, kw_only=True):
     """Start the lease of a hold anew."""
 
-    hold_id: Id
+    hold_id: HoldIdText
     ttl_ms: Ttl | Maybe = UNSET
 
     def command(self) -> commands.Renew:
@@ -150,7 +158,7 @@ class RenewRequest(Write, kw_only=True):
 class ReleaseHoldRequest(Write, kw_only=True):
     """Give a hold back as a whole."""
 
-    hold_id: Id
+    hold_id: HoldIdText
 
     def command(self) -> commands.Release:
         """Return the command."""
@@ -161,7 +169,7 @@ class ReleaseHoldRequest(Write, kw_only=True):
 class ReleaseRequest(Write, kw_only=True):
     """Give a hold back, or of a hold of several locks only those that `names` lists."""
 
-    hold_id: Id
+    hold_id: HoldIdText
     names: (
         Annotated[
             tuple[Name, ...],
@@ -190,7 +198,7 @@ class ReleaseRequest(Write, kw_only=True):
 class ConvertRequest(Write, kw_only=True):
     """Change the mode of a hold."""
 
-    hold_id: Id
+    hold_id: HoldIdText
     mode: Mode
     wait_ms: Wait = 0
 
@@ -198,9 +206,9 @@ class ConvertRequest(Write, kw_only=True):
         """Return the command, with new ids for the ticket and the attempt."""
         check(limits.check_id("hold_id", self.hold_id))
         check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
-        made = secrets.token_hex(32)
+        ticket_id, attempt_id = new_ids()
         return commands.Convert(
-            self.hold_id, self.mode, made[:32], made[32:], self.wait_ms, self.checked_id()
+            self.hold_id, self.mode, ticket_id, attempt_id, self.wait_ms, self.checked_id()
         )
 
 

@@ -1,16 +1,16 @@
-"""The bodies of calls about semaphores, rate limits, fences and elections. Secrets are made here."""
+"""The bodies of calls about semaphores, rate limits, fences and elections."""
 
-import secrets
 from typing import Annotated
 
 import msgspec
 
 from api.requests.fields import (
-    Id,
+    HoldIdText,
     Name,
     PermitsLimit,
     RateLimit,
     Request,
+    SessionIdText,
     Token,
     Value,
     Wait,
@@ -20,8 +20,9 @@ from api.requests.fields import (
     check_between,
     check_name,
 )
-from api.requests.locks import Acquiring
+from api.requests.locks import Acquiring, new_ids
 from lockstate import checks, commands, limits
+from lockstate.ids import NO_OWNER, OwnerName
 
 Permits = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "description": "At most the limit."})]
 
@@ -38,13 +39,13 @@ class AcquirePermitsRequest(Acquiring, kw_only=True):
         check(limits.check_name(self.name))
         check(checks.check_limit(self.limit, self.permits))
         session_id, ttl_ms = self.checked_lease()
-        made = secrets.token_hex(32)
+        hold_id, attempt_id = new_ids()
         return commands.AcquirePermits(
             self.name,
             self.limit,
             self.permits,
-            made[:32],
-            made[32:],
+            hold_id,
+            attempt_id,
             session_id,
             ttl_ms,
             self.owner,
@@ -126,9 +127,9 @@ class CampaignRequest(Write, kw_only=True):
     """Ask to lead an election, for a session."""
 
     name: Name
-    session_id: Id
+    session_id: SessionIdText
     value: Value
-    owner: str = ""
+    owner: OwnerName = NO_OWNER
     wait_ms: Wait = 0
 
     def command(self) -> commands.Campaign:
@@ -138,13 +139,13 @@ class CampaignRequest(Write, kw_only=True):
         check(limits.check_text("value", self.value, limits.VALUE_BYTES_MAX))
         check(limits.check_text("owner", self.owner, limits.OWNER_BYTES_MAX))
         check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
-        made = secrets.token_hex(32)
+        hold_id, attempt_id = new_ids()
         return commands.Campaign(
             self.name,
             self.session_id,
             self.value,
-            made[:32],
-            made[32:],
+            hold_id,
+            attempt_id,
             self.owner,
             self.wait_ms,
             self.checked_id(),
@@ -154,7 +155,7 @@ class CampaignRequest(Write, kw_only=True):
 class ProclaimRequest(Write, kw_only=True):
     """Say something else as the leader of an election."""
 
-    hold_id: Id
+    hold_id: HoldIdText
     value: Value
 
     def command(self) -> commands.Proclaim:

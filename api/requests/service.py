@@ -4,6 +4,7 @@ import secrets
 
 from api.requests.fields import UNSET, Maybe, Request, Ttl, Write, check, invalid
 from lockstate import commands, limits
+from lockstate.ids import SessionId
 
 
 class OpenSessionRequest(Write, kw_only=True):
@@ -17,13 +18,15 @@ class OpenSessionRequest(Write, kw_only=True):
         check(limits.check_ttl(self.ttl_ms))
         if self.labels:
             check(limits.check_labels(self.labels))
-        return commands.OpenSession(secrets.token_hex(16), self.ttl_ms, self.labels, self.checked_id())
+        return commands.OpenSession(
+            SessionId(secrets.token_hex(16)), self.ttl_ms, self.labels, self.checked_id()
+        )
 
 
 class CloseSessionRequest(Write, kw_only=True):
     """Close a session."""
 
-    def command(self, session_id: str) -> commands.CloseSession:
+    def command(self, session_id: SessionId) -> commands.CloseSession:
         """Return the command."""
         return commands.CloseSession(session_id, self.checked_id())
 

@@ -7,6 +7,7 @@ import asyncio
 
 from cluster.commands.outbox import Answer
 from cluster.errors import ClusterError
+from lockstate.ids import HoldId
 from lockstate.results import Granted, Queued, Settled
 
 
@@ -15,13 +16,13 @@ class Waiters:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._futures: dict[str, list[asyncio.Future[Answer]]] = {}
+        self._futures: dict[HoldId, list[asyncio.Future[Answer]]] = {}
 
     def __len__(self) -> int:
         """Return how many waits there are."""
         return len(self._futures)
 
-    def add(self, hold_id: str) -> "asyncio.Future[Answer]":
+    def add(self, hold_id: HoldId) -> "asyncio.Future[Answer]":
         """Return a future for the end of a wait. Called at the apply that queued it: no end is missed."""
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._futures.setdefault(hold_id, []).append(future)
@@ -34,7 +35,7 @@ class Waiters:
             self._settle(settled.hold_id, Answer(settled.result, revision))
 
     def reconcile(
-        self, hold_id: str, found: Granted | Queued | None, revision: int, lost: ClusterError
+        self, hold_id: HoldId, found: Granted | Queued | None, revision: int, lost: ClusterError
     ) -> None:
         """Take over what a snapshot says of a wait whose end this node may have missed.
 
@@ -48,7 +49,7 @@ class Waiters:
             case Queued():
                 """It still waits."""
 
-    def hold_ids(self) -> list[str]:
+    def hold_ids(self) -> list[HoldId]:
         """Return what is waited for."""
         return list(self._futures)
 
@@ -57,17 +58,17 @@ class Waiters:
         for hold_id in self.hold_ids():
             self._fail(hold_id, error)
 
-    def _settle(self, hold_id: str, answer: Answer) -> None:
+    def _settle(self, hold_id: HoldId, answer: Answer) -> None:
         for future in self._futures.pop(hold_id, []):
             if not future.done():
                 future.set_result(answer)
 
-    def _fail(self, hold_id: str, error: ClusterError) -> None:
+    def _fail(self, hold_id: HoldId, error: ClusterError) -> None:
         for future in self._futures.pop(hold_id, []):
             if not future.done():
                 future.set_exception(error)
 
-    def _forget(self, hold_id: str, future: "asyncio.Future[Answer]") -> None:
+    def _forget(self, hold_id: HoldId, future: "asyncio.Future[Answer]") -> None:
         futures = self._futures.get(hold_id)
         if futures is not None and future in futures:
             futures.remove(future)

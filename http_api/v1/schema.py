@@ -15,6 +15,7 @@ from holdfast import wire
 from http_api.server.call import Call
 from lockstate import limits
 from lockstate.commands import Algorithm
+from lockstate.ids import SessionId
 from lockstate.modes import Mode, Scope
 
 LIST_LIMIT_DEFAULT = 100
@@ -125,7 +126,7 @@ def limit(call: Call, largest: int) -> int:
 def name(call: Call) -> str:
     """Return the name in the path. Raises ProblemError."""
     check(limits.check_name(call.path_value))
-    return call.path_value
+    return SessionId(call.path_value)
 
 
 def name_in_query(call: Call) -> str:
@@ -137,7 +138,7 @@ def name_in_query(call: Call) -> str:
     return value
 
 
-def session_id(call: Call) -> str:
+def session_id(call: Call) -> SessionId:
     """Return the session id in the path. Raises ProblemError."""
     check(limits.check_id("session_id", call.path_value))
-    return call.path_value
+    return SessionId(call.path_value)

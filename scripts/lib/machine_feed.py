@@ -11,6 +11,7 @@ from typing import Final
 
 from lockstate import codec
 from lockstate.commands import Acquire, Command, Entry, OpenSession
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.limits import TTL_MS_MAX
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
@@ -30,19 +31,27 @@ class Feed:
         self._seq = 0
         self._number = 0
         self._random = random.Random(1)
-        self.sessions = [self.new_id() for _ in range(SESSIONS)]
+        self.sessions = [SessionId(self.new_id()) for _ in range(SESSIONS)]
         self.apply_all([OpenSession(session_id, TTL_MS_MAX) for session_id in self.sessions])
 
     def new_id(self) -> str:
         """Return what a node would choose: 32 hexadecimal digits."""
         return f"{self._random.getrandbits(128):032x}"
 
+    def new_hold_id(self) -> HoldId:
+        """Return the id of a new hold, or of the ticket of a conversion."""
+        return HoldId(self.new_id())
+
+    def new_attempt_id(self) -> AttemptId:
+        """Return the id of a new attempt."""
+        return AttemptId(self.new_id())
+
     def next_number(self) -> int:
         """Count what needs a name that was never used."""
         self._number += 1
         return self._number
 
-    def session(self, number: int) -> str:
+    def session(self, number: int) -> SessionId:
         """Return one of the sessions."""
         return self.sessions[number % SESSIONS]
 
@@ -79,10 +88,10 @@ class Feed:
             yield Acquire(
                 f"orders/{number % 1000}/item-{number}",
                 Mode.EXCLUSIVE,
-                self.new_id(),
-                self.new_id(),
+                self.new_hold_id(),
+                self.new_attempt_id(),
                 ttl_ms=ttl_ms,
-                owner=f"worker-{number}",
+                owner=OwnerName(f"worker-{number}"),
             )
 
     def pass_time(self, later_ms: int) -> None:

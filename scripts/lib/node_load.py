@@ -15,6 +15,7 @@ from cluster.storage.forked_child import Child
 from cluster.storage.huge_pages import HugePages
 from http_api.__main__ import _calm_collector
 from lockstate.commands import Acquire, Release
+from lockstate.ids import AttemptId, HoldId, OwnerName
 from lockstate.limits import TTL_MS_MAX, TTL_MS_MIN
 from lockstate.modes import Mode
 from lockstate.results import EventKind, Granted, Released
@@ -73,10 +74,10 @@ def acquire(number: int, ttl_ms: int = TTL_MS_MAX) -> Acquire:
     return Acquire(
         name=f"{PREFIX}{number % 1000}/item-{number}",
         mode=Mode.EXCLUSIVE,
-        hold_id=secrets.token_hex(16),
-        attempt_id=secrets.token_hex(16),
+        hold_id=HoldId(secrets.token_hex(16)),
+        attempt_id=AttemptId(secrets.token_hex(16)),
         ttl_ms=ttl_ms,
-        owner=f"worker-{number}",
+        owner=OwnerName(f"worker-{number}"),
     )
 
 

@@ -24,6 +24,7 @@ from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
 from lockstate import codec
 from lockstate.commands import Acquire
+from lockstate.ids import AttemptId, HoldId, OwnerName
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from tests.hazards.harness import STEP_MS, Clock, Cluster, Network
@@ -144,11 +145,17 @@ class Clients:
     def ask(self, node: CoreNode, request_id: str = "") -> "asyncio.Future[Answer]":
         """Give a node a command; the same request, if `request_id` is that of an earlier one."""
         number = len(self.asked)
-        hold_id = f"hold-{number:020d}"
+        hold_id = HoldId(f"hold-{number:020d}")
         name = f"lock-of-{request_id or number}"
-        attempt_id = f"attempt-{number}"
+        attempt_id = AttemptId(f"attempt-{number}")
         command = Acquire(
-            name, Mode.EXCLUSIVE, hold_id, attempt_id, ttl_ms=TTL_MS, owner="client", request_id=request_id
+            name,
+            Mode.EXCLUSIVE,
+            hold_id,
+            attempt_id,
+            ttl_ms=TTL_MS,
+            owner=OwnerName("client"),
+            request_id=request_id,
         )
         pending = node.core.outbox.submit(codec.encode_command(command), 3600)
         node.core.request_flush()

@@ -21,6 +21,7 @@ from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_format import Snapshot, write_snapshot
 from lockstate import codec, snapshot
 from lockstate.commands import Acquire
+from lockstate.ids import AttemptId, HoldId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import Granted
@@ -117,7 +118,9 @@ async def test_commands_for_another_leadership_are_not_taken(tmp_path: Path) -> 
     look like repetitions.
     """
     core = await lone_core(tmp_path)
-    command = codec.encode_command(Acquire("name", Mode.EXCLUSIVE, "hold", "attempt", ttl_ms=TTL_MS))
+    command = codec.encode_command(
+        Acquire("name", Mode.EXCLUSIVE, HoldId("hold"), AttemptId("attempt"), ttl_ms=TTL_MS)
+    )
     for term in (core.replica.term - 1, core.replica.term + 1):
         core.forwarded(term, "other", [6], [command])
     assert core._batcher.is_empty
@@ -125,7 +128,7 @@ async def test_commands_for_another_leadership_are_not_taken(tmp_path: Path) -> 
     async with asyncio.timeout(20):
         while core.machine.applied_seq("other") == 0:
             await run_callbacks()
-    assert core.machine.attempt("hold") is not None
+    assert core.machine.attempt(HoldId("hold")) is not None
     await core.stop()
 
 
@@ -137,7 +140,7 @@ async def test_an_apply_that_raises_stops_the_node(tmp_path: Path, monkeypatch: 
         raise ZeroDivisionError
 
     monkeypatch.setattr(LockMachine, "apply", broken)
-    command = Acquire("name", Mode.EXCLUSIVE, "hold", "attempt", ttl_ms=TTL_MS)
+    command = Acquire("name", Mode.EXCLUSIVE, HoldId("hold"), AttemptId("attempt"), ttl_ms=TTL_MS)
     pending = core.outbox.submit(codec.encode_command(command), 60)
     core.request_flush()
     async with asyncio.timeout(20):

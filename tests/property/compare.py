@@ -8,6 +8,7 @@ import re
 
 import msgspec
 
+from lockstate.ids import NO_SESSION
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.owners import shown_owner
@@ -125,7 +126,7 @@ def _check_pages(machine: LockMachine, world: World) -> None:
 def _check_audit(machine: LockMachine, world: World) -> None:
     """Check what is told of each name and each session, newest first."""
     for name in (*programs.NAMES, ""):
-        for session_id in (*programs.SESSION_IDS, ""):
+        for session_id in (*programs.SESSION_IDS, NO_SESSION):
             if name or session_id:
                 told = machine.audit(name, session_id, AUDIT_LIMIT)
                 known = model_views.audit(world, name, session_id)[:AUDIT_LIMIT]

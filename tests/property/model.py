@@ -30,6 +30,7 @@ from lockstate.commands import (
     Tick,
     Undecodable,
 )
+from lockstate.ids import HoldId, OwnerName, SessionId
 from lockstate.results import (
     Cancelled,
     Done,
@@ -123,6 +124,7 @@ def run(world: World, command: Command | Undecodable) -> Result:
 
 def refuse_used(world: World, command: Command | Undecodable) -> Refused | None:
     """Refuse a command that gives something new an id which something else has."""
+    new_id: SessionId | HoldId
     match command:
         case OpenSession():
             new_id = command.session_id
@@ -132,7 +134,7 @@ def refuse_used(world: World, command: Command | Undecodable) -> Refused | None:
             new_id = command.ticket_id
         case _:
             return None
-    known = world.session(new_id) or world.hold(new_id) or world.ticket(new_id)
+    known = world.session(SessionId(new_id)) or world.hold(HoldId(new_id)) or world.ticket(HoldId(new_id))
     return Refused(Reason.INVALID_REQUEST, "") if known is not None else None
 
 
@@ -182,7 +184,7 @@ def decide(world: World, command: Command | Undecodable) -> Result:  # noqa: C90
 
 def open_session(world: World, command: OpenSession) -> Result:
     """Open a session."""
-    owner = command.labels.get("owner") or f"session-{command.session_id}"
+    owner = OwnerName(command.labels.get("owner") or f"session-{command.session_id}")
     lease = world.new_lease(command.ttl_ms)
     world.sessions.append(Session(command.session_id, owner, command.labels, lease))
     return SessionOpened(command.session_id, command.ttl_ms, command.ttl_ms)

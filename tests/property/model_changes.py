@@ -1,6 +1,7 @@
 """How holds and waits begin and end in the model, and what is told about it."""
 
 from lockstate.commands import Wanted
+from lockstate.ids import HoldId
 from lockstate.modes import Mode, Scope
 from lockstate.results import Event, EventKind, Granted, Kind, Reason, Refused, Settled
 from tests.property.model_locks import is_grantable, is_the_same, line, names, used
@@ -21,7 +22,7 @@ AUDITED = {
 }
 
 
-def hold_id(thing: Hold | Ticket) -> str:
+def hold_id(thing: Hold | Ticket) -> HoldId:
     """Return the id of a hold that is, or is to be."""
     if isinstance(thing, Hold):
         return thing.hold_id

@@ -17,6 +17,7 @@ from lockstate.commands import (
     ResizeSemaphore,
     Undecodable,
 )
+from lockstate.ids import AttemptId
 from lockstate.results import Reason, Refused
 from tests.property.model_locks import covers
 
@@ -97,7 +98,7 @@ def _check_several(command: Acquire) -> list[Refused | None]:
     return checks
 
 
-def _check_waiter(answers_to: str, attempt_id: str, wait_ms: int) -> list[Refused | None]:
+def _check_waiter(answers_to: str, attempt_id: AttemptId, wait_ms: int) -> list[Refused | None]:
     return [
         _check_id(answers_to),
         _check_id(attempt_id),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lockstate.ids import HoldId, OwnerName
 from lockstate.results import CycleView, Kind, Reason, Refused
 from tests.property.model_locks import (
     conflict,
@@ -73,7 +74,7 @@ def waits(world: World) -> list[Wait]:
     ]
 
 
-def is_blocked_by(world: World, wait: Wait, stuck: list[str]) -> bool:
+def is_blocked_by(world: World, wait: Wait, stuck: list[HoldId]) -> bool:
     """Whether a ticket cannot be served as long as the `stuck` are not, and what they have is kept."""
     if any(other.ticket_id in stuck for other in wait.needed):
         return True
@@ -128,9 +129,9 @@ def _refuse(world: World, ticket: Ticket, every: list[Edge], reason: Reason) -> 
     return Refused(reason, str(len(world.deadlocks) - 1))
 
 
-def shown(owner: str) -> str:
+def shown(owner: OwnerName) -> OwnerName:
     """Return an owner without what identifies one that was not given: the machine shows a digest of it."""
-    return re.sub(r"^(session|hold)-.*", r"\1-*", owner)
+    return OwnerName(re.sub(r"^(session|hold)-.*", r"\1-*", owner))
 
 
 def edges(world: World) -> list[Edge]:
@@ -165,9 +166,9 @@ def check_cycle(ticket: Ticket, every: Sequence[Edge], cycle: Sequence[CycleView
     assert ticket.ticket_id in reached, f"{cycle[-1]} closes no cycle"
 
 
-def reachable(every: Sequence[Edge], start: str) -> list[str]:
+def reachable(every: Sequence[Edge], start: HoldId) -> list[HoldId]:
     """Return the tickets that `start` waits for, directly or not."""
-    found: list[str] = []
+    found: list[HoldId] = []
     added = [other for one, _, other in every if one == start]
     while added:
         found += added

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lockstate.commands import Wanted
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import CycleView, Event, Kind, Result, Settled
 
@@ -12,7 +13,7 @@ Key: TypeAlias = tuple[str, str]
 
 Party: TypeAlias = tuple[str, str]
 """Session id, empty if there is none, and owner."""
-Edge: TypeAlias = tuple[str, CycleView, str]
+Edge: TypeAlias = tuple[HoldId, CycleView, HoldId]
 """A ticket that waits, for what, and the ticket for which it has to wait."""
 
 
@@ -29,8 +30,8 @@ class Lease:
 class Session:
     """A registered client."""
 
-    session_id: str
-    owner: str
+    session_id: SessionId
+    owner: OwnerName
     labels: dict[str, str]
     lease: Lease
 
@@ -43,14 +44,14 @@ class Hold:
     """
 
     kind: Kind
-    hold_id: str
-    attempt_id: str
+    hold_id: HoldId
+    attempt_id: AttemptId
     locks: list[Wanted]
-    owner: str
+    owner: OwnerName
     has_owner: bool
     token: int
     lease: Lease
-    session_id: str
+    session_id: SessionId
     lock_delay_ms: int
     note: str
     request: Key | None
@@ -69,12 +70,12 @@ class Ticket:
     """
 
     kind: Kind
-    ticket_id: str
-    attempt_id: str
+    ticket_id: HoldId
+    attempt_id: AttemptId
     wanted: list[Wanted]
-    owner: str
+    owner: OwnerName
     has_owner: bool
-    session_id: str
+    session_id: SessionId
     request: Key | None
     queued_at_ms: int
     deadline_ms: int
@@ -115,7 +116,7 @@ class Request:
     """A remembered request; `result` is None while its ticket waits."""
 
     content: object
-    answers_to: str
+    answers_to: HoldId
     result: Result | None
     outcome_ms: int
 
@@ -169,15 +170,15 @@ class World:
         lease.expires_at_ms = max(lease.expires_at_ms, self.now_ms + lease.ttl_ms)
         return lease.expires_at_ms - self.now_ms
 
-    def session(self, session_id: str) -> Session | None:
+    def session(self, session_id: SessionId) -> Session | None:
         """Return the session of this id."""
         return next((s for s in self.sessions if s.session_id == session_id), None)
 
-    def hold(self, hold_id: str) -> Hold | None:
+    def hold(self, hold_id: HoldId) -> Hold | None:
         """Return the hold of this id."""
         return next((h for h in self.holds if h.hold_id == hold_id), None)
 
-    def ticket(self, ticket_id: str) -> Ticket | None:
+    def ticket(self, ticket_id: HoldId) -> Ticket | None:
         """Return the ticket of this id."""
         return next((t for t in self.tickets if t.ticket_id == ticket_id), None)
 

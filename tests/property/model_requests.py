@@ -20,6 +20,7 @@ from lockstate.commands import (
     TakeRate,
     Undecodable,
 )
+from lockstate.ids import NO_HOLD
 from lockstate.results import (
     Granted,
     Queued,
@@ -88,7 +89,7 @@ def remember(world: World, key: Key, command: Command | Undecodable, result: Res
     """Keep the first outcome of a request, unless it was a mistake."""
     if isinstance(result, Refused) and result.reason in NO_OUTCOME:
         return
-    answers_to = result.hold_id if isinstance(result, Granted | Queued) else ""
+    answers_to = result.hold_id if isinstance(result, Granted | Queued) else NO_HOLD
     waiting = isinstance(result, Queued)
     world.requests[key] = Request(
         content(command), answers_to, None if waiting else without_holders(result), world.now_ms

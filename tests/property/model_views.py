@@ -1,6 +1,7 @@
 """The model as readers see it."""
 
 from lockstate.commands import Wanted
+from lockstate.ids import NO_OWNER, SessionId
 from lockstate.results import (
     ElectionView,
     Event,
@@ -83,7 +84,7 @@ def active_names(world: World) -> list[str]:
     return sorted(active | {d.name for d in world.delays if d.kind is Kind.LOCK})
 
 
-def session_view(world: World, session_id: str) -> SessionView | None:
+def session_view(world: World, session_id: SessionId) -> SessionView | None:
     """Return the session as its client sees it: every lock of its holds and tickets."""
     session = world.session(session_id)
     if session is None:
@@ -140,7 +141,7 @@ def fence_view(world: World, name: str, token: int) -> FenceView:
     return FenceView(token in tokens, max(tokens, default=0))
 
 
-def audit(world: World, name: str, session_id: str) -> list[Event]:
+def audit(world: World, name: str, session_id: SessionId) -> list[Event]:
     """Return what happened to a name, or by a session, newest first."""
     return [
         event
@@ -161,7 +162,7 @@ def granted(world: World, hold: Hold) -> Granted:
         lock.name,
         lock.mode,
         world.left_ms(hold),
-        hold.owner if hold.kind is Kind.ELECTION else "",
+        hold.owner if hold.kind is Kind.ELECTION else NO_OWNER,
         lock.scope,
         permits=hold.permits,
         available=available(world, lock.name) if hold.kind is Kind.SEMAPHORE else 0,

@@ -1,6 +1,7 @@
 """Asking for something in the model: a lock or several, permits, an election, another mode."""
 
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, Wanted
+from lockstate.ids import OwnerName
 from lockstate.modes import Mode
 from lockstate.results import Kind, Queued, Reason, Refused, Result
 from tests.property.model_changes import convert, enqueue, grant, have_again, serve
@@ -56,7 +57,7 @@ def _ticket(
         ticket_id=command.hold_id,
         attempt_id=command.attempt_id,
         wanted=locks,
-        owner=command.owner or (session.owner if session else f"hold-{command.hold_id}"),
+        owner=command.owner or (session.owner if session else OwnerName(f"hold-{command.hold_id}")),
         has_owner=bool(command.owner),
         session_id=command.session_id,
         request=request_key(command),

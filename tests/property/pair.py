@@ -8,6 +8,7 @@ import msgspec
 from lockstate import invariants, snapshot
 from lockstate.codec import decode_entry, encode_command, encode_entry
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert, OpenSession
+from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.results import Outcome, Queued, Result
 from tests.property import compare, programs, sights
@@ -49,14 +50,14 @@ class Pair:
         """Some ask for locks, permits or elections."""
         self._pause(rng)
         count = rng.randint(1, COMMANDS_MAX)
-        commands = [programs.wish(rng, self._new_id("h")) for _ in range(count)]
+        commands = [programs.wish(rng, self._new_hold_id("h")) for _ in range(count)]
         self._apply([(rng.choice(programs.ORIGINS), commands)])
 
     def convert(self, rng: Random) -> None:
         """Some want what they hold in another mode."""
         self._pause(rng)
         count = rng.randint(1, 2)
-        commands = [programs.conversion(rng, self.world, self._new_id("t")) for _ in range(count)]
+        commands = [programs.conversion(rng, self.world, self._new_hold_id("t")) for _ in range(count)]
         self._apply([(rng.choice(programs.ORIGINS), commands)])
 
     def cross(self, rng: Random) -> None:
@@ -65,7 +66,7 @@ class Pair:
         if crossing:
             wait_ms = rng.choice([3000, 3000, 3000, 0])
             command = msgspec.structs.replace(
-                rng.choice(crossing), hold_id=self._new_id("h"), wait_ms=wait_ms
+                rng.choice(crossing), hold_id=self._new_hold_id("h"), wait_ms=wait_ms
             )
             self._apply([(rng.choice(programs.ORIGINS), [command])])
 
@@ -80,7 +81,7 @@ class Pair:
         for origin in programs.ORIGINS:
             count = rng.randint(0, COMMANDS_MAX)
             commands = [programs.other(rng, self.world) for _ in range(count)]
-            batches.append((origin, [programs.wish(rng, self._new_id("h")), *commands]))
+            batches.append((origin, [programs.wish(rng, self._new_hold_id("h")), *commands]))
         self._apply(batches)
 
     def ask_again(self, rng: Random) -> None:
@@ -91,10 +92,10 @@ class Pair:
         request = rng.choice(self.requests[-RECENT:])
         attempt_id = rng.choice(programs.ATTEMPT_IDS)
         if isinstance(request, Acquire | AcquirePermits | Campaign):
-            hold_id = self._new_id("h") if rng.randrange(8) else request.hold_id
+            hold_id = self._new_hold_id("h") if rng.randrange(8) else request.hold_id
             request = msgspec.structs.replace(request, hold_id=hold_id, attempt_id=attempt_id)
         elif isinstance(request, Convert):
-            ticket_id = self._new_id("t") if rng.randrange(8) else request.ticket_id
+            ticket_id = self._new_hold_id("t") if rng.randrange(8) else request.ticket_id
             request = msgspec.structs.replace(request, ticket_id=ticket_id, attempt_id=attempt_id)
         elif isinstance(request, OpenSession):
             request = msgspec.structs.replace(request, session_id=rng.choice(programs.SESSION_IDS))
@@ -111,7 +112,7 @@ class Pair:
         ends_ms = [end_ms for end_ms, *_ in due(self.world)][:COMMANDS_MAX]
         if ends_ms:
             self.now_ms = max(self.now_ms, rng.choice(ends_ms) + rng.randrange(2))
-        self._apply([("n1", [programs.wish(rng, self._new_id("h"))])])
+        self._apply([("n1", [programs.wish(rng, self._new_hold_id("h"))])])
 
     def tell_an_earlier_time(self, rng: Random) -> None:
         """A new leader stamps an entry with a time that has passed already."""
@@ -153,6 +154,9 @@ class Pair:
     def _new_id(self, kind: str) -> str:
         self.ids.append(f"{kind}{len(self.ids) + 1}")
         return self.ids[-1]
+
+    def _new_hold_id(self, kind: str) -> HoldId:
+        return HoldId(self._new_id(kind))
 
     def _pause(self, rng: Random) -> None:
         self.now_ms += rng.choice(programs.PAUSES_MS)

@@ -27,6 +27,7 @@ from lockstate.commands import (
     ResizeSemaphore,
     Wanted,
 )
+from lockstate.ids import NO_HOLD, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from tests.property.model_locks import names
 from tests.property.model_records import World
@@ -36,10 +37,10 @@ SEMAPHORES = ["a", "pool/x"]
 ELECTIONS = ["a", "boss/x"]
 RESOURCES = ["disk", "a"]
 ORIGINS = ["n1", "n2"]
-SESSION_IDS = ["s1", "s2", "s3"]
-OWNERS = ["", "", "", "ann", "bob"]
+SESSION_IDS = [SessionId("s1"), SessionId("s2"), SessionId("s3")]
+OWNERS = [NO_OWNER, NO_OWNER, NO_OWNER, OwnerName("ann"), OwnerName("bob")]
 REQUEST_IDS = ["", "", "", "", "r1", "r2"]
-ATTEMPT_IDS = ["a1", "a2"]
+ATTEMPT_IDS = [AttemptId("a1"), AttemptId("a2")]
 MODES = [Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED, Mode.UPDATE]
 SCOPES = [Scope.NODE, Scope.NODE, Scope.SUBTREE]
 TTLS_MS = [5000, 50, 200, 500]
@@ -50,18 +51,21 @@ LIMITS = [3] * 9 + [2]
 LABELS: list[dict[str, str]] = [{}, {"owner": "ann"}, {"host": "h1"}]
 VALUES = ["", "v1", "v2"]
 
-MISSING_HOLD_ID = "h-missing"
+MISSING_HOLD_ID = HoldId("h-missing")
+_HX, _TX = HoldId("hx"), HoldId("tx")
+_A1 = ATTEMPT_IDS[0]
+_S1 = SESSION_IDS[0]
 _AGE_MS = limits.REQUEST_AGE_MS
 PAUSES_MS = [0] * 60 + [1, 10, 10, 20, 20, 49, 50, 51, 100, 100, 300, _AGE_MS, _AGE_MS + 1]
 """Steps of cluster time between entries."""
 
 
-def lease(rng: Random) -> tuple[str, int]:
+def lease(rng: Random) -> tuple[SessionId, int]:
     """Return a session id and a ttl: one for a session, two in three, or one for a lease of its own."""
-    return (rng.choice(SESSION_IDS), 0) if rng.randrange(3) else ("", rng.choice(TTLS_MS))
+    return (rng.choice(SESSION_IDS), 0) if rng.randrange(3) else (NO_SESSION, rng.choice(TTLS_MS))
 
 
-def lock(rng: Random, hold_id: str) -> Command:
+def lock(rng: Random, hold_id: HoldId) -> Command:
     """Ask for a lock, or for several."""
     several: tuple[Wanted, ...] = ()
     if rng.randrange(4) == 0:
@@ -85,7 +89,7 @@ def lock(rng: Random, hold_id: str) -> Command:
     )
 
 
-def permits(rng: Random, hold_id: str) -> Command:
+def permits(rng: Random, hold_id: HoldId) -> Command:
     """Ask for permits."""
     session_id, ttl_ms = lease(rng)
     return AcquirePermits(
@@ -104,7 +108,7 @@ def permits(rng: Random, hold_id: str) -> Command:
     )
 
 
-def campaign(rng: Random, hold_id: str) -> Command:
+def campaign(rng: Random, hold_id: HoldId) -> Command:
     """Ask to lead."""
     return Campaign(
         rng.choice(ELECTIONS),
@@ -118,12 +122,12 @@ def campaign(rng: Random, hold_id: str) -> Command:
     )
 
 
-def wish(rng: Random, hold_id: str) -> Command:
+def wish(rng: Random, hold_id: HoldId) -> Command:
     """Ask for something that one can hold."""
     return rng.choice([lock, lock, lock, lock, permits, permits, campaign])(rng, hold_id)
 
 
-def conversion(rng: Random, world: World, ticket_id: str) -> Command:
+def conversion(rng: Random, world: World, ticket_id: HoldId) -> Command:
     """Ask for another mode of what somebody holds, mostly upwards."""
     mode = rng.choice([Mode.EXCLUSIVE, Mode.EXCLUSIVE, Mode.UPDATE, Mode.SHARED])
     shared = [h.hold_id for h in world.holds if any(it.mode is not Mode.EXCLUSIVE for it in h.locks)]
@@ -137,7 +141,7 @@ def other(rng: Random, world: World) -> Command:
     return rng.choice(_OTHERS)(rng, world)
 
 
-def _id(rng: Random, world: World) -> str:
+def _id(rng: Random, world: World) -> HoldId:
     alive = [hold.hold_id for hold in world.holds] + [ticket.ticket_id for ticket in world.tickets]
     return rng.choice([*alive * 3, MISSING_HOLD_ID])
 
@@ -169,7 +173,7 @@ _OTHERS: Final[list[Callable[[Random, World], Command]]] = [
 ]
 
 
-def opening(rng: Random, session_id: str) -> Command:
+def opening(rng: Random, session_id: SessionId) -> Command:
     """Open a session."""
     return OpenSession(session_id, rng.choice(SESSION_TTLS_MS), rng.choice(LABELS), rng.choice(REQUEST_IDS))
 
@@ -177,38 +181,38 @@ def opening(rng: Random, session_id: str) -> Command:
 _X, _S = Mode.EXCLUSIVE, Mode.SHARED
 
 BAD_COMMANDS: Final[list[Command]] = [
-    OpenSession("", 100),
-    OpenSession("s1", limits.TTL_MS_MIN - 1),
-    OpenSession("s1", 100, {"": "x"}),
-    KeepAlive(""),
-    CloseSession("s1", "r" * 65),
-    Acquire("e", _S, "hx", "a1"),
-    Acquire("e", _S, "hx", "a1", session_id="s1", ttl_ms=100),
-    Acquire("e", _S, "hx", "a1", ttl_ms=100, wait_ms=-1),
-    Acquire("a//b", _X, "hx", "a1", ttl_ms=100, request_id="r1"),
-    Acquire("a" * 513, _X, "hx", "a1", ttl_ms=100),
-    Acquire("e", _X, "hx", "a1", ttl_ms=100, locks=(Wanted("a"),)),
-    Acquire("", _X, "hx", "a1", ttl_ms=100, locks=(Wanted("a"), Wanted("a", _S))),
-    Acquire("", _X, "hx", "a1", ttl_ms=100, locks=(Wanted("a/b"), Wanted("a", scope=Scope.SUBTREE))),
-    Acquire("", _X, "hx", "a1", ttl_ms=100, locks=(Wanted("e"), Wanted("a/"))),
-    Acquire("", _X, "hx", "a1", ttl_ms=100, locks=tuple(Wanted(f"n{i}") for i in range(65))),
-    AcquirePermits("a", 0, 0, "hx", "a1", ttl_ms=100),
-    AcquirePermits("a", 3, 4, "hx", "a1", ttl_ms=100),
-    AcquirePermits("a", limits.SEMAPHORE_LIMIT_MAX + 1, 1, "hx", "a1", ttl_ms=100),
-    AcquirePermits("", 3, 1, "hx", "a1", ttl_ms=100),
-    Campaign("boss", "", "v1", "hx", "a1"),
-    Campaign("boss", "s1", "v" * 1025, "hx", "a1"),
-    Campaign("boss", "s-missing", "v1", "hx", "a1", wait_ms=100),
-    Convert(MISSING_HOLD_ID, _X, "tx", "a1", -1),
-    Convert(MISSING_HOLD_ID, _X, "", "a1"),
+    OpenSession(NO_SESSION, 100),
+    OpenSession(_S1, limits.TTL_MS_MIN - 1),
+    OpenSession(_S1, 100, {"": "x"}),
+    KeepAlive(NO_SESSION),
+    CloseSession(_S1, "r" * 65),
+    Acquire("e", _S, _HX, _A1),
+    Acquire("e", _S, _HX, _A1, session_id=_S1, ttl_ms=100),
+    Acquire("e", _S, _HX, _A1, ttl_ms=100, wait_ms=-1),
+    Acquire("a//b", _X, _HX, _A1, ttl_ms=100, request_id="r1"),
+    Acquire("a" * 513, _X, _HX, _A1, ttl_ms=100),
+    Acquire("e", _X, _HX, _A1, ttl_ms=100, locks=(Wanted("a"),)),
+    Acquire("", _X, _HX, _A1, ttl_ms=100, locks=(Wanted("a"), Wanted("a", _S))),
+    Acquire("", _X, _HX, _A1, ttl_ms=100, locks=(Wanted("a/b"), Wanted("a", scope=Scope.SUBTREE))),
+    Acquire("", _X, _HX, _A1, ttl_ms=100, locks=(Wanted("e"), Wanted("a/"))),
+    Acquire("", _X, _HX, _A1, ttl_ms=100, locks=tuple(Wanted(f"n{i}") for i in range(65))),
+    AcquirePermits("a", 0, 0, _HX, _A1, ttl_ms=100),
+    AcquirePermits("a", 3, 4, _HX, _A1, ttl_ms=100),
+    AcquirePermits("a", limits.SEMAPHORE_LIMIT_MAX + 1, 1, _HX, _A1, ttl_ms=100),
+    AcquirePermits("", 3, 1, _HX, _A1, ttl_ms=100),
+    Campaign("boss", NO_SESSION, "v1", _HX, _A1),
+    Campaign("boss", _S1, "v" * 1025, _HX, _A1),
+    Campaign("boss", SessionId("s-missing"), "v1", _HX, _A1, wait_ms=100),
+    Convert(MISSING_HOLD_ID, _X, _TX, _A1, -1),
+    Convert(MISSING_HOLD_ID, _X, NO_HOLD, _A1),
     Proclaim(MISSING_HOLD_ID, "\n"),
     ResizeSemaphore("a", 0),
     AdvanceFence("", 1),
     AdvanceFence("a", -1),
-    Cancel("", "a1"),
-    Renew("h1", limits.TTL_MS_MAX + 1),
-    Release("\n"),
-    Release("h1", "", ("e", "e")),
+    Cancel(NO_HOLD, _A1),
+    Renew(HoldId("h1"), limits.TTL_MS_MAX + 1),
+    Release(HoldId("\n")),
+    Release(HoldId("h1"), "", ("e", "e")),
     ForceRelease("/", "because"),
     ForceRelease("e", "because", -1),
 ]

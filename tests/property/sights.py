@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lockstate.commands import Acquire, AcquirePermits, Campaign
+from lockstate.ids import NO_HOLD, NO_OWNER, AttemptId
 from lockstate.modes import Mode, Scope
 from lockstate.results import (
     CycleView,
@@ -54,6 +55,8 @@ SIGHTS: Final[dict[str, int]] = {
     "some abandoned waits are left": 2,
 }
 """Each, and how often the seeds must lead to it at least: about a third of what they do."""
+
+_ATTEMPT: Final = AttemptId("a1")
 
 
 def _cycles(results: list[Result]) -> list[tuple[CycleView, ...]]:
@@ -170,19 +173,26 @@ def _wish(world: World, one: Hold, other: Hold) -> Acquire | AcquirePermits | Ca
     """Return a wish of the party of `one` for what `other` is of."""
     lock = other.locks[0]
     ttl_ms = 0 if one.session_id else 5000
-    owner = one.owner if one.has_owner else ""
+    owner = one.owner if one.has_owner else NO_OWNER
     if other.kind is Kind.SEMAPHORE:
         limit = world.limits[lock.name]
         return AcquirePermits(
-            lock.name, limit, limit, "", "a1", session_id=one.session_id, ttl_ms=ttl_ms, owner=owner
+            lock.name,
+            limit,
+            limit,
+            NO_HOLD,
+            _ATTEMPT,
+            session_id=one.session_id,
+            ttl_ms=ttl_ms,
+            owner=owner,
         )
     if other.kind is Kind.ELECTION:
-        return Campaign(lock.name, one.session_id, "v1", "", "a1", owner=owner)
+        return Campaign(lock.name, one.session_id, "v1", NO_HOLD, _ATTEMPT, owner=owner)
     return Acquire(
         lock.name,
         Mode.EXCLUSIVE,
-        "",
-        "a1",
+        NO_HOLD,
+        _ATTEMPT,
         session_id=one.session_id,
         ttl_ms=ttl_ms,
         owner=owner,

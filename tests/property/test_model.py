@@ -21,6 +21,7 @@ from lockstate.commands import (
     Tick,
     Wanted,
 )
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import (
     CycleView,
@@ -50,7 +51,7 @@ class Told:
         self.world = World()
         self.seq = 0
         for session_id in session_ids:
-            self.ask(OpenSession(session_id, 1000, {"owner": session_id}))
+            self.ask(OpenSession(SessionId(session_id), 1000, {"owner": session_id}))
 
     def ask(self, command: Command, now_ms: int = 0) -> Result:
         """Apply one command and return its result."""
@@ -60,7 +61,11 @@ class Told:
 
     def lock(self, session_id: str, name: str, hold_id: str, mode: Mode = EXCLUSIVE) -> Result:
         """Ask for a lock, for a session, and wait."""
-        return self.ask(Acquire(name, mode, hold_id, "a", session_id=session_id, wait_ms=500))
+        return self.ask(
+            Acquire(
+                name, mode, HoldId(hold_id), AttemptId("a"), session_id=SessionId(session_id), wait_ms=500
+            )
+        )
 
     def settled(self) -> list[tuple[str, str]]:
         """Return the waits that the last entry ended, each with how."""
@@ -101,28 +106,36 @@ def test_several_locks_come_together() -> None:
     told = Told("s1", "s2")
     told.lock("s1", "a", "h1")
     both = (Wanted("a"), Wanted("b"))
-    asked = Acquire("", EXCLUSIVE, "h2", "a", session_id="s2", wait_ms=500, locks=both)
-    assert told.ask(asked) == Queued("h2", 1)
+    asked = Acquire(
+        "", EXCLUSIVE, HoldId("h2"), AttemptId("a"), session_id=SessionId("s2"), wait_ms=500, locks=both
+    )
+    assert told.ask(asked) == Queued(HoldId("h2"), 1)
     assert lock_view(told.world, "b").state == "free"
-    told.ask(Release("h1"))
+    told.ask(Release(HoldId("h1")))
     assert told.settled() == [("h2", "granted")]
     assert [lock_view(told.world, name).holders[0].token for name in "ab"] == [2, 2]
-    assert told.ask(Release("h2", names=("a", "c"))) == Refused(Reason.NOT_HOLDER, "")
-    assert told.ask(Release("h2", names=("a",))) == Released((Wanted("b"),))
-    assert told.ask(Release("h2", names=("b",))) == Released()
+    assert told.ask(Release(HoldId("h2"), names=("a", "c"))) == Refused(Reason.NOT_HOLDER, "")
+    assert told.ask(Release(HoldId("h2"), names=("a",))) == Released((Wanted("b"),))
+    assert told.ask(Release(HoldId("h2"), names=("b",))) == Released()
 
 
 def test_a_wait_for_permits_and_a_lock_can_be_a_deadlock() -> None:
     """Who holds permits and waits for one who waits for them is refused, with the cycle."""
     told = Told("s1", "s2", "s3")
-    permits = AcquirePermits("pool", 3, 2, "h1", "a", session_id="s1", wait_ms=500)
+    permits = AcquirePermits(
+        "pool", 3, 2, HoldId("h1"), AttemptId("a"), session_id=SessionId("s1"), wait_ms=500
+    )
     told.ask(permits)
     told.lock("s2", "a", "h2")
-    waits = AcquirePermits("pool", 3, 2, "h3", "a", session_id="s2", wait_ms=500)
-    assert told.ask(waits) == Queued("h3", 1)
+    waits = AcquirePermits(
+        "pool", 3, 2, HoldId("h3"), AttemptId("a"), session_id=SessionId("s2"), wait_ms=500
+    )
+    assert told.ask(waits) == Queued(HoldId("h3"), 1)
     assert reason(told.lock("s1", "a", "h4")) is Reason.DEADLOCK
-    told.ask(AcquirePermits("pool", 3, 1, "h5", "a", session_id="s3", wait_ms=500))
-    told.ask(Release("h1"))
+    told.ask(
+        AcquirePermits("pool", 3, 1, HoldId("h5"), AttemptId("a"), session_id=SessionId("s3"), wait_ms=500)
+    )
+    told.ask(Release(HoldId("h1")))
     assert told.settled() == [("h3", "granted"), ("h5", "granted")]
 
 
@@ -130,9 +143,13 @@ def test_permits_of_others_resolve_a_wait() -> None:
     """Who waits for permits is not stuck as long as others, who can go on, hold enough of them."""
     told = Told("s1", "s2", "s3")
     for at in (1, 3):
-        told.ask(AcquirePermits("pool", 2, 1, f"h{at}", "a", session_id=f"s{at}"))
+        told.ask(
+            AcquirePermits("pool", 2, 1, HoldId(f"h{at}"), AttemptId("a"), session_id=SessionId(f"s{at}"))
+        )
     told.lock("s2", "a", "h2")
-    told.ask(AcquirePermits("pool", 2, 1, "h4", "a", session_id="s2", wait_ms=500))
+    told.ask(
+        AcquirePermits("pool", 2, 1, HoldId("h4"), AttemptId("a"), session_id=SessionId("s2"), wait_ms=500)
+    )
     assert isinstance(told.lock("s1", "a", "h5"), Queued)
     assert reason(told.lock("s3", "a", "h6")) is Reason.DEADLOCK
 
@@ -145,12 +162,12 @@ def test_a_cycle_is_checked_step_by_step() -> None:
     told.lock("s2", "a", "h3")
     assert reason(told.lock("s1", "b", "h4")) is Reason.DEADLOCK
     ((ticket, edges),) = told.world.deadlocks
-    check_cycle(ticket, edges, [CycleView("s1", "b"), CycleView("s2", "a")])
+    check_cycle(ticket, edges, [CycleView(OwnerName("s1"), "b"), CycleView(OwnerName("s2"), "a")])
     for wrong in (
-        [CycleView("s1", "b"), CycleView("s3", "a")],
-        [CycleView("s1", "a"), CycleView("s2", "b")],
-        [CycleView("s2", "a"), CycleView("s1", "b")],
-        [CycleView("s1", "b")],
+        [CycleView(OwnerName("s1"), "b"), CycleView(OwnerName("s3"), "a")],
+        [CycleView(OwnerName("s1"), "a"), CycleView(OwnerName("s2"), "b")],
+        [CycleView(OwnerName("s2"), "a"), CycleView(OwnerName("s1"), "b")],
+        [CycleView(OwnerName("s1"), "b")],
         [],
     ):
         with pytest.raises(AssertionError):
@@ -162,15 +179,23 @@ def test_conversions_stand_ahead_of_tickets() -> None:
     told = Told("s1", "s2", "s3")
     told.lock("s1", "a", "h1", SHARED)
     told.lock("s2", "a", "h2", SHARED)
-    assert told.lock("s3", "a", "h3") == Queued("h3", 1)
-    assert told.ask(Convert("h1", EXCLUSIVE, "t1", "a", 500)) == Queued("t1", 1)
-    assert reason(told.ask(Convert("h1", UPDATE, "t2", "a"))) is Reason.INVALID_REQUEST
-    assert reason(told.ask(Convert("h2", EXCLUSIVE, "t3", "a"))) is Reason.CONVERSION_DEADLOCK
-    told.ask(Release("h2"))
+    assert told.lock("s3", "a", "h3") == Queued(HoldId("h3"), 1)
+    assert told.ask(Convert(HoldId("h1"), EXCLUSIVE, HoldId("t1"), AttemptId("a"), 500)) == Queued(
+        HoldId("t1"), 1
+    )
+    assert (
+        reason(told.ask(Convert(HoldId("h1"), UPDATE, HoldId("t2"), AttemptId("a"))))
+        is Reason.INVALID_REQUEST
+    )
+    assert (
+        reason(told.ask(Convert(HoldId("h2"), EXCLUSIVE, HoldId("t3"), AttemptId("a"))))
+        is Reason.CONVERSION_DEADLOCK
+    )
+    told.ask(Release(HoldId("h2")))
     assert told.settled() == [("t1", "granted")]
     assert lock_view(told.world, "a").holders[0].token == 3
-    told.ask(Convert("h1", SHARED, "t4", "a"))
-    told.ask(Release("h1"))
+    told.ask(Convert(HoldId("h1"), SHARED, HoldId("t4"), AttemptId("a")))
+    told.ask(Release(HoldId("h1")))
     assert told.settled() == [("h3", "granted")]
 
 
@@ -179,7 +204,7 @@ def test_a_conversion_ends_with_its_hold() -> None:
     told = Told("s1", "s2")
     told.lock("s1", "a", "h1", SHARED)
     told.lock("s2", "a", "h2", SHARED)
-    told.ask(Convert("h1", EXCLUSIVE, "t1", "a", 500))
+    told.ask(Convert(HoldId("h1"), EXCLUSIVE, HoldId("t1"), AttemptId("a"), 500))
     forced = told.ask(ForceRelease("a", "because", 100))
     assert isinstance(forced, ForceReleased)
     assert [view.token for view in forced.released] == [1, 2]
@@ -192,26 +217,33 @@ def test_a_conversion_ends_with_its_hold() -> None:
 def test_permits_of_a_smaller_semaphore_drain() -> None:
     """After a resize nobody loses permits; who wants more than there will ever be is refused."""
     told = Told("s1", "s2", "s3")
-    told.ask(AcquirePermits("pool", 3, 3, "h1", "a", session_id="s1"))
-    told.ask(AcquirePermits("pool", 3, 2, "h2", "a", session_id="s2", wait_ms=500))
-    told.ask(AcquirePermits("pool", 3, 1, "h3", "a", session_id="s3", wait_ms=500))
+    told.ask(AcquirePermits("pool", 3, 3, HoldId("h1"), AttemptId("a"), session_id=SessionId("s1")))
+    told.ask(
+        AcquirePermits("pool", 3, 2, HoldId("h2"), AttemptId("a"), session_id=SessionId("s2"), wait_ms=500)
+    )
+    told.ask(
+        AcquirePermits("pool", 3, 1, HoldId("h3"), AttemptId("a"), session_id=SessionId("s3"), wait_ms=500)
+    )
     assert told.ask(ResizeSemaphore("pool", 1)) == Resized(1, -2)
     assert told.settled() == [("h2", Reason.LIMIT_MISMATCH)]
-    told.ask(Release("h1"))
+    told.ask(Release(HoldId("h1")))
     assert told.settled() == [("h3", "granted")]
-    told.ask(Release("h3"))
+    told.ask(Release(HoldId("h3")))
     assert semaphore_view(told.world, "pool").limit == 0
 
 
 def test_an_election_has_one_leader_and_its_value() -> None:
     """The first to campaign leads with its value; the next leads once it resigns."""
     told = Told("s1", "s2")
-    assert isinstance(told.ask(Campaign("e", "s1", "one", "h1", "a")), Granted)
-    assert reason(told.ask(Campaign("e", "s2", "two", "h2", "a"))) is Reason.LOCK_HELD
-    told.ask(Campaign("e", "s2", "two", "h2", "a", wait_ms=500))
-    assert told.ask(Proclaim("h1", "new")) == Proclaimed(1)
+    assert isinstance(told.ask(Campaign("e", SessionId("s1"), "one", HoldId("h1"), AttemptId("a"))), Granted)
+    assert (
+        reason(told.ask(Campaign("e", SessionId("s2"), "two", HoldId("h2"), AttemptId("a"))))
+        is Reason.LOCK_HELD
+    )
+    told.ask(Campaign("e", SessionId("s2"), "two", HoldId("h2"), AttemptId("a"), wait_ms=500))
+    assert told.ask(Proclaim(HoldId("h1"), "new")) == Proclaimed(1)
     assert election_view(told.world, "e").value == "new"
-    told.ask(Release("h1"))
+    told.ask(Release(HoldId("h1")))
     assert election_view(told.world, "e").value == "two"
 
 
@@ -219,12 +251,16 @@ def test_a_repeated_request_takes_the_attempt_over() -> None:
     """The later attempt of a request waits in the place of the first; cancelling the first undoes nothing."""
     told = Told("s1", "s2")
     told.lock("s1", "a", "h1")
-    asked = Acquire("a", EXCLUSIVE, "h2", "a1", session_id="s2", wait_ms=500, request_id="r")
-    again = Acquire("a", EXCLUSIVE, "h3", "a2", session_id="s2", wait_ms=500, request_id="r")
-    assert told.ask(asked) == told.ask(again) == Queued("h2", 1)
-    told.ask(Cancel("h2", "a1"))
+    asked = Acquire(
+        "a", EXCLUSIVE, HoldId("h2"), AttemptId("a1"), session_id=SessionId("s2"), wait_ms=500, request_id="r"
+    )
+    again = Acquire(
+        "a", EXCLUSIVE, HoldId("h3"), AttemptId("a2"), session_id=SessionId("s2"), wait_ms=500, request_id="r"
+    )
+    assert told.ask(asked) == told.ask(again) == Queued(HoldId("h2"), 1)
+    told.ask(Cancel(HoldId("h2"), AttemptId("a1")))
     assert told.settled() == []
-    told.ask(Cancel("h2", "a2"))
+    told.ask(Cancel(HoldId("h2"), AttemptId("a2")))
     assert told.settled() == [("h2", Reason.LOCK_HELD)]
 
 
@@ -236,16 +272,24 @@ def command_results(told: Told, commands: Sequence[Command]) -> list[str]:
 def test_a_subtree_waits_for_what_lies_in_it() -> None:
     """A subtree is granted when nobody holds anything in it, and a name beside it is not concerned."""
     told = Told("s1", "s2")
-    subtree = Acquire("a", EXCLUSIVE, "h3", "a", session_id="s2", wait_ms=500, scope=Scope.SUBTREE)
-    below = Acquire("a/b/c", SHARED, "h1", "a", session_id="s1")
-    beside = Acquire("ab", EXCLUSIVE, "h2", "a", session_id="s1")
-    inside = Acquire("a/d", SHARED, "h4", "a", ttl_ms=100)
+    subtree = Acquire(
+        "a",
+        EXCLUSIVE,
+        HoldId("h3"),
+        AttemptId("a"),
+        session_id=SessionId("s2"),
+        wait_ms=500,
+        scope=Scope.SUBTREE,
+    )
+    below = Acquire("a/b/c", SHARED, HoldId("h1"), AttemptId("a"), session_id=SessionId("s1"))
+    beside = Acquire("ab", EXCLUSIVE, HoldId("h2"), AttemptId("a"), session_id=SessionId("s1"))
+    inside = Acquire("a/d", SHARED, HoldId("h4"), AttemptId("a"), ttl_ms=100)
     assert command_results(told, [below, beside, subtree, inside]) == [
         "Granted",
         "Granted",
         "Queued",
         "Refused",
     ]
-    told.ask(Release("h1"))
+    told.ask(Release(HoldId("h1")))
     assert told.settled() == [("h3", "granted")]
     assert [view.name for view in lock_view(told.world, "a/x").holders] == ["a"]

@@ -40,6 +40,7 @@ from lockstate.commands import (
     Tick,
     Wanted,
 )
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import Granted, Queued, Result
@@ -187,11 +188,11 @@ def _acquire(it: Chance) -> Command:
     return Acquire(
         name,
         it.mode(),
-        it.made(),
-        it.attempt_id(),
-        session_id,
+        HoldId(it.made()),
+        AttemptId(it.attempt_id()),
+        SessionId(session_id),
         ttl_ms,
-        it.owner(),
+        OwnerName(it.owner()),
         it.number(WAITS_MS),
         it.number([0, 0, 60]),
         it.text(),
@@ -207,11 +208,11 @@ def _permits(it: Chance) -> Command:
         it.pick(["a", "q"], ODD_NAMES),
         it.number([3, 3, 3, 2]),
         it.number([1, 1, 2]),
-        it.made(),
-        it.attempt_id(),
-        session_id,
+        HoldId(it.made()),
+        AttemptId(it.attempt_id()),
+        SessionId(session_id),
         ttl_ms,
-        it.owner(),
+        OwnerName(it.owner()),
         it.number(WAITS_MS),
         it.number([0, 60]),
         it.text(),
@@ -222,23 +223,30 @@ def _permits(it: Chance) -> Command:
 def _campaign(it: Chance) -> Command:
     return Campaign(
         it.pick(["a", "a/b"], ODD_NAMES),
-        it.pick(SESSIONS, IDS),
+        SessionId(it.pick(SESSIONS, IDS)),
         it.text(),
-        it.made(),
-        it.attempt_id(),
-        it.owner(),
+        HoldId(it.made()),
+        AttemptId(it.attempt_id()),
+        OwnerName(it.owner()),
         it.number(WAITS_MS),
         it.request_id(),
     )
 
 
 def _convert(it: Chance) -> Command:
-    return Convert(it.known(), it.mode(), it.made(), it.attempt_id(), it.number(WAITS_MS), it.request_id())
+    return Convert(
+        HoldId(it.known()),
+        it.mode(),
+        HoldId(it.made()),
+        AttemptId(it.attempt_id()),
+        it.number(WAITS_MS),
+        it.request_id(),
+    )
 
 
 def _release(it: Chance) -> Command:
     names = tuple(it.name() for _ in range(it.rng.choice([0] * 6 + [1, 2])))
-    return Release(it.known(), it.request_id(), names)
+    return Release(HoldId(it.known()), it.request_id(), names)
 
 
 def _take_rate(it: Chance) -> Command:
@@ -256,7 +264,10 @@ def _take_rate(it: Chance) -> Command:
 def _open(it: Chance) -> Command:
     labels = it.pick([{}, {"owner": "ann"}], [{"": "x"}, {"owner": "\x00"}, {"k": "v" * 257}])
     return OpenSession(
-        it.pick(SESSIONS, IDS), it.number([50, 5_000, 60_000, 60_000, 60_000]), labels, it.request_id()
+        SessionId(it.pick(SESSIONS, IDS)),
+        it.number([50, 5_000, 60_000, 60_000, 60_000]),
+        labels,
+        it.request_id(),
     )
 
 
@@ -268,13 +279,13 @@ _COMMANDS: Final[list[Callable[[Chance], Command]]] = [
     *[_release] * 4,
     *[_open] * 6,
     _take_rate,
-    lambda it: KeepAlive(it.pick(SESSIONS, IDS)),
-    lambda it: CloseSession(it.pick(SESSIONS, IDS), it.request_id()),
-    lambda it: Cancel(it.known(), it.attempt_id()),
-    lambda it: Renew(it.known(), it.number([0, 0, 60]), it.request_id()),
+    lambda it: KeepAlive(SessionId(it.pick(SESSIONS, IDS))),
+    lambda it: CloseSession(SessionId(it.pick(SESSIONS, IDS)), it.request_id()),
+    lambda it: Cancel(HoldId(it.known()), AttemptId(it.attempt_id())),
+    lambda it: Renew(HoldId(it.known()), it.number([0, 0, 60]), it.request_id()),
     lambda it: ForceRelease(it.pick(NAMES, ODD_NAMES), it.text(), it.number([0, 60]), it.request_id()),
     lambda it: ResizeSemaphore(it.pick(["a", "q"], ODD_NAMES), it.number([1, 2, 3, 4]), it.request_id()),
-    lambda it: Proclaim(it.known(), it.text(), it.request_id()),
+    lambda it: Proclaim(HoldId(it.known()), it.text(), it.request_id()),
     lambda it: AdvanceFence(it.name(), it.number([0, 1, 2]), it.request_id()),
     lambda it: AbandonWaits(it.pick(["n1", "n2", "n3", "n4"], ORIGINS)),
     lambda _: Tick(),
@@ -343,7 +354,11 @@ def read_all(machine: LockMachine) -> list[object]:
         seen += [machine.check_fence(name, token) for token in (0, -1, machine.next_token - 1)]
         seen += [machine.locks(name, "", 2), machine.locks("", name, -1)]
     for it in [*IDS, *ODD_IDS]:
-        seen += [machine.session(it), machine.attempt(it), machine.audit(session_id=it, limit=3)]
+        seen += [
+            machine.session(SessionId(it)),
+            machine.attempt(HoldId(it)),
+            machine.audit(session_id=SessionId(it), limit=3),
+        ]
     return [*seen, [machine.applied_seq(it) for it in ORIGINS], machine.audit("a"), machine.audit(limit=-1)]
 
 
@@ -414,27 +429,49 @@ def ask(machine: LockMachine, *commands: Command) -> Result:
 def test_a_hold_id_that_is_used_again_mixes_up_no_requests() -> None:
     """A repeated request whose hold has ended does not take over a waiter that has the same id."""
     machine = LockMachine()
-    first = Acquire("f", Mode.EXCLUSIVE, "h1", "a1", ttl_ms=5_000, owner="ann", request_id="r1")
-    second = Acquire(
-        "e", Mode.EXCLUSIVE, "h1", "a2", ttl_ms=5_000, owner="bob", wait_ms=3_000, request_id="r2"
+    first = Acquire(
+        "f",
+        Mode.EXCLUSIVE,
+        HoldId("h1"),
+        AttemptId("a1"),
+        ttl_ms=5_000,
+        owner=OwnerName("ann"),
+        request_id="r1",
     )
-    other = Acquire("e", Mode.EXCLUSIVE, "h0", "a0", ttl_ms=5_000)
-    assert isinstance(ask(machine, first, Release("h1"), other, second), Queued)
+    second = Acquire(
+        "e",
+        Mode.EXCLUSIVE,
+        HoldId("h1"),
+        AttemptId("a2"),
+        ttl_ms=5_000,
+        owner=OwnerName("bob"),
+        wait_ms=3_000,
+        request_id="r2",
+    )
+    other = Acquire("e", Mode.EXCLUSIVE, HoldId("h0"), AttemptId("a0"), ttl_ms=5_000)
+    assert isinstance(ask(machine, first, Release(HoldId("h1")), other, second), Queued)
     again = msgspec.structs.replace(first, hold_id="h8", attempt_id="a8")
     assert isinstance(ask(machine, again), Granted)
     later = msgspec.structs.replace(second, hold_id="h9", attempt_id="a9")
-    assert isinstance(ask(machine, Release("h0"), later), Granted)
+    assert isinstance(ask(machine, Release(HoldId("h0")), later), Granted)
 
 
 def test_a_hold_id_that_is_used_for_a_conversion_mixes_up_no_requests() -> None:
     """A repeated conversion whose hold has ended does not take over another one whose ticket has that id."""
     machine = LockMachine()
-    first = Convert("h1", Mode.EXCLUSIVE, "t1", "a1", 0, "r1")
-    ask(machine, Acquire("f", Mode.SHARED, "h1", "a1", ttl_ms=5_000), first, Release("h1"))
-    holds = [Acquire("e", Mode.SHARED, hold_id, "a1", ttl_ms=5_000) for hold_id in ("h2", "h3")]
-    second = Convert("h2", Mode.EXCLUSIVE, "h1", "a2", 3_000, "r2")
+    first = Convert(HoldId("h1"), Mode.EXCLUSIVE, HoldId("t1"), AttemptId("a1"), 0, "r1")
+    ask(
+        machine,
+        Acquire("f", Mode.SHARED, HoldId("h1"), AttemptId("a1"), ttl_ms=5_000),
+        first,
+        Release(HoldId("h1")),
+    )
+    holds = [
+        Acquire("e", Mode.SHARED, HoldId(hold_id), AttemptId("a1"), ttl_ms=5_000) for hold_id in ("h2", "h3")
+    ]
+    second = Convert(HoldId("h2"), Mode.EXCLUSIVE, HoldId("h1"), AttemptId("a2"), 3_000, "r2")
     assert isinstance(ask(machine, *holds, second), Queued)
     again = msgspec.structs.replace(first, ticket_id="t8", attempt_id="a8")
     assert isinstance(ask(machine, again), Granted)
     later = msgspec.structs.replace(second, ticket_id="t9", attempt_id="a9")
-    assert isinstance(ask(machine, Release("h3"), later), Granted)
+    assert isinstance(ask(machine, Release(HoldId("h3")), later), Granted)

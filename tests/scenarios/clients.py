@@ -40,6 +40,7 @@ from lockstate.commands import (
     TakeRate,
     Wanted,
 )
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 
 _OPTION = re.compile(r"([a-z:_-]+)=(.*)")
@@ -57,18 +58,18 @@ class Client:
 
     name: str
     has_session: bool = False
-    holds: dict[str, str] = field(default_factory=dict)
+    holds: dict[str, HoldId] = field(default_factory=dict)
     """By lock: the hold id of the last acquire. Each of several locks has that of all."""
-    conversions: dict[str, str] = field(default_factory=dict)
+    conversions: dict[str, HoldId] = field(default_factory=dict)
     """By lock: what the last conversion answers to."""
     tokens: dict[str, int] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     """By lock: how often it was tried."""
 
     @property
-    def session_id(self) -> str:
+    def session_id(self) -> SessionId:
         """The session that it opens."""
-        return f"{self.name}-session"
+        return SessionId(f"{self.name}-session")
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Attempt:
 
     client: Client
     names: tuple[str, ...]
-    before: dict[str, str]
+    before: dict[str, HoldId]
 
 
 @dataclass
@@ -134,7 +135,7 @@ class Speech:
                 return self._acquire(client, words, line)
             case "campaign", [name]:
                 made = self._ids(client, (name,))
-                wait_ms, owner = line.ms("wait"), line.options.get("owner", "")
+                wait_ms, owner = line.ms("wait"), OwnerName(line.options.get("owner", ""))
                 return Campaign(
                     name,
                     client.session_id,
@@ -159,10 +160,10 @@ class Speech:
             case "release" | "resign", [name]:
                 return Release(client.holds[name], line.request_id)
             case "cancel", ["conversion", "of", name]:
-                return Cancel(client.conversions[name], f"attempt-{client.attempts[name]}")
+                return Cancel(client.conversions[name], AttemptId(f"attempt-{client.attempts[name]}"))
             case "cancel", [name]:
                 attempt = line.options.get("attempt", client.attempts[name])
-                return Cancel(client.holds[name], f"attempt-{attempt}")
+                return Cancel(client.holds[name], AttemptId(f"attempt-{attempt}"))
             case "proclaim", [name]:
                 return Proclaim(client.holds[name], line.text("value"), line.request_id)
         return None
@@ -177,21 +178,23 @@ class Speech:
     def _convert(self, client: Client, name: str, mode: Mode, line: Line) -> Convert:
         hold_id = client.holds[name]
         attempt = client.attempts[name] = client.attempts[name] + 1
-        ticket_id = client.conversions[name] = f"{client.name}-{name}-converts-{attempt}"
+        ticket_id = client.conversions[name] = HoldId(f"{client.name}-{name}-converts-{attempt}")
         self.attempts[ticket_id] = Attempt(client, self.attempts[hold_id].names, {})
-        return Convert(hold_id, mode, ticket_id, f"attempt-{attempt}", line.ms("wait"), line.request_id)
+        return Convert(
+            hold_id, mode, ticket_id, AttemptId(f"attempt-{attempt}"), line.ms("wait"), line.request_id
+        )
 
     def _ids(self, client: Client, names: tuple[str, ...]) -> dict[str, Any]:
         """Return new ids for a hold and the attempt to get it."""
         whole = "+".join(names)
         attempt = client.attempts.get(whole, 0) + 1
-        hold_id = f"{client.name}-{whole}-{attempt}"
+        hold_id = HoldId(f"{client.name}-{whole}-{attempt}")
         self.attempts[hold_id] = Attempt(
             client, names, {name: client.holds[name] for name in names if name in client.holds}
         )
         for name in {*names, whole}:
             client.attempts[name], client.holds[name] = attempt, hold_id
-        return {"hold_id": hold_id, "attempt_id": f"attempt-{attempt}"}
+        return {"hold_id": hold_id, "attempt_id": AttemptId(f"attempt-{attempt}")}
 
 
 def _open(client: Client, line: Line) -> OpenSession:

@@ -26,6 +26,7 @@ from holdfast import FencedResource, StaleToken
 from lockstate import invariants, snapshot
 from lockstate.codec import decode_entry, encode_command, encode_entry
 from lockstate.commands import AbandonWaits, Command, Tick
+from lockstate.ids import NO_SESSION
 from lockstate.machine import LockMachine
 from lockstate.results import Done, EventKind, Granted, Outcome, Queued, Refused, Result
 from tests.scenarios import telling
@@ -216,7 +217,7 @@ class Runner:
 
     def _audit(self, machine: LockMachine, line: Line) -> Iterator[str]:
         options = line.options
-        session_id = self._client(options["client"]).session_id if "client" in options else ""
+        session_id = self._client(options["client"]).session_id if "client" in options else NO_SESSION
         found = machine.audit(options.get("name", ""), session_id, int(options.get("limit", "1000")))
         yield "the newest first:" if found else "nothing happened"
         yield from telling.audit_lines(found)

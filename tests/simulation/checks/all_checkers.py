@@ -28,6 +28,7 @@ that order (reply, read-view), and the order respects real time (real-time, read
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.results import Event, Result
 from tests.simulation.checks.beliefs import Beliefs
@@ -267,6 +268,6 @@ class Checkers:
         """Check a belief, new or prolonged."""
         self._beliefs.believes(belief)
 
-    def stopped_believing(self, hold_id: str, now_us: int) -> None:  # noqa: ARG002 - facts come in order
+    def stopped_believing(self, hold_id: HoldId, now_us: int) -> None:  # noqa: ARG002 - facts come in order
         """Take note of the end of a belief."""
         self._beliefs.stopped_believing(hold_id)

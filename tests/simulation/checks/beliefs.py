@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from lockstate.commands import AcquirePermits, ResizeSemaphore
+from lockstate.ids import HoldId
 from lockstate.results import Kind, Resized
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.model_replay import Step
@@ -22,8 +23,8 @@ class Beliefs:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._beliefs: dict[str, Belief] = {}
-        self._voided: dict[str, None] = {}
+        self._beliefs: dict[HoldId, Belief] = {}
+        self._voided: dict[HoldId, None] = {}
         self._limits: dict[str, deque[tuple[int, int]]] = {}
         """Of each semaphore: from when it had which limit, in true time."""
 
@@ -86,7 +87,7 @@ class Beliefs:
         if not changes or changes[-1][1] != limit:
             changes.append((now_us, limit))
 
-    def void(self, hold_ids: Iterable[str]) -> None:
+    def void(self, hold_ids: Iterable[HoldId]) -> None:
         """Count a belief no more: somebody who may asked for the end of the hold, and it did not expire."""
         for hold_id in hold_ids:
             self.stopped_believing(hold_id)
@@ -94,6 +95,6 @@ class Beliefs:
             if len(self._voided) > VOIDED_KEPT:
                 del self._voided[next(iter(self._voided))]
 
-    def stopped_believing(self, hold_id: str) -> None:
+    def stopped_believing(self, hold_id: HoldId) -> None:
         """Take note of the end of a belief."""
         self._beliefs.pop(hold_id, None)

@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert
+from lockstate.ids import NO_HOLD, HoldId
 from lockstate.modes import Mode
 from lockstate.results import Granted, Proclaimed, Renewed, Result
 from tests.simulation.checks.report import Report
@@ -44,7 +45,7 @@ class Tokens:
         if isinstance(result, Granted):
             self._granted(call, result)
         elif isinstance(result, Renewed | Proclaimed):
-            self._same(call, getattr(call.command, "hold_id", ""), result.token)
+            self._same(call, getattr(call.command, "hold_id", NO_HOLD), result.token)
 
     def _granted(self, call: Call, granted: Granted) -> None:
         known = self._known_before.get(granted.hold_id)
@@ -62,7 +63,7 @@ class Tokens:
             )
         shorten(self._holds)
 
-    def _same(self, call: Call, hold_id: str, token: int) -> None:
+    def _same(self, call: Call, hold_id: HoldId, token: int) -> None:
         """Check that a hold keeps its token, but for a conversion: that draws one above all known ones."""
         known = self._tokens.setdefault(hold_id, token)
         is_drawn = hold_id in self._converting and max(known, token) > self._converting[hold_id]

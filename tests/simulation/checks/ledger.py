@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Final, NoReturn
 
 from lockstate.commands import Acquire, AcquirePermits, ForceRelease, ResizeSemaphore, Wanted
+from lockstate.ids import HoldId, OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Event, EventKind, ForceReleased, Granted, Kind, Queued, Resized
 from tests.simulation.checks.conflicts import conflict, is_stronger
@@ -25,8 +26,8 @@ class _Held:
     """A hold, as events tell of it."""
 
     kind: Kind
-    owner: str
-    session_id: str
+    owner: OwnerName
+    session_id: SessionId | HoldId
     token: int
     locks: list[Wanted]
     permits: int
@@ -59,7 +60,7 @@ class Ledger:
         self._limits: dict[str, int] = {}
         self._allowed: dict[str, int] = {}
         """The largest limit that each semaphore had during the entry."""
-        self._waiting: dict[str, int] = {}
+        self._waiting: dict[HoldId, int] = {}
         """The lock-delays of those who wait, by hold id."""
         self._delays_ms: dict[int, int] = {}
         """The lock-delays of what the entry granted, by token."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from lockstate import limits
 from lockstate.codec import decode_entry
 from lockstate.commands import AbandonWaits, Command, Entry, TakeRate, Undecodable
+from lockstate.ids import HoldId, SessionId
 from lockstate.results import (
     ElectionView,
     Event,
@@ -57,7 +58,7 @@ class Step:
     revision: int
     now_ms: int
     answers: list[Answer] = field(default_factory=list)
-    wait_ends: list[tuple[str, Result]] = field(default_factory=list)
+    wait_ends: list[tuple[HoldId, Result]] = field(default_factory=list)
     """By hold id; those who wait for it on any connection are told this."""
     leases_begun: dict[int, int] = field(default_factory=dict)
     """The ttl in milliseconds."""
@@ -65,7 +66,7 @@ class Step:
     """Whether it expired."""
     abandoned: list[Key] = field(default_factory=list)
     """Requests whose waits were ended because nobody kept their connections: they may start afresh."""
-    voided: list[str] = field(default_factory=list)
+    voided: list[HoldId] = field(default_factory=list)
     """Holds that ended because somebody asked for it: released, closed, cancelled or by force."""
     events: list[Event] = field(default_factory=list)
 
@@ -110,7 +111,7 @@ class Expected:
         # An audit does not go back for ever.
         world.history = deque(maxlen=limits.AUDIT_COUNT_MAX)  # type: ignore[assignment]
         self.rates = ExpectedRates()
-        self._waiting_at: dict[str, str] = {}
+        self._waiting_at: dict[HoldId, str] = {}
         self._purge_at_ms = 0
 
     @property
@@ -196,7 +197,7 @@ class Expected:
                 return self._abandon(command)
         return run(world, command)
 
-    def waiting_at(self) -> dict[str, str]:
+    def waiting_at(self) -> dict[HoldId, str]:
         """Return the node process that keeps the connection of each ticket, in order of coming there."""
         alive = {ticket.ticket_id for ticket in self.world.tickets}
         self._waiting_at = {one: origin for one, origin in self._waiting_at.items() if one in alive}
@@ -239,7 +240,7 @@ class Expected:
         page = [self.lock(name) for name in names[:limit]]
         return page, page[-1].name if len(names) > limit else None
 
-    def session(self, session_id: str) -> SessionView | None:
+    def session(self, session_id: SessionId) -> SessionView | None:
         """Return one session."""
         return model_views.session_view(self.world, session_id)
 

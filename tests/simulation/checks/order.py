@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert, Wanted
+from lockstate.ids import HoldId
 from lockstate.modes import Mode
 from lockstate.results import Granted, Kind, Queued, Result
 from tests.simulation.checks.conflicts import conflict
@@ -24,7 +25,7 @@ GRANTS_KEPT: Final = 200
 class _Grant:
     """A hold that somebody was told of: its place of arrival in the log, and its token."""
 
-    hold_id: str
+    hold_id: HoldId
     arrived: tuple[int, int]
     token: int
     revision: int

@@ -107,6 +107,7 @@ class Requests:
 
 
 def _key(command: Command) -> _Key | None:
+    scope: str
     match command:
         case Acquire() | AcquirePermits() | Campaign():
             scope = command.session_id or command.owner

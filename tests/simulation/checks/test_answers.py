@@ -11,6 +11,7 @@ from lockstate.commands import (
     Renew,
     Tick,
 )
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Granted, LockView, Reason, Refused, Released
 from tests.simulation.checks.scripted_cluster import ScriptedCluster, acquire, objects
@@ -19,7 +20,7 @@ from tests.simulation.workload.history import Query, ReadLock, ReadLocks, ReadSe
 
 def granted(hold: str, token: int, expires_in_ms: int = 1000, name: str = "x") -> Granted:
     """Return the answer to a granted acquire."""
-    return Granted(hold, token, name, Mode.EXCLUSIVE, expires_in_ms)
+    return Granted(HoldId(hold), token, name, Mode.EXCLUSIVE, expires_in_ms)
 
 
 # -- answers ----------------------------------------------------------------------------------------------
@@ -28,23 +29,23 @@ def granted(hold: str, token: int, expires_in_ms: int = 1000, name: str = "x") -
 def test_right_answers_pass() -> None:
     """Every kind of command, waits, repeated requests and unknown outcomes pass when told as they are."""
     story = ScriptedCluster()
-    story.ask(OpenSession("s1", 60_000, {"owner": "me"}, "r0"))
+    story.ask(OpenSession(SessionId("s1"), 60_000, {"owner": "me"}, "r0"))
     story.ask(acquire("h1", request_id="r1", owner="one"))
     story.ask(acquire("h9", attempt_id="again", request_id="r1", owner="one"), node_id="b")
     waiting = story.call(acquire("h2", session_id="s1", ttl_ms=0, wait_ms=5000), node_id="c")
     story.commit(acquire("h2", session_id="s1", ttl_ms=0, wait_ms=5000), node_id="c")
     assert story.ask(acquire("h3")).reason == Reason.LOCK_HELD  # type: ignore[union-attr]
-    story.ask(Renew("h1", 2000))
-    lost = story.call(Renew("h1"))
+    story.ask(Renew(HoldId("h1"), 2000))
+    lost = story.call(Renew(HoldId("h1")))
     story.history.gone(lost, story.now_us)
-    story.ask(Release("h1", "r2"))
+    story.ask(Release(HoldId("h1"), "r2"))
     revision, result = story.wait_ends["h2"]
     story.reply(waiting, result, revision)
-    story.ask(KeepAlive("s1"))
+    story.ask(KeepAlive(SessionId("s1")))
     story.ask(ForceRelease("x", "by hand"))
-    story.ask(CloseSession("s1"))
-    story.commit(Renew("h1"))
-    story.commit(Tick(), Barrier(), Cancel("h2", "no such attempt"))
+    story.ask(CloseSession(SessionId("s1")))
+    story.commit(Renew(HoldId("h1")))
+    story.commit(Tick(), Barrier(), Cancel(HoldId("h2"), AttemptId("no such attempt")))
     assert story.checkers.violation is None
     assert story.history.outcomes["granted"] == 3
     assert not story.history.calls
@@ -61,9 +62,9 @@ def test_a_wrong_answer() -> None:
         with objects("reply"):
             story.reply(number, granted("h1", token), revision + later)
     story = ScriptedCluster()
-    number = story.call(Release("h1"))
+    number = story.call(Release(HoldId("h1")))
     with objects("reply"):
-        story.reply(number, Released(), story.commit(Release("h1")))
+        story.reply(number, Released(), story.commit(Release(HoldId("h1"))))
 
 
 def test_an_answer_without_an_entry() -> None:
@@ -86,7 +87,7 @@ def test_a_wait_that_has_not_ended() -> None:
     story.ask(acquire("h1"))
     number = story.call(acquire("h2", wait_ms=5000))
     story.commit(acquire("h2", wait_ms=5000))
-    story.ask(Release("h1"))
+    story.ask(Release(HoldId("h1")))
     with objects("reply"):
         story.reply(number, Refused(Reason.LOCK_HELD, ""), story.wait_ends["h2"][0])
 
@@ -94,7 +95,7 @@ def test_a_wait_that_has_not_ended() -> None:
 def test_waiters_that_are_told_of_their_end() -> None:
     """A wait that ends by its deadline, by its session or by a cancel is told so."""
     story = ScriptedCluster()
-    story.ask(OpenSession("s1", 60_000, {}))
+    story.ask(OpenSession(SessionId("s1"), 60_000, {}))
     story.ask(acquire("h1", ttl_ms=60_000))
     waits = {
         "h2": acquire("h2", wait_ms=500),
@@ -105,8 +106,8 @@ def test_waiters_that_are_told_of_their_end() -> None:
     story.commit(*waits.values())
     story.pass_ms(1000)
     story.commit(Tick())
-    story.ask(CloseSession("s1"))
-    story.commit(Cancel("h4", "try-h4"))
+    story.ask(CloseSession(SessionId("s1")))
+    story.commit(Cancel(HoldId("h4"), AttemptId("try-h4")))
     for hold_id, number in numbers.items():
         revision, result = story.wait_ends[hold_id]
         story.reply(number, result, revision)
@@ -122,11 +123,11 @@ def test_a_grant_found_in_a_snapshot() -> None:
         command = acquire("h2", wait_ms=5000)
         number = story.call(command, node_id="c")
         story.commit(command, node_id="c")
-        story.ask(Release("h1"))
+        story.ask(Release(HoldId("h1")))
         story.pass_ms(100)
         story.commit(Tick())
         story.checkers.restored(node_id, story.log[-1][1], story.machines[node_id])
-        told = story.machine.attempt("h2")
+        told = story.machine.attempt(HoldId("h2"))
         assert isinstance(told, Granted)
         if node_id == "c":
             story.reply(number, told, story.machine.revision)
@@ -139,17 +140,17 @@ def test_a_grant_found_in_a_snapshot_of_its_own_entry() -> None:
     """What was renewed behind the grant, in the same entry, is told by a node that restored it; no other."""
     for node_id in ("c", "b"):
         story = ScriptedCluster()
-        story.ask(OpenSession("s1", 5000, {}))
+        story.ask(OpenSession(SessionId("s1"), 5000, {}))
         story.ask(acquire("h1", ttl_ms=60_000))
         command = acquire("h2", session_id="s1", ttl_ms=0, wait_ms=50_000)
         number = story.call(command, node_id="c")
         story.commit(command, node_id="c")
         story.pass_ms(1000)
-        for each in (Release("h1"), KeepAlive("s1")):
+        for each in (Release(HoldId("h1")), KeepAlive(SessionId("s1"))):
             story.call(each)
-        story.commit(Release("h1"), KeepAlive("s1"))
+        story.commit(Release(HoldId("h1")), KeepAlive(SessionId("s1")))
         story.checkers.restored(node_id, story.log[-1][1], story.machines[node_id])
-        told = story.machine.attempt("h2")
+        told = story.machine.attempt(HoldId("h2"))
         assert isinstance(told, Granted)
         assert told != story.wait_ends["h2"][1], "less was left when it was granted"
         if node_id == "c":
@@ -162,14 +163,14 @@ def test_a_grant_found_in_a_snapshot_of_its_own_entry() -> None:
 def test_a_command_that_is_applied_twice() -> None:
     """A command that has an effect twice, or that nobody asked for, is found."""
     story = ScriptedCluster()
-    story.ask(KeepAlive("s1"))
+    story.ask(KeepAlive(SessionId("s1")))
     with objects("asked-once"):
-        story.commit(KeepAlive("s1"))
+        story.commit(KeepAlive(SessionId("s1")))
     story = ScriptedCluster()
-    story.call(KeepAlive("s1"))
-    story.commit(KeepAlive("s1"))
+    story.call(KeepAlive(SessionId("s1")))
+    story.commit(KeepAlive(SessionId("s1")))
     with objects("asked-once"):
-        story.commit(KeepAlive("s1"))
+        story.commit(KeepAlive(SessionId("s1")))
 
 
 def test_a_command_that_was_not_applied() -> None:
@@ -189,13 +190,15 @@ def test_a_command_that_was_not_applied() -> None:
 def test_what_is_unknown_may_fall_either_way() -> None:
     """A command whose outcome its client does not know may have its effect late, once, or never."""
     story = ScriptedCluster()
-    numbers = [story.call(command) for command in (Renew("h1"), Renew("h1"), Renew("h2"))]
+    numbers = [
+        story.call(command) for command in (Renew(HoldId("h1")), Renew(HoldId("h1")), Renew(HoldId("h2")))
+    ]
     story.history.failed(numbers[0], story.now_us, "outcome-unknown", "unknown")
     story.history.gone(numbers[2], story.now_us)
-    story.reply(numbers[1], Refused(Reason.LEASE_EXPIRED, ""), story.commit(Renew("h1")))
-    story.commit(Renew("h1"))
+    story.reply(numbers[1], Refused(Reason.LEASE_EXPIRED, ""), story.commit(Renew(HoldId("h1"))))
+    story.commit(Renew(HoldId("h1")))
     with objects("asked-once"):
-        story.commit(Renew("h1"))
+        story.commit(Renew(HoldId("h1")))
 
 
 def test_settled_calls_are_forgotten() -> None:
@@ -214,10 +217,10 @@ def test_settled_calls_are_forgotten() -> None:
 def test_an_order_against_real_time() -> None:
     """A command that comes into effect before what was known when it was asked for is found."""
     story = ScriptedCluster()
-    story.call(Renew("h9"))
-    early = story.commit(Renew("h9"))
+    story.call(Renew(HoldId("h9")))
+    early = story.commit(Renew(HoldId("h9")))
     story.ask(acquire("h1"))
-    number = story.call(Renew("h9"))
+    number = story.call(Renew(HoldId("h9")))
     with objects("real-time"):
         story.reply(number, Refused(Reason.LEASE_EXPIRED, ""), early)
 
@@ -225,7 +228,7 @@ def test_an_order_against_real_time() -> None:
 def test_right_reads_pass() -> None:
     """Locks, pages and sessions pass if they are as they were at any revision since the call."""
     story = ScriptedCluster()
-    story.ask(OpenSession("s1", 60_000, {"owner": "me"}))
+    story.ask(OpenSession(SessionId("s1"), 60_000, {"owner": "me"}))
     story.ask(acquire("h1", session_id="s1", ttl_ms=0))
     story.ask(acquire("h2", "y"))
     story.ask(acquire("h3", "yy"))
@@ -233,15 +236,15 @@ def test_right_reads_pass() -> None:
         ReadLock("x"),
         ReadLocks("y", "", 1),
         ReadLocks("", "x"),
-        ReadSession("s1"),
-        ReadSession("s2"),
+        ReadSession(SessionId("s1")),
+        ReadSession(SessionId("s2")),
     ]
     for query in queries:
         number = story.history.call_read("two", "b", query, story.now_us)
         unanswered = story.history.call_read("two", "b", query, story.now_us)
         revision = story.commit(Barrier())
         value = query.ask(story.machine)
-        story.ask(Renew("h1"))
+        story.ask(Renew(HoldId("h1")))
         story.history.reply_read(number, story.now_us, value, revision)
         story.history.end_read(unanswered, story.now_us)
     assert story.checkers.reads.checked_count == len(queries)

@@ -13,6 +13,7 @@ from lockstate.commands import (
     Tick,
     Wanted,
 )
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import (
     ForceReleased,
@@ -34,22 +35,27 @@ from tests.simulation.workload.history import Belief, Call
 
 def granted(hold: str, token: int, name: str = "x") -> Granted:
     """Return the answer to a granted acquire."""
-    return Granted(hold, token, name, Mode.EXCLUSIVE, 1000)
+    return Granted(HoldId(hold), token, name, Mode.EXCLUSIVE, 1000)
 
 
 # -- one outcome for each request -------------------------------------------------------------------------
 
 SAME: list[tuple[Command, Command, Result, Result]] = [
     (acquire("h1", request_id="r"), acquire("h2", request_id="r"), granted("h1", 1), granted("h1", 1)),
-    (Renew("h1", 0, "r"), Renew("h1", 0, "r"), Renewed(1, 500), Renewed(1, 0)),
-    (Release("h1", "r"), Release("h1", "r"), Released(), Released()),
+    (Renew(HoldId("h1"), 0, "r"), Renew(HoldId("h1"), 0, "r"), Renewed(1, 500), Renewed(1, 0)),
+    (Release(HoldId("h1"), "r"), Release(HoldId("h1"), "r"), Released(), Released()),
     (
-        OpenSession("s1", 100, {}, "r"),
-        OpenSession("s2", 100, {}, "r"),
-        SessionOpened("s1", 100, 100),
-        SessionOpened("s1", 100, 7),
+        OpenSession(SessionId("s1"), 100, {}, "r"),
+        OpenSession(SessionId("s2"), 100, {}, "r"),
+        SessionOpened(SessionId("s1"), 100, 100),
+        SessionOpened(SessionId("s1"), 100, 7),
     ),
-    (CloseSession("s1", "r"), CloseSession("s1", "r"), SessionClosed(("x",)), SessionClosed(("x",))),
+    (
+        CloseSession(SessionId("s1"), "r"),
+        CloseSession(SessionId("s1"), "r"),
+        SessionClosed(("x",)),
+        SessionClosed(("x",)),
+    ),
     (ForceRelease("x", "", 0, "r"), ForceRelease("x", "", 0, "r"), ForceReleased(()), ForceReleased(())),
 ]
 """A request, its repetition, the first outcome, and what the repetition may be told."""
@@ -58,9 +64,9 @@ OTHER: list[Result] = [
     granted("h2", 2),
     Renewed(2, 500),
     Refused(Reason.LEASE_EXPIRED, ""),
-    SessionOpened("s2", 100, 100),
+    SessionOpened(SessionId("s2"), 100, 100),
     SessionClosed(()),
-    ForceReleased((HolderView("me", Mode.EXCLUSIVE, 1, 0, ""),)),
+    ForceReleased((HolderView(OwnerName("me"), Mode.EXCLUSIVE, 1, 0, ""),)),
 ]
 """What each of the repetitions above must not be told."""
 
@@ -118,7 +124,7 @@ def test_requests_that_may_start_afresh() -> None:
     )
     requests.failed(called(other), "unknown", 302_000_000)
     tell(requests, other, granted("h3", 3), now_us=303_000_000)
-    tell(requests, KeepAlive("s1"), Released(), now_us=999_000_000)
+    tell(requests, KeepAlive(SessionId("s1")), Released(), now_us=999_000_000)
     assert not len(requests)
 
 
@@ -144,7 +150,7 @@ def test_a_token_that_is_given_twice() -> None:
     with objects("tokens-once"):
         story.reply(two, granted("h2", 1, "y"), revision)
     with objects("tokens-once"):
-        story.reply(story.call(Renew("h1")), Renewed(2, 1000), revision + 1)
+        story.reply(story.call(Renew(HoldId("h1"))), Renewed(2, 1000), revision + 1)
 
 
 def test_tokens_of_repeated_requests_pass() -> None:
@@ -165,15 +171,15 @@ def test_waiters_out_of_order() -> None:
         commands = [acquire(hold, wait_ms=9000, mode=mode) for hold in ("h1", "h2")]
         numbers = [story.call(command) for command in commands]
         story.commit(*commands)
-        story.ask(Release("h0"))
+        story.ask(Release(HoldId("h0")))
         order = story.checkers._order
         order._granted["h2"] = story.machine.revision
-        order.replied(called(commands[1]), Granted("h2", 2, "x", mode, 1000))
+        order.replied(called(commands[1]), Granted(HoldId("h2"), 2, "x", mode, 1000))
         if mode is Mode.SHARED:
-            order.replied(called(commands[0]), Granted("h1", 3, "x", mode, 1000))
+            order.replied(called(commands[0]), Granted(HoldId("h1"), 3, "x", mode, 1000))
         else:
             with objects("first-come"):
-                order.replied(called(commands[0]), Granted("h1", 3, "x", mode, 1000))
+                order.replied(called(commands[0]), Granted(HoldId("h1"), 3, "x", mode, 1000))
         assert numbers
 
 
@@ -189,7 +195,7 @@ def believe(
         Belief(
             client=f"client of {hold}",
             locks=(Wanted(name, mode),),
-            hold_id=hold,
+            hold_id=HoldId(hold),
             token=1,
             from_us=story.now_us,
             until_us=until_us,
@@ -207,7 +213,7 @@ def test_beliefs_that_follow_each_other_pass() -> None:
     believe(story, "h3", 0)
     believe(story, "h4", 900)
     story.pass_ms(300)
-    story.history.stopped_believing("h4", story.now_us)
+    story.history.stopped_believing(HoldId("h4"), story.now_us)
     believe(story, "h5", 900, Mode.SHARED)
     believe(story, "h6", 900, Mode.SHARED)
     assert story.checkers.violation is None
@@ -231,7 +237,11 @@ def test_two_believe() -> None:
 
 def test_a_belief_after_its_end_by_request() -> None:
     """A hold that was released, forced or cancelled is believed in against the will of who asked for that."""
-    ends: list[Command] = [ForceRelease("x", "by hand"), Release("h1"), Cancel("h1", "try-h1")]
+    ends: list[Command] = [
+        ForceRelease("x", "by hand"),
+        Release(HoldId("h1")),
+        Cancel(HoldId("h1"), AttemptId("try-h1")),
+    ]
     for end in ends:
         story = ScriptedCluster()
         story.ask(acquire("h1", ttl_ms=60_000))
@@ -250,22 +260,22 @@ def test_leases_that_end_in_time_pass() -> None:
     story = ScriptedCluster()
     begun_us = story.now_us
     story.ask(acquire("h1"))
-    story.ask(OpenSession("s1", 1000, {}))
+    story.ask(OpenSession(SessionId("s1"), 1000, {}))
     story.pass_ms(900)
-    story.ask(Renew("h1"))
-    story.ask(KeepAlive("s1"))
+    story.ask(Renew(HoldId("h1")))
+    story.ask(KeepAlive(SessionId("s1")))
     story.pass_ms(960)
     story.commit(Tick())
     assert story.machine.counts()["sessions"] == 0
     story.ask(acquire("h2", ttl_ms=60_000))
-    story.ask(Release("h2"))
+    story.ask(Release(HoldId("h2")))
     story.checkers.healthy(begun_us, story.now_us, ())
     assert story.checkers.violation is None
 
 
 def test_a_lease_that_ends_early() -> None:
     """A lease that cluster time ends before its ttl has passed in true time is found."""
-    for command in (acquire("h1"), OpenSession("s1", 1000, {})):
+    for command in (acquire("h1"), OpenSession(SessionId("s1"), 1000, {})):
         story = ScriptedCluster()
         story.ask(command)
         story.pass_ms(900)

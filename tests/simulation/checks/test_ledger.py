@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from lockstate.commands import AcquirePermits, ForceRelease, OpenSession, Release, ResizeSemaphore
+from lockstate.ids import NO_OWNER, AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Event, EventKind, Granted, Kind, Refused, Resized
 from tests.simulation.checks.ledger import Ledger
@@ -33,8 +34,8 @@ class Told:
     ) -> Event:
         """Return an event of a hold whose lease is its own."""
         return Event(
-            self._revision + 1, self._revision * 100, kind, name, mode, "", token, f"of {name}", 0, "", of,
-            permits=count,
+            self._revision + 1, self._revision * 100, kind, name, mode, NO_OWNER, token,
+            HoldId(f"of {name}"), 0, "", of, permits=count,
         )  # fmt: skip
 
     def apply(self, *events: Event, answers: tuple[Answer, ...] = ()) -> None:
@@ -84,8 +85,8 @@ def test_tokens_of_different_kinds() -> None:
 def test_more_permits_than_there_are() -> None:
     """A grant beyond the limit is found; a smaller limit takes nothing away, and a larger one lets in."""
     told, of = Told(), Kind.SEMAPHORE
-    wish = AcquirePermits("s", 2, 2, hold_id="h1", attempt_id="t", ttl_ms=60_000)
-    first = Answer("a", wish, Granted("h1", 1, "s", X, 1, permits=2))
+    wish = AcquirePermits("s", 2, 2, hold_id=HoldId("h1"), attempt_id=AttemptId("t"), ttl_ms=60_000)
+    first = Answer("a", wish, Granted(HoldId("h1"), 1, "s", X, 1, permits=2))
     told.apply(told.event(GRANTED, 1, "s", of=of, count=2), answers=(first,))
     for limit in (1, 3):
         told.apply(answers=(Answer("a", ResizeSemaphore("s", limit), Resized(limit, limit - 2)),))
@@ -107,7 +108,7 @@ def test_a_delay_that_is_not_kept() -> None:
     """Who gets a lock within the lock-delay of an expired hold, or of a force, is found."""
     command = acquire("h1", lock_delay_ms=500)
     told = Told()
-    told.apply(told.event(GRANTED, 1), answers=(Answer("a", command, Granted("h1", 1, "x", X, 1)),))
+    told.apply(told.event(GRANTED, 1), answers=(Answer("a", command, Granted(HoldId("h1"), 1, "x", X, 1)),))
     told.apply(told.event(EXPIRED, 1))
     with objects("delay-kept"):
         told.apply(told.event(GRANTED, 2))
@@ -142,15 +143,15 @@ def test_the_delay_of_a_hold_is_that_of_its_grant() -> None:
     """Who asks again for what its session just got, with another lock-delay, changes nothing of it."""
     for granted_ms, again_ms in ((0, 9000), (9000, 0)):
         story = ScriptedCluster()
-        story.ask(OpenSession("s1", 60_000, {}))
+        story.ask(OpenSession(SessionId("s1"), 60_000, {}))
         story.ask(acquire("h1", ttl_ms=60_000))
         first = acquire("h2", session_id="s1", ttl_ms=0, wait_ms=50_000, lock_delay_ms=granted_ms)
         again = acquire("h3", session_id="s1", ttl_ms=0, lock_delay_ms=again_ms)
         story.call(first)
         story.commit(first)
-        for each in (Release("h1"), again):
+        for each in (Release(HoldId("h1")), again):
             story.call(each)
-        story.commit(Release("h1"), again)
+        story.commit(Release(HoldId("h1")), again)
         story.ask(ForceRelease("x", "", 0))
         told = story.ask(acquire("h4"))
         assert isinstance(told, Refused if granted_ms else Granted)

@@ -1,7 +1,7 @@
 """The replay says what the machine says, on long random histories; and what it costs does not grow."""
 
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from lockstate.commands import (
     TakeRate,
     Wanted,
 )
+from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import ForceReleased, HolderView, Kind, Queued
 from tests.simulation.checks.comparable import plain
@@ -35,7 +36,10 @@ ENTRIES = 1500
 WAITING = (Acquire, AcquirePermits, Campaign, Convert)
 
 
-def random_of(random: Random, known: list[str], other: str) -> str:
+_Id = TypeVar("_Id", bound=str)
+
+
+def random_of(random: Random, known: list[_Id], other: _Id) -> _Id:
     """Return any of the known ones, or another."""
     return random.choice([*known, other])
 
@@ -87,7 +91,7 @@ class Crowd:
         assert isinstance(command, WAITING), "nobody else is waited for"
         self._story.history.gone(number, self._story.now_us)
         if hold_id:
-            self._cancels.append(Cancel(hold_id, command.attempt_id))
+            self._cancels.append(Cancel(HoldId(hold_id), command.attempt_id))
 
     def _command(self) -> Command:
         random = self._random
@@ -115,13 +119,16 @@ class Crowd:
     def _new_command(self) -> Command:
         random = self._random
         request_id = self._new_id("r") if random.random() < 0.6 else ""
-        name, old = random.choice("xyz"), f"h{random.randint(max(0, self._made - 60), self._made)}"
-        session_id = f"s{random.randint(max(0, self._made - 60), self._made)}"
+        name = random.choice("xyz")
+        old = HoldId(f"h{random.randint(max(0, self._made - 60), self._made)}")
+        session_id = SessionId(f"s{random.randint(max(0, self._made - 60), self._made)}")
         sessions = [session.session_id for session in self._story.checkers.expected.world.sessions]
         holds = [hold.hold_id for hold in self._story.checkers.expected.world.holds]
         match random.randint(0, 8):
             case 0:
-                return OpenSession(self._new_id("s"), random.choice([50, 5000, 90_000]), {}, request_id)
+                return OpenSession(
+                    SessionId(self._new_id("s")), random.choice([50, 5000, 90_000]), {}, request_id
+                )
             case 1:
                 return KeepAlive(random.choice([session_id, *sessions]))
             case 2:
@@ -138,19 +145,19 @@ class Crowd:
         return Acquire(
             name,
             random.choice(list(Mode)),
-            self._new_id("h"),
-            self._new_id("a"),
-            session_id=random.choice(sessions) if in_session else "",
+            HoldId(self._new_id("h")),
+            AttemptId(self._new_id("a")),
+            session_id=random.choice(sessions) if in_session else NO_SESSION,
             ttl_ms=0 if in_session else random.choice([50, 1000, 9000, 9000]),
-            owner=random.choice(["", "me", "you"]),
+            owner=OwnerName(random.choice(["", "me", "you"])),
             wait_ms=random.choice([0, 100, 5000, 90_000]),
             lock_delay_ms=random.choice([0, 0, 700]),
             request_id=request_id,
         )
 
-    def _varied(self, sessions: list[str], holds: list[str], request_id: str) -> Command:
+    def _varied(self, sessions: list[SessionId], holds: list[HoldId], request_id: str) -> Command:
         """Return a command of the rest of the vocabulary."""
-        random, hold_id = self._random, random_of(self._random, holds, "h0")
+        random, hold_id = self._random, random_of(self._random, holds, HoldId("h0"))
         wait_ms, ttl_ms = random.choice([0, 100, 5000, 90_000]), random.choice([50, 1000, 9000])
         ids: dict[str, Any] = {
             "hold_id": self._new_id("h"),
@@ -183,7 +190,9 @@ class Crowd:
                 leading = [hold.hold_id for hold in leaders if hold.kind is Kind.ELECTION]
                 if leading and random.random() < 0.5:
                     return Proclaim(random_of(random, leading, hold_id), value, request_id)
-                return Campaign("e", random_of(random, sessions, "s0"), value, wait_ms=wait_ms, **ids)
+                return Campaign(
+                    "e", random_of(random, sessions, SessionId("s0")), value, wait_ms=wait_ms, **ids
+                )
         if random.random() < 0.3:
             return AdvanceFence("f", random.randint(1, 50), request_id)
         algorithm, cost = random.choice(list(Algorithm)), random.randint(1, 3)
@@ -229,7 +238,7 @@ def test_memory_is_bounded() -> None:
 
 def test_what_the_model_leaves_open_is_left_out() -> None:
     """Default owners are compared without their hashes, given ones as they are."""
-    one, other = (ForceReleased((HolderView(f"hold-{n}", Mode.SHARED, 1, 0, ""),)) for n in (1, 2))
+    one, other = (ForceReleased((HolderView(OwnerName(f"hold-{n}"), Mode.SHARED, 1, 0, ""),)) for n in (1, 2))
     assert plain(one) == plain(other)
-    me, you = (ForceReleased((HolderView(name, Mode.SHARED, 1, 0, ""),)) for name in ("me", "you"))
+    me, you = (ForceReleased((HolderView(OwnerName(name), Mode.SHARED, 1, 0, ""),)) for name in ("me", "you"))
     assert plain(me) != plain(you)

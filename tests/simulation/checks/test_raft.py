@@ -3,6 +3,7 @@
 from lockstate import snapshot
 from lockstate.codec import decode_entry
 from lockstate.commands import KeepAlive, Tick
+from lockstate.ids import HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.requests import RequestMemory
 from tests.simulation.checks.all_checkers import Violation
@@ -260,7 +261,7 @@ def test_a_state_that_differs() -> None:
     story = ScriptedCluster(digest_every=4)
     story.ask(acquire("h1"))
     for node_id in ("b", "c"):
-        story.machines[node_id].state.holds["h1"].note = "another"
+        story.machines[node_id].state.holds[HoldId("h1")].note = "another"
     story.commit(Tick())
     story.commit(Tick())
     with objects("equal-digest"):
@@ -288,16 +289,16 @@ def test_all_nodes_wrong_together() -> None:
     story = ScriptedCluster(digest_every=2)
     story.ask(acquire("h1"))
     for machine in story.machines.values():
-        machine.state.holds["h1"].expires_at_ms += 5
-    story.call(KeepAlive("s9"))
+        machine.state.holds[HoldId("h1")].expires_at_ms += 5
+    story.call(KeepAlive(SessionId("s9")))
     with objects("model-state"):
-        story.commit(KeepAlive("s9"))
+        story.commit(KeepAlive(SessionId("s9")))
 
 
 def test_the_end_is_compared() -> None:
     """States that differ at the end are found, whatever the revision."""
     story = ScriptedCluster(digest_every=1000)
     story.ask(acquire("h1"))
-    story.machines["c"].state.holds["h1"].note = "another"
+    story.machines["c"].state.holds[HoldId("h1")].note = "another"
     with objects("equal-digest"):
         story.checkers.finish(story.machines)

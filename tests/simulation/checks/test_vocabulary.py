@@ -19,6 +19,7 @@ from lockstate.commands import (
     Tick,
     Wanted,
 )
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import EventKind, FenceAdvanced, Granted, Kind, RateTaken, Reason, Refused
 from tests.simulation.checks.conflicts import are_compatible, conflict, is_stronger
@@ -58,18 +59,18 @@ def called(command: Command, number: int = 1, called_us: int = 0) -> Call:
 def test_the_whole_vocabulary_passes() -> None:
     """Conversions, several locks, permits, elections, rates and fences pass when told as they are."""
     story = ScriptedCluster(digest_every=1)
-    story.ask(OpenSession("s1", 60_000, {}))
+    story.ask(OpenSession(SessionId("s1"), 60_000, {}))
     several = (Wanted("a/b", S, Scope.SUBTREE), Wanted("x", U))
-    story.ask(Acquire("", X, "h1", "t1", ttl_ms=60_000, locks=several))
-    story.ask(Convert("h1", X, "c1", "t2"))
-    story.ask(Convert("h1", S, "c2", "t3"))
-    story.ask(Release("h1", names=("x",)))
+    story.ask(Acquire("", X, HoldId("h1"), AttemptId("t1"), ttl_ms=60_000, locks=several))
+    story.ask(Convert(HoldId("h1"), X, HoldId("c1"), AttemptId("t2")))
+    story.ask(Convert(HoldId("h1"), S, HoldId("c2"), AttemptId("t3")))
+    story.ask(Release(HoldId("h1"), names=("x",)))
     story.ask(permits("p1", 2, 3))
     assert story.ask(permits("p2", 2, 3)).reason is Reason.NO_PERMITS  # type: ignore[union-attr]
     story.ask(ResizeSemaphore("s", 5))
     story.ask(permits("p3", 2, 5, session_id="s1", ttl_ms=0))
-    story.ask(Campaign("boss", "s1", "here", "e1", "t4"))
-    story.ask(Proclaim("e1", "there"))
+    story.ask(Campaign("boss", SessionId("s1"), "here", HoldId("e1"), AttemptId("t4")))
+    story.ask(Proclaim(HoldId("e1"), "there"))
     for algorithm in Algorithm:
         story.ask(TakeRate("r", 1, 1000, algorithm))
         taken = story.ask(TakeRate("r", 1, 1000, algorithm))
@@ -177,12 +178,12 @@ def test_a_fence_that_goes_back() -> None:
 def test_a_conversion_that_was_overtaken() -> None:
     """Who only waits and is served before a conversion that came before its grant is found."""
     order = Order(Report())
-    conversion, wish = Convert("h1", X, "c1", "t1", wait_ms=10), acquire("h2")
+    conversion, wish = Convert(HoldId("h1"), X, HoldId("c1"), AttemptId("t1"), wait_ms=10), acquire("h2")
     order._arrived = type(order._arrived)({"c1": (5, 0), "h2": (3, 0)})
     order._granted = type(order._granted)({"c1": 9, "h2": 7})
-    order.replied(called(wish), Granted("h2", 4, "x", X, 1))
+    order.replied(called(wish), Granted(HoldId("h2"), 4, "x", X, 1))
     with objects("first-come"):
-        order.replied(called(conversion), Granted("h1", 6, "x", X, 1))
+        order.replied(called(conversion), Granted(HoldId("h1"), 6, "x", X, 1))
 
 
 def test_permits_out_of_order() -> None:
@@ -190,9 +191,9 @@ def test_permits_out_of_order() -> None:
     order = Order(Report())
     order._arrived = type(order._arrived)({"h1": (1, 0), "h2": (2, 0)})
     order._granted = type(order._granted)({"h1": 5, "h2": 4})
-    order.replied(called(permits("h2")), Granted("h2", 3, "s", X, 1, permits=1))
+    order.replied(called(permits("h2")), Granted(HoldId("h2"), 3, "s", X, 1, permits=1))
     with objects("first-come"):
-        order.replied(called(permits("h1", 2)), Granted("h1", 4, "s", X, 1, permits=2))
+        order.replied(called(permits("h1", 2)), Granted(HoldId("h1"), 4, "s", X, 1, permits=2))
 
 
 def test_a_deadlock_that_is_none() -> None:
@@ -200,7 +201,7 @@ def test_a_deadlock_that_is_none() -> None:
     for is_real in (True, False):
         story = ScriptedCluster()
         for name, session_id in (("x", "me"), ("y", "you")):
-            story.ask(OpenSession(session_id, 60_000, {"owner": session_id}))
+            story.ask(OpenSession(SessionId(session_id), 60_000, {"owner": session_id}))
             story.ask(acquire(f"h{name}", name, session_id=session_id, ttl_ms=0))
         waits = acquire("hw", "y", session_id="me", ttl_ms=0, wait_ms=5000)
         story.call(waits)
@@ -228,7 +229,7 @@ def test_more_permits_believed_in_than_there_are() -> None:
             Belief(
                 client=hold,
                 locks=(Wanted("s"),),
-                hold_id=hold,
+                hold_id=HoldId(hold),
                 token=1,
                 from_us=story.now_us,
                 until_us=story.now_us + 10**6,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from lockstate.ids import HoldId
 from tests.simulation.checks.report import Report
 
 LEFT_US: Final = 7_000_000
@@ -13,7 +14,7 @@ time for two attempts."""
 class Waits:
     """Who keeps the connections of those who wait; `waiting` tells it, by ticket."""
 
-    def __init__(self, report: Report, waiting: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, report: Report, waiting: Callable[[], Mapping[HoldId, str]]) -> None:
         self._report = report
         self._waiting = waiting
         self._led_us = 0

@@ -9,6 +9,7 @@ import msgspec
 from cluster.errors import ClusterError
 from cluster.node import Node, Waiting
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert, KeepAlive
+from lockstate.ids import AttemptId, HoldId
 from lockstate.results import Result
 from tests.simulation.workload.call_transport import (
     CallTransport,
@@ -121,13 +122,23 @@ class Caller:
     def again(self, command: Waiting) -> Waiting:
         """Return another attempt of the same request, as each call of the API makes one."""
         if isinstance(command, Convert):
-            return msgspec.structs.replace(command, ticket_id=self.new_id(), attempt_id=self.new_id())
-        return msgspec.structs.replace(command, hold_id=self.new_id(), attempt_id=self.new_id())
+            return msgspec.structs.replace(
+                command, ticket_id=self.new_hold_id(), attempt_id=self.new_attempt_id()
+            )
+        return msgspec.structs.replace(command, hold_id=self.new_hold_id(), attempt_id=self.new_attempt_id())
 
     def new_id(self) -> str:
         """Return an id that nobody else makes."""
         self._ids += 1
         return f"{self._loop.name}-{self._ids}"
+
+    def new_hold_id(self) -> HoldId:
+        """Return an id for a new hold, or for the ticket of a conversion."""
+        return HoldId(self.new_id())
+
+    def new_attempt_id(self) -> AttemptId:
+        """Return an id for a new attempt."""
+        return AttemptId(self.new_id())
 
     def request_id(self) -> str:
         """Return a request id, or none."""

@@ -9,6 +9,7 @@ import msgspec
 from cluster.node import Waiting
 from lockstate import results
 from lockstate.commands import CloseSession, ForceRelease, KeepAlive, OpenSession, Release, Renew
+from lockstate.ids import NO_SESSION, SessionId
 from lockstate.results import Reason, Refused, Result
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.caller import Caller
@@ -109,7 +110,9 @@ class Client:
     async def open_session(self) -> None:
         """Open a session, and keep it alive from then on."""
         ttl_ms = max(self.random.choice(SESSION_TTL_MS_MIN), self.wishes.pick_ttl())
-        command = OpenSession(self.asker.new_id(), ttl_ms, {"client": self.name}, self.asker.request_id())
+        command = OpenSession(
+            SessionId(self.asker.new_id()), ttl_ms, {"client": self.name}, self.asker.request_id()
+        )
         _, result = await self.asker.insist(command)
         if isinstance(result, results.SessionOpened):
             session = self.holdings.sessions[result.session_id] = Session(result.session_id, ttl_ms)
@@ -169,7 +172,7 @@ class Client:
         if isinstance(result, results.Granted):
             self.holdings.take(command, asked_us, result, since_us)
         elif isinstance(result, Refused) and result.reason == Reason.SESSION_EXPIRED:
-            session = self.holdings.sessions.get(getattr(command, "session_id", ""))
+            session = self.holdings.sessions.get(getattr(command, "session_id", NO_SESSION))
             if session is not None:
                 self.holdings.session_over(session)
         self._variety.told(command, result)

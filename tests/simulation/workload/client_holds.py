@@ -5,6 +5,7 @@ from typing import Final
 
 from cluster.node import Waiting
 from lockstate.commands import AcquirePermits, Campaign, Wanted
+from lockstate.ids import NO_SESSION, HoldId, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Granted, Kind
 from tests.simulation.checks.conflicts import is_stronger
@@ -23,9 +24,9 @@ class Held:
 
     locks: tuple[Wanted, ...]
     """What it relies on: during a conversion, of each the weaker mode."""
-    hold_id: str
+    hold_id: HoldId
     token: int
-    session_id: str
+    session_id: SessionId
     ttl_ms: int
     until_us: int
     """On the client's own clock."""
@@ -43,20 +44,20 @@ class Held:
 class Session:
     """A session of a client's."""
 
-    session_id: str
+    session_id: SessionId
     ttl_ms: int
-    holds: list[str] = field(default_factory=list)
+    holds: list[HoldId] = field(default_factory=list)
 
 
 class ClientHolds:
     """The sessions and holds of one client."""
 
     def __init__(self, loop: NodeLoop, history: History) -> None:
-        self.sessions: dict[str, Session] = {}
-        self.held: dict[str, Held] = {}
+        self.sessions: dict[SessionId, Session] = {}
+        self.held: dict[HoldId, Held] = {}
         self._loop = loop
         self._history = history
-        self._left: set[str] = set()
+        self._left: set[HoldId] = set()
         """Holds of which nobody knows any more what they are."""
         self._since_us: dict[tuple[str, str], int] = {}
         """When a session first asked for a semaphore: it may be given what it had already."""
@@ -72,7 +73,7 @@ class ClientHolds:
         """Rely on what was granted. What was held already is not news: it may have changed meanwhile."""
         if granted.hold_id in self._left:
             return
-        session_id, ttl_ms = getattr(command, "session_id", ""), getattr(command, "ttl_ms", 0)
+        session_id, ttl_ms = getattr(command, "session_id", NO_SESSION), getattr(command, "ttl_ms", 0)
         session = self.sessions.get(session_id)
         if session is not None:
             session.holds.append(granted.hold_id)
@@ -136,7 +137,7 @@ class ClientHolds:
             )
         )
 
-    def give_up(self, hold_id: str) -> None:
+    def give_up(self, hold_id: HoldId) -> None:
         """Rely on a hold no more; never again if it was to change."""
         held = self.held.pop(hold_id, None)
         if held is not None:

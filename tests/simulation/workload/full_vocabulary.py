@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from cluster.node import Waiting
 from lockstate.commands import AcquirePermits, Command, Proclaim, Release, Wanted
+from lockstate.ids import SessionId
 from lockstate.results import Granted, Kind, Reason, Refused, Resized, Result
 from tests.property.model_requests import NO_OUTCOME
 from tests.simulation.workload.caller import Caller
@@ -138,7 +139,7 @@ class FullVocabulary:
         if isinstance(result, Resized):
             self._actor.wishes.limits[command.name] = command.limit
 
-    async def _campaign(self, sessions: list[str]) -> None:
+    async def _campaign(self, sessions: list[SessionId]) -> None:
         if sessions:
             await self._wish(self._actor.wishes.campaign(self._actor.random.choice(sessions)))
         else:

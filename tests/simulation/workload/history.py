@@ -11,6 +11,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from lockstate.commands import Command, Wanted
+from lockstate.ids import HoldId, SessionId
 from lockstate.results import (
     ElectionView,
     FenceView,
@@ -37,7 +38,7 @@ class Readable(Protocol):
     def locks(self, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
         """Return a page of active locks."""
 
-    def session(self, session_id: str) -> SessionView | None:
+    def session(self, session_id: SessionId) -> SessionView | None:
         """Return one session."""
 
     def semaphore(self, name: str) -> SemaphoreView:
@@ -79,7 +80,7 @@ class ReadLocks(msgspec.Struct, frozen=True):
 class ReadSession(msgspec.Struct, frozen=True):
     """Look at one session."""
 
-    session_id: str
+    session_id: SessionId
 
     def ask(self, state: Readable) -> View:
         """Return what `state` answers."""
@@ -154,7 +155,7 @@ class Belief:
 
     client: str
     locks: tuple[Wanted, ...]
-    hold_id: str
+    hold_id: HoldId
     token: int
     from_us: int
     until_us: int
@@ -187,7 +188,7 @@ class Watcher(Protocol):
     def believes(self, belief: Belief) -> None:
         """Take note of a belief, new or prolonged."""
 
-    def stopped_believing(self, hold_id: str, now_us: int) -> None:
+    def stopped_believing(self, hold_id: HoldId, now_us: int) -> None:
         """Take note that a client gives a hold up, or knows that it lost it."""
 
 
@@ -290,7 +291,7 @@ class History:
         for watcher in self.watchers:
             watcher.believes(belief)
 
-    def stopped_believing(self, hold_id: str, now_us: int) -> None:
+    def stopped_believing(self, hold_id: HoldId, now_us: int) -> None:
         """Tell that the client stops at once: it is about to release it, or was told that it is lost."""
         for watcher in self.watchers:
             watcher.stopped_believing(hold_id, now_us)

@@ -14,6 +14,7 @@ from lockstate.commands import (
     TakeRate,
     Wanted,
 )
+from lockstate.ids import NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from tests.simulation.checks.conflicts import covers
 from tests.simulation.workload.caller import Caller
@@ -36,7 +37,7 @@ class RandomCommands:
     """Makes the commands of one client."""
 
     def __init__(self, name: str, asker: Caller, habits: ClientSettings, random: Random) -> None:
-        self._name = name
+        self._name = OwnerName(name)
         self._asker = asker
         self._habits = habits
         self._random = random
@@ -52,10 +53,10 @@ class RandomCommands:
         """Return how long to wait, which may be not at all."""
         return self._random.randint(*self._habits.wait_ms) if self._random.random() < 0.6 else 0
 
-    def lock(self, sessions: list[str], wait_ms: int | None = None) -> Acquire:
+    def lock(self, sessions: list[SessionId], wait_ms: int | None = None) -> Acquire:
         """Return an acquire of one name, exclusive or shared."""
         random = self._random
-        session_id, ttl_ms = "", self.pick_ttl()
+        session_id, ttl_ms = NO_SESSION, self.pick_ttl()
         if sessions and random.random() < 0.5:
             session_id, ttl_ms = random.choice(sessions), 0
         if wait_ms is None:
@@ -63,8 +64,8 @@ class RandomCommands:
         return Acquire(
             name=random.choice(self._habits.names),
             mode=Mode.SHARED if random.random() < 0.3 else Mode.EXCLUSIVE,
-            hold_id=self._asker.new_id(),
-            attempt_id=self._asker.new_id(),
+            hold_id=self._asker.new_hold_id(),
+            attempt_id=self._asker.new_attempt_id(),
             session_id=session_id,
             ttl_ms=ttl_ms,
             owner=self._name,
@@ -73,7 +74,7 @@ class RandomCommands:
             request_id=self._asker.request_id(),
         )
 
-    def rich_lock(self, sessions: list[str]) -> Acquire:
+    def rich_lock(self, sessions: list[SessionId]) -> Acquire:
         """Return an acquire of any mode and scope, or of several locks."""
         random = self._random
         session_id, ttl_ms = self._lease(sessions)
@@ -82,8 +83,8 @@ class RandomCommands:
         return Acquire(
             name="" if locks else one.name,
             mode=one.mode,
-            hold_id=self._asker.new_id(),
-            attempt_id=self._asker.new_id(),
+            hold_id=self._asker.new_hold_id(),
+            attempt_id=self._asker.new_attempt_id(),
             session_id=session_id,
             ttl_ms=ttl_ms,
             owner=self._owner(),
@@ -94,13 +95,14 @@ class RandomCommands:
             locks=locks,
         )
 
-    def _lease(self, sessions: list[str]) -> tuple[str, int]:
+    def _lease(self, sessions: list[SessionId]) -> tuple[SessionId, int]:
         if sessions and self._random.random() < 0.5:
             return self._random.choice(sessions), 0
-        return "", self.pick_ttl()
+        return NO_SESSION, self.pick_ttl()
 
-    def _owner(self) -> str:
-        return self._random.choice(["", self._name, self._name, f"{self._name}-{self._random.randint(1, 9)}"])
+    def _owner(self) -> OwnerName:
+        numbered = OwnerName(f"{self._name}-{self._random.randint(1, 9)}")
+        return self._random.choice([NO_OWNER, self._name, self._name, numbered])
 
     def _wanted(self, name: str) -> Wanted:
         random = self._random
@@ -117,18 +119,18 @@ class RandomCommands:
                 locks.append(lock)
         return tuple(locks)
 
-    def convert(self, hold_id: str) -> Convert:
+    def convert(self, hold_id: HoldId) -> Convert:
         """Return a conversion to any mode."""
         return Convert(
             hold_id,
             self._random.choice(list(Mode)),
-            ticket_id=self._asker.new_id(),
-            attempt_id=self._asker.new_id(),
+            ticket_id=self._asker.new_hold_id(),
+            attempt_id=self._asker.new_attempt_id(),
             wait_ms=self.pick_wait(),
             request_id=self._asker.request_id(),
         )
 
-    def permits(self, sessions: list[str]) -> AcquirePermits:
+    def permits(self, sessions: list[SessionId]) -> AcquirePermits:
         """Return an acquire of permits, with the limit that this client believes in."""
         random = self._random
         name = random.choice(SEMAPHORES)
@@ -138,8 +140,8 @@ class RandomCommands:
             name,
             limit,
             random.randint(1, random.choice([1, limit])),
-            hold_id=self._asker.new_id(),
-            attempt_id=self._asker.new_id(),
+            hold_id=self._asker.new_hold_id(),
+            attempt_id=self._asker.new_attempt_id(),
             session_id=session_id,
             ttl_ms=ttl_ms,
             owner=self._owner(),
@@ -155,15 +157,15 @@ class RandomCommands:
             random.choice(SEMAPHORES), random.randint(1, LIMIT_MAX), self._asker.request_id()
         )
 
-    def campaign(self, session_id: str) -> Campaign:
+    def campaign(self, session_id: SessionId) -> Campaign:
         """Return a candidacy."""
         random = self._random
         return Campaign(
             random.choice(ELECTIONS),
             session_id,
             f"{self._name} at {random.randint(1, 9)}",
-            hold_id=self._asker.new_id(),
-            attempt_id=self._asker.new_id(),
+            hold_id=self._asker.new_hold_id(),
+            attempt_id=self._asker.new_attempt_id(),
             owner=self._owner(),
             wait_ms=self.pick_wait(),
             request_id=self._asker.request_id(),

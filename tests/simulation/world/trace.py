@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TextIO
 
+from lockstate.ids import HoldId
 from lockstate.results import Result
 from tests.simulation.workload.history import Belief, Call, FailureOutcome, Read, View
 
@@ -79,6 +80,6 @@ class ClientLines:
             belief.until_us,
         )
 
-    def stopped_believing(self, hold_id: str, now_us: int) -> None:
+    def stopped_believing(self, hold_id: HoldId, now_us: int) -> None:
         """Write down its end."""
         self._trace.add(now_us, "-", "gives-up", hold_id)

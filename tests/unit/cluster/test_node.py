@@ -18,6 +18,7 @@ from cluster.observing.event_log import Position
 from cluster.storage.files import Files
 from lockstate import codec, snapshot
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, ForceRelease, OpenSession, Release
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import EventKind, Granted, Queued, Reason, Refused
@@ -47,12 +48,22 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def acquire(hold_id: str, *, wait_ms: int = 0, request_id: str = "", mode: Mode = Mode.EXCLUSIVE) -> Acquire:
     """Return an acquire of the one lock of these tests."""
-    return Acquire("a", mode, hold_id, f"of-{hold_id}", ttl_ms=60_000, wait_ms=wait_ms, request_id=request_id)
+    return Acquire(
+        "a",
+        mode,
+        HoldId(hold_id),
+        AttemptId(f"of-{hold_id}"),
+        ttl_ms=60_000,
+        wait_ms=wait_ms,
+        request_id=request_id,
+    )
 
 
 def upgrade(hold_id: str, ticket_id: str) -> Convert:
     """Return a conversion to exclusive that waits."""
-    return Convert(hold_id, Mode.EXCLUSIVE, ticket_id, f"of-{ticket_id}", wait_ms=60_000)
+    return Convert(
+        HoldId(hold_id), Mode.EXCLUSIVE, HoldId(ticket_id), AttemptId(f"of-{ticket_id}"), wait_ms=60_000
+    )
 
 
 async def hold_both(node: Node) -> None:
@@ -93,7 +104,7 @@ async def test_the_later_attempt_leaves_and_the_earlier_one_is_told(tmp_path: Pa
         first = asyncio.create_task(node.acquire(acquire("h2", wait_ms=60_000, request_id="r"), DEADLINE_S))
         await until(lambda: len(node.machine.lock("a").queue) == 1)
         later = asyncio.create_task(node.acquire(acquire("h3", wait_ms=60_000, request_id="r"), DEADLINE_S))
-        await until(lambda: node.machine.state.tickets["h2"].attempt_id == "of-h3")
+        await until(lambda: node.machine.state.tickets[HoldId("h2")].attempt_id == "of-h3")
         later.cancel()
         answer = await asyncio.wait_for(first, DEADLINE_S)
         assert isinstance(answer.result, Refused)
@@ -112,9 +123,9 @@ async def test_a_stopping_node_takes_tickets_back_that_nobody_can_ask_for(tmp_pa
             with pytest.raises(OutcomeUnknown):
                 await asyncio.wait_for(task, DEADLINE_S)
         await until(lambda: len(node.machine.lock("a").queue) == 1)
-        assert isinstance(node.machine.attempt("h3"), Queued)
+        assert isinstance(node.machine.attempt(HoldId("h3")), Queued)
         with pytest.raises(ShuttingDown):
-            await node.submit(Release("h1"), DEADLINE_S)
+            await node.submit(Release(HoldId("h1")), DEADLINE_S)
 
 
 async def test_a_conversion_waits_under_its_ticket(tmp_path: Path) -> None:
@@ -124,7 +135,7 @@ async def test_a_conversion_waits_under_its_ticket(tmp_path: Path) -> None:
         waiting = asyncio.create_task(node.acquire(upgrade("h1", "t1"), DEADLINE_S))
         await until(lambda: len(node.core.waiters) == 1)
         assert node.core.waiters.hold_ids() == ["t1"]
-        await node.submit(Release("h2"), DEADLINE_S)
+        await node.submit(Release(HoldId("h2")), DEADLINE_S)
         answer = await asyncio.wait_for(waiting, DEADLINE_S)
         assert isinstance(answer.result, Granted)
         assert (answer.result.hold_id, answer.result.mode) == ("h1", Mode.EXCLUSIVE)
@@ -137,7 +148,7 @@ async def test_who_leaves_a_waiting_conversion_keeps_its_hold(tmp_path: Path) ->
         waiting = asyncio.create_task(node.acquire(upgrade("h1", "t1"), DEADLINE_S))
         await until(lambda: len(node.core.waiters) == 1)
         waiting.cancel()
-        await until(lambda: node.machine.attempt("t1") is None)
+        await until(lambda: node.machine.attempt(HoldId("t1")) is None)
         assert [holder.mode for holder in node.machine.lock("a").holders] == [Mode.SHARED, Mode.SHARED]
         assert len(node.core.waiters) == 0
 
@@ -157,12 +168,22 @@ async def test_a_conversion_that_came_through_is_not_undone(tmp_path: Path) -> N
 
 def permits(hold_id: str, session_id: str) -> AcquirePermits:
     """Return an acquire of all permits of a semaphore."""
-    return AcquirePermits("p", 1, 1, hold_id, f"of-{hold_id}", session_id=session_id, wait_ms=60_000)
+    return AcquirePermits(
+        "p",
+        1,
+        1,
+        HoldId(hold_id),
+        AttemptId(f"of-{hold_id}"),
+        session_id=SessionId(session_id),
+        wait_ms=60_000,
+    )
 
 
 def campaign(hold_id: str, session_id: str) -> Campaign:
     """Return a candidacy."""
-    return Campaign("e", session_id, "me", hold_id, f"of-{hold_id}", wait_ms=60_000)
+    return Campaign(
+        "e", SessionId(session_id), "me", HoldId(hold_id), AttemptId(f"of-{hold_id}"), wait_ms=60_000
+    )
 
 
 @pytest.mark.parametrize("command", [permits, campaign])
@@ -172,16 +193,16 @@ async def test_permits_and_elections_are_waited_for_like_locks(
     """Who waits for permits, or to lead, is answered when its turn comes, and undone when it leaves."""
     async with running(tmp_path) as node:
         for session_id in ("s1", "s2"):
-            await node.submit(OpenSession(session_id, 60_000), DEADLINE_S)
+            await node.submit(OpenSession(SessionId(session_id), 60_000), DEADLINE_S)
         first = await node.acquire(command("h1", "s1"), DEADLINE_S)
         assert isinstance(first.result, Granted)
         leaves = asyncio.create_task(node.acquire(command("h2", "s2"), DEADLINE_S))
         await until(lambda: len(node.core.waiters) == 1)
         leaves.cancel()
-        await until(lambda: node.machine.attempt("h2") is None)
+        await until(lambda: node.machine.attempt(HoldId("h2")) is None)
         stays = asyncio.create_task(node.acquire(command("h3", "s2"), DEADLINE_S))
         await until(lambda: len(node.core.waiters) == 1)
-        await node.submit(Release("h1"), DEADLINE_S)
+        await node.submit(Release(HoldId("h1")), DEADLINE_S)
         answer = await asyncio.wait_for(stays, DEADLINE_S)
         assert isinstance(answer.result, Granted)
         assert answer.result.token > first.result.token
@@ -236,7 +257,7 @@ async def test_events_are_remembered_across_a_restart(tmp_path: Path) -> None:
     """A node that starts again has the events of what it applies again, with the same revisions."""
     async with running(tmp_path) as node:
         await node.acquire(acquire("h1"), DEADLINE_S)
-        await node.submit(Release("h1"), DEADLINE_S)
+        await node.submit(Release(HoldId("h1")), DEADLINE_S)
         before = node.events.read(Position(1), 100)
         kinds = [[event.kind for event in block] for block in before]
         assert kinds == [[EventKind.GRANTED], [EventKind.RELEASED]]
@@ -285,7 +306,7 @@ async def test_what_was_granted_is_there_after_a_restart(tmp_path: Path) -> None
         first = await node.acquire(acquire("h1"), DEADLINE_S)
     async with running(tmp_path) as node:
         assert node.machine.lock("a").holders[0].token == first.result.token  # type: ignore[union-attr]
-        await node.submit(Release("h1"), DEADLINE_S)
+        await node.submit(Release(HoldId("h1")), DEADLINE_S)
         second = await node.acquire(acquire("h2"), DEADLINE_S)
         assert isinstance(second.result, Granted)
         assert second.result.token == 2

@@ -4,6 +4,7 @@ import pytest
 
 from lockstate import limits
 from lockstate.commands import AbandonWaits, Acquire, Batch, Command, Entry
+from lockstate.ids import AttemptId, HoldId
 from lockstate.results import Queued, Reason, Result, WaitsAbandoned
 from tests.unit.lockstate.world import EXCLUSIVE, SHARED, World, expect, reason
 
@@ -16,7 +17,15 @@ def _run_from(world: World, origin: str, *commands: Command) -> tuple[Result, ..
 
 
 def _wish(hold_id: str, request_id: str = "", name: str = "a") -> Acquire:
-    return Acquire(name, EXCLUSIVE, hold_id, f"{hold_id}-1", ttl_ms=1000, wait_ms=5000, request_id=request_id)
+    return Acquire(
+        name,
+        EXCLUSIVE,
+        HoldId(hold_id),
+        AttemptId(f"{hold_id}-1"),
+        ttl_ms=1000,
+        wait_ms=5000,
+        request_id=request_id,
+    )
 
 
 def test_the_waits_of_one_process_end() -> None:
@@ -51,7 +60,7 @@ def test_a_repeated_attempt_waits_where_it_was_repeated() -> None:
     world.granted("a")
     _run_from(world, "gone", _wish("x", "r"))
     (again,) = _run_from(world, "n2", _wish("y", "r"))
-    assert again == Queued("x", 1)
+    assert again == Queued(HoldId("x"), 1)
     assert world.run(AbandonWaits("gone")) == WaitsAbandoned(0, 0)
     assert world.run(AbandonWaits("n2")) == WaitsAbandoned(1, 0)
 

@@ -3,7 +3,8 @@
 import pytest
 
 from lockstate import limits, snapshot
-from lockstate.commands import Acquire, CloseSession, Proclaim, Release
+from lockstate.commands import Acquire, Proclaim, Release
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.results import EventKind
 from tests.unit.lockstate.effort import Meter
 from tests.unit.lockstate.world import EXCLUSIVE, SHARED, World, wanted
@@ -11,7 +12,7 @@ from tests.unit.lockstate.world import EXCLUSIVE, SHARED, World, wanted
 
 def _kinds(world: World, name: str = "", session_id: str = "", limit: int = 1000) -> list[str]:
     """Return the kinds of events in the audit, the newest first."""
-    return [event.kind.value for event in world.machine.audit(name, session_id, limit)]
+    return [event.kind.value for event in world.machine.audit(name, SessionId(session_id), limit)]
 
 
 def _busy_world() -> World:
@@ -22,7 +23,7 @@ def _busy_world() -> World:
     world.granted("b", mode=SHARED, ttl_ms=500)
     world.convert("h3", SHARED)
     world.campaign("e", "s1", "x")
-    world.run(Proclaim("h5", "y"))
+    world.run(Proclaim(HoldId("h5"), "y"))
     world.release("h5")
     world.force("b")
     world.pass_to(101)
@@ -113,8 +114,8 @@ def test_the_oldest_are_forgotten() -> None:
     locks = wanted(*[str(number) for number in range(limits.LOCKS_COUNT_MAX)])
     grants_count = limits.AUDIT_COUNT_MAX // (2 * len(locks)) + 1
     for number in range(grants_count):
-        acquire = Acquire("", EXCLUSIVE, f"h{number}", "a1", ttl_ms=1000, locks=locks)
-        meter.run(acquire, Release(f"h{number}"))
+        acquire = Acquire("", EXCLUSIVE, HoldId(f"h{number}"), AttemptId("a1"), ttl_ms=1000, locks=locks)
+        meter.run(acquire, Release(HoldId(f"h{number}")))
     kept = meter.machine.state.audit
     assert len(kept) == limits.AUDIT_COUNT_MAX
     forgotten = 2 * len(locks) * grants_count - limits.AUDIT_COUNT_MAX
@@ -129,7 +130,7 @@ def test_it_survives_a_restart() -> None:
     world = _busy_world()
     restored = snapshot.decode(snapshot.encode(world.machine))
     assert restored.audit() == world.machine.audit()
-    assert restored.audit("a", "s1", 1) == world.machine.audit("a", "s1", 1)
+    assert restored.audit("a", SessionId("s1"), 1) == world.machine.audit("a", SessionId("s1"), 1)
 
 
 def test_closing_is_no_expiry() -> None:
@@ -137,6 +138,6 @@ def test_closing_is_no_expiry() -> None:
     world = World()
     world.open("s1")
     world.granted("a", session_id="s1")
-    world.run(CloseSession("s1"))
+    world.close("s1")
     assert _kinds(world) == ["released", "granted"]
     assert EventKind.SESSION_EXPIRED not in {event.kind for event in world.events}

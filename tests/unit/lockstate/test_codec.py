@@ -32,6 +32,7 @@ from lockstate.commands import (
     Undecodable,
     Wanted,
 )
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 
 TICK = encode_command(Tick())
@@ -41,28 +42,42 @@ DEEP = b"\x93\x02\x05" + b"\x91" * 100_000
 
 def test_the_format_does_not_change() -> None:
     """These bytes were written once and mean the same for ever."""
-    command = Acquire("a", Mode.SHARED, "h", "t", ttl_ms=50)
+    command = Acquire("a", Mode.SHARED, HoldId("h"), AttemptId("t"), ttl_ms=50)
     data = encode_entry(7, [("n1", [1], [encode_command(command)])])
     assert data.hex() == "9302079193a26e319101919e04a161a6736861726564a168a174a032a00000a0a0a46e6f646590"
     assert decode_entry(data) == Entry(7, (Batch("n1", (1,), (command,)),))
 
 
 COMMANDS: list[tuple[int, Command]] = [
-    (1, OpenSession("s", 50, {"owner": "ann"}, "r")),
-    (2, KeepAlive("s")),
-    (3, CloseSession("s", "r")),
-    (4, Acquire("", Mode.SHARED, "h", "t", locks=(Wanted("a", Mode.UPDATE, Scope.SUBTREE), Wanted("b")))),
-    (5, Cancel("h", "t")),
-    (6, Renew("h", 50, "r")),
-    (7, Release("h", "r", ("a", "b"))),
+    (1, OpenSession(SessionId("s"), 50, {"owner": "ann"}, "r")),
+    (2, KeepAlive(SessionId("s"))),
+    (3, CloseSession(SessionId("s"), "r")),
+    (
+        4,
+        Acquire(
+            "",
+            Mode.SHARED,
+            HoldId("h"),
+            AttemptId("t"),
+            locks=(Wanted("a", Mode.UPDATE, Scope.SUBTREE), Wanted("b")),
+        ),
+    ),
+    (5, Cancel(HoldId("h"), AttemptId("t"))),
+    (6, Renew(HoldId("h"), 50, "r")),
+    (7, Release(HoldId("h"), "r", ("a", "b"))),
     (8, ForceRelease("a", "why", 5, "r")),
     (9, Tick()),
     (10, Barrier()),
-    (11, Convert("h", Mode.UPDATE, "t", "a", 5, "r")),
-    (12, AcquirePermits("q", 5, 2, "h", "t", "s", 0, "ann", 5, 6, "note", "r")),
+    (11, Convert(HoldId("h"), Mode.UPDATE, HoldId("t"), AttemptId("a"), 5, "r")),
+    (
+        12,
+        AcquirePermits(
+            "q", 5, 2, HoldId("h"), AttemptId("t"), SessionId("s"), 0, OwnerName("ann"), 5, 6, "note", "r"
+        ),
+    ),
     (13, ResizeSemaphore("q", 5, "r")),
-    (14, Campaign("e", "s", "here", "h", "t", "ann", 5, "r")),
-    (15, Proclaim("h", "there", "r")),
+    (14, Campaign("e", SessionId("s"), "here", HoldId("h"), AttemptId("t"), OwnerName("ann"), 5, "r")),
+    (15, Proclaim(HoldId("h"), "there", "r")),
     (16, TakeRate("mail", 5, 1000, Algorithm.GCRA, 2, 5, "r")),
     (17, AdvanceFence("disk", 7, "r")),
     (18, AbandonWaits("n1")),
@@ -87,7 +102,7 @@ def test_a_shorter_command_gets_defaults() -> None:
     """A command of an older version, without the newer fields, is read with their defaults."""
     old = msgspec.msgpack.encode([4, "a", "exclusive", "h", "t"])
     entry = decode_entry(encode_entry(0, [("n1", [1], [old])]))
-    assert entry.batches[0].commands == (Acquire("a", Mode.EXCLUSIVE, "h", "t"),)
+    assert entry.batches[0].commands == (Acquire("a", Mode.EXCLUSIVE, HoldId("h"), AttemptId("t")),)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +139,10 @@ def test_what_is_no_entry_changes_nothing(data: bytes) -> None:
 )
 def test_what_is_no_command_stands_alone(command: bytes) -> None:
     """A command that cannot be read leaves its neighbours alone."""
-    entry = decode_entry(encode_entry(3, [("n1", [1, 2], [command, encode_command(KeepAlive("s"))])]))
-    assert entry == Entry(3, (Batch("n1", (1, 2), (Undecodable(), KeepAlive("s"))),))
+    entry = decode_entry(
+        encode_entry(3, [("n1", [1, 2], [command, encode_command(KeepAlive(SessionId("s")))])])
+    )
+    assert entry == Entry(3, (Batch("n1", (1, 2), (Undecodable(), KeepAlive(SessionId("s")))),))
 
 
 def test_the_time_is_read_without_the_commands() -> None:

@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 
 from lockstate import limits
-from lockstate.commands import Cancel, CloseSession, Convert, Renew
+from lockstate.commands import Convert
+from lockstate.ids import NO_HOLD, AttemptId, HoldId, OwnerName
 from lockstate.modes import COMPATIBLE, Mode
 from lockstate.results import Cancelled, CycleView, Granted, Queued, Reason, Refused, WaiterView
 from tests.unit.lockstate.world import (
@@ -42,7 +43,7 @@ def test_to_the_same_mode_nothing_changes(mode: Mode) -> None:
     """Who asks for the mode that it has gets the hold as it is, and nobody hears of it."""
     world = World()
     world.granted("a", mode=mode)
-    assert expect(Granted, world.convert("h1", mode, at_ms=300)) == Granted("h1", 1, "a", mode, 700)
+    assert expect(Granted, world.convert("h1", mode, at_ms=300)) == Granted(HoldId("h1"), 1, "a", mode, 700)
     assert world.events == ()
     assert world.machine.next_token == 2
 
@@ -93,12 +94,12 @@ def test_a_waiting_conversion_stands_in_front() -> None:
     assert world.converting("h1", EXCLUSIVE, at_ms=5).position == 1
     assert [(it.kind.value, it.mode, it.owner) for it in world.events] == [("queued", EXCLUSIVE, "ann")]
     assert world.machine.lock("a").queue == (
-        WaiterView("ann", EXCLUSIVE, 1, 0, "a", is_conversion=True),
-        WaiterView("eve", EXCLUSIVE, 2, 5, "a"),
+        WaiterView(OwnerName("ann"), EXCLUSIVE, 1, 0, "a", is_conversion=True),
+        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 5, "a"),
     )
     world.release("h2", at_ms=9)
     assert world.served() == ["t4"]
-    assert expect(Granted, world.settled["t4"]) == Granted("h1", 3, "a", EXCLUSIVE, 991)
+    assert expect(Granted, world.settled["t4"]) == Granted(HoldId("h1"), 3, "a", EXCLUSIVE, 991)
     assert world.happened() == [("released", "a"), ("converted", "a")]
 
 
@@ -126,7 +127,7 @@ def test_two_that_would_write_are_a_deadlock() -> None:
         world.converting("h1", EXCLUSIVE)
         refused = expect(Refused, world.convert("h2", EXCLUSIVE, wait_ms=wait_ms))
         assert refused.reason is Reason.CONVERSION_DEADLOCK
-        assert refused.cycle == (CycleView("bob", "a"), CycleView("ann", "a"))
+        assert refused.cycle == (CycleView(OwnerName("bob"), "a"), CycleView(OwnerName("ann"), "a"))
         world.release("h2")
         assert world.served() == ["t3"]
 
@@ -163,7 +164,7 @@ def test_a_conversion_in_a_larger_cycle_is_a_deadlock_only_if_it_waits() -> None
     assert reason(world.convert("h2", EXCLUSIVE)) is Reason.LOCK_HELD
     refused = expect(Refused, world.convert("h2", EXCLUSIVE, wait_ms=500))
     assert refused.reason is Reason.DEADLOCK
-    assert refused.cycle == (CycleView("bob", "a"), CycleView("ann", "b"))
+    assert refused.cycle == (CycleView(OwnerName("bob"), "a"), CycleView(OwnerName("ann"), "b"))
 
 
 def test_conversions_wait_in_order_of_arrival() -> None:
@@ -227,7 +228,7 @@ def test_a_hold_that_ends_ends_its_conversion(end: str) -> None:
         case "expire":
             world.pass_to(1001)
         case _:
-            assert world.run(Cancel("h1", "a1")) == Cancelled(undone=True)
+            assert world.cancel("h1", "a1") == Cancelled(undone=True)
     assert world.refused("t3").reason is Reason.LEASE_EXPIRED
     assert world.served() == ["h4"]
 
@@ -241,7 +242,7 @@ def test_a_session_that_ends_ends_its_conversions() -> None:
     world.converting("h1", EXCLUSIVE)
     world.queued("a", session_id="s1", owner="another")
     world.queued("a", mode=SHARED)
-    world.run(CloseSession("s1"))
+    world.close("s1")
     assert world.refused("t3").reason is Reason.LEASE_EXPIRED
     assert world.refused("h4").reason is Reason.SESSION_EXPIRED
     assert world.served() == ["h5"]
@@ -330,7 +331,7 @@ def test_a_conversion_does_not_renew_the_lease() -> None:
     world = World()
     world.granted("a", mode=SHARED, ttl_ms=1000)
     assert expect(Granted, world.convert("h1", EXCLUSIVE, at_ms=400)).expires_in_ms == 600
-    world.run(Renew("h1"), at_ms=500)
+    world.renew("h1", at_ms=500)
     assert world.machine.next_deadline_ms() == 1500
 
 
@@ -340,25 +341,25 @@ def test_a_cancelled_conversion_leaves_the_hold() -> None:
     for _ in range(2):
         world.granted("a", mode=SHARED)
     world.converting("h1", EXCLUSIVE)
-    assert world.run(Cancel("t3", "a1")) == Cancelled(undone=False)
-    assert world.run(Cancel("t3", "a3")) == Cancelled(undone=True)
+    assert world.cancel("t3", "a1") == Cancelled(undone=False)
+    assert world.cancel("t3", "a3") == Cancelled(undone=True)
     assert world.refused("t3").reason is Reason.LOCK_HELD
     assert len(world.machine.lock("a").holders) == 2
     world.converting("h1", EXCLUSIVE)
     world.release("h2")
-    assert world.run(Cancel("t4", "a4")) == Cancelled(undone=False)
+    assert world.cancel("t4", "a4") == Cancelled(undone=False)
     assert world.machine.lock("a").holders[0].mode is EXCLUSIVE
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        Convert("h1", EXCLUSIVE, "", "a9"),
-        Convert("h1", EXCLUSIVE, "t9", ""),
-        Convert("h1", EXCLUSIVE, "t9", "a9", -1),
-        Convert("h1", EXCLUSIVE, "h1", "a9"),
-        Convert("h1", EXCLUSIVE, "h2", "a9"),
-        Convert("h1", EXCLUSIVE, "s1", "a9"),
+        Convert(HoldId("h1"), EXCLUSIVE, NO_HOLD, AttemptId("a9")),
+        Convert(HoldId("h1"), EXCLUSIVE, HoldId("t9"), AttemptId("")),
+        Convert(HoldId("h1"), EXCLUSIVE, HoldId("t9"), AttemptId("a9"), -1),
+        Convert(HoldId("h1"), EXCLUSIVE, HoldId("h1"), AttemptId("a9")),
+        Convert(HoldId("h1"), EXCLUSIVE, HoldId("h2"), AttemptId("a9")),
+        Convert(HoldId("h1"), EXCLUSIVE, HoldId("s1"), AttemptId("a9")),
     ],
     ids=str,
 )

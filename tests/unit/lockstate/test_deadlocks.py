@@ -3,6 +3,7 @@
 import pytest
 
 from lockstate import limits
+from lockstate.ids import OwnerName
 from lockstate.results import CycleView, EventKind, Granted, Kind, Queued, Reason, Refused, Result
 from tests.unit.lockstate.world import (
     EXCLUSIVE,
@@ -53,7 +54,7 @@ def test_two_sessions_that_wait_for_each_other() -> None:
     world.queued("b", session_id="ann")
     refused = expect(Refused, world.acquire("a", session_id="bob", wait_ms=500))
     assert refused.reason is Reason.DEADLOCK
-    assert refused.cycle == (CycleView("bob", "a"), CycleView("ann", "b"))
+    assert refused.cycle == (CycleView(OwnerName("bob"), "a"), CycleView(OwnerName("ann"), "b"))
     assert refused.detail == "would wait for ever: bob waits for a, ann waits for b"
     assert world.events == ()
     world.release("h2")
@@ -233,7 +234,7 @@ def test_a_session_that_waits_in_the_way_of_itself() -> None:
     world.permitted("q", 2, 2)
     world.wanting("q", 2, 1, session_id="ann")
     refused = expect(Refused, world.permits("q", 2, 2, session_id="ann", wait_ms=500))
-    assert refused.cycle == (CycleView("ann", "q", Kind.SEMAPHORE),)
+    assert refused.cycle == (CycleView(OwnerName("ann"), "q", Kind.SEMAPHORE),)
 
 
 def test_what_is_waited_for_first_counts_as_held() -> None:
@@ -299,7 +300,7 @@ def test_two_conversions_of_different_locks() -> None:
     for wait_ms in (0, 500):
         refused = expect(Refused, world.convert("h4", EXCLUSIVE, wait_ms=wait_ms))
         assert refused.reason is Reason.CONVERSION_DEADLOCK
-        assert refused.cycle == (CycleView("bob", "b"), CycleView("ann", "a"))
+        assert refused.cycle == (CycleView(OwnerName("bob"), "b"), CycleView(OwnerName("ann"), "a"))
 
 
 def test_two_conversions_at_different_names_of_one_path() -> None:
@@ -340,7 +341,10 @@ def test_elections_are_part_of_circles() -> None:
     world.granted("b", session_id="bob")
     world.queued("b", session_id="ann")
     refused = expect(Refused, world.campaign("e", "bob", wait_ms=500))
-    assert refused.cycle == (CycleView("bob", "e", Kind.ELECTION), CycleView("ann", "b"))
+    assert refused.cycle == (
+        CycleView(OwnerName("bob"), "e", Kind.ELECTION),
+        CycleView(OwnerName("ann"), "b"),
+    )
 
 
 def test_permits_are_waited_for_as_far_as_they_are_missing() -> None:
@@ -361,7 +365,10 @@ def test_permits_that_cannot_come_back_are_a_deadlock() -> None:
     world.granted("b", session_id="bob")
     world.queued("b", session_id="ann")
     refused = expect(Refused, world.permits("q", 3, 3, session_id="bob", wait_ms=500))
-    assert refused.cycle == (CycleView("bob", "q", Kind.SEMAPHORE), CycleView("ann", "b"))
+    assert refused.cycle == (
+        CycleView(OwnerName("bob"), "q", Kind.SEMAPHORE),
+        CycleView(OwnerName("ann"), "b"),
+    )
     _assert_real(world, refused)
     assert reason(world.permits("q", 3, 3, session_id="bob")) is Reason.NO_PERMITS
 
@@ -398,7 +405,7 @@ def test_a_session_that_has_the_permits_it_wants() -> None:
     world.permitted("q", 3, 2, session_id="ann")
     world.permitted("q", 3, 1)
     refused = expect(Refused, world.permits("q", 3, 3, session_id="ann", wait_ms=500))
-    assert refused.cycle == (CycleView("ann", "q", Kind.SEMAPHORE),)
+    assert refused.cycle == (CycleView(OwnerName("ann"), "q", Kind.SEMAPHORE),)
     assert isinstance(world.permits("q", 3, 1, session_id="ann", wait_ms=500), Queued)
 
 
@@ -541,7 +548,10 @@ def test_a_holder_of_permits_with_one_wait_that_will_end() -> None:
     world.queued("c", session_id="ann")
     world.queued("b", session_id="ann")
     refused = expect(Refused, world.permits("q", 2, session_id="bob", wait_ms=500))
-    assert refused.cycle == (CycleView("bob", "q", Kind.SEMAPHORE), CycleView("ann", "b"))
+    assert refused.cycle == (
+        CycleView(OwnerName("bob"), "q", Kind.SEMAPHORE),
+        CycleView(OwnerName("ann"), "b"),
+    )
 
 
 def test_the_waits_of_a_party_are_steps(monkeypatch: pytest.MonkeyPatch) -> None:

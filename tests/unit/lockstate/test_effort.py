@@ -22,6 +22,7 @@ from lockstate.commands import (
     TakeRate,
     Tick,
 )
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import Granted, Queued, Reason, Refused
 from lockstate.state import State
@@ -49,11 +50,11 @@ def _ask(
     return Acquire(
         name,
         mode,
-        hold_id,
-        "a1",
-        session_id=session_id,
+        HoldId(hold_id),
+        AttemptId("a1"),
+        session_id=SessionId(session_id),
         ttl_ms=0 if session_id else ttl_ms,
-        owner=owner,
+        owner=OwnerName(owner),
         wait_ms=wait_ms,
         lock_delay_ms=lock_delay_ms,
         scope=scope,
@@ -73,7 +74,7 @@ def _release_of_a_name(count: int) -> int:
     """A lock that many wait for is released."""
     meter = Meter()
     meter.run(_ask("a", "h"), *_crowd("a", count))
-    cost = meter.cost(Release("h"))
+    cost = meter.cost(Release(HoldId("h")))
     assert _served(meter) == 1
     return cost
 
@@ -82,7 +83,7 @@ def _release_of_a_subtree(count: int) -> int:
     """A subtree is released, and many wait for one name in it."""
     meter = Meter()
     meter.run(_ask("t", "h", scope=SUBTREE), *_crowd("t/a/b", count))
-    cost = meter.cost(Release("h"))
+    cost = meter.cost(Release(HoldId("h")))
     assert _served(meter) == 1
     return cost
 
@@ -92,7 +93,7 @@ def _release_below_a_waiting_subtree(count: int) -> int:
     meter = Meter()
     meter.run(_ask("t/a", "h"), _ask("t", "s", scope=SUBTREE, wait_ms=LONG_MS))
     meter.run(*_crowd("t/a", count, SHARED))
-    cost = meter.cost(Release("h"))
+    cost = meter.cost(Release(HoldId("h")))
     assert _served(meter) == 1
     return cost
 
@@ -102,7 +103,7 @@ def _end_of_a_wait_below_a_subtree(count: int) -> int:
     meter = Meter()
     meter.run(_ask("t", "h", scope=SUBTREE), *_crowd("t/a", count, SHARED))
     meter.run(_ask("t/a", "last", wait_ms=LONG_MS))
-    return meter.cost(Cancel("last", "a1"))
+    return meter.cost(Cancel(HoldId("last"), AttemptId("a1")))
 
 
 def _end_of_a_wait_for_a_subtree(count: int) -> int:
@@ -111,18 +112,18 @@ def _end_of_a_wait_for_a_subtree(count: int) -> int:
     meter.run(_ask("t", "h", SHARED, SUBTREE))
     meter.run(*[_ask(f"t/{number}", f"w{number}", wait_ms=LONG_MS) for number in range(count)])
     meter.run(_ask("t", "last", scope=SUBTREE, wait_ms=LONG_MS))
-    return meter.cost(Cancel("last", "a1"))
+    return meter.cost(Cancel(HoldId("last"), AttemptId("a1")))
 
 
 def _release_of_a_permit(count: int) -> int:
     """A permit comes back that many wait for."""
     meter = Meter()
     permits = [
-        AcquirePermits("q", 1, 1, f"h{number}", "a1", ttl_ms=LONG_MS, wait_ms=LONG_MS)
+        AcquirePermits("q", 1, 1, HoldId(f"h{number}"), AttemptId("a1"), ttl_ms=LONG_MS, wait_ms=LONG_MS)
         for number in range(count + 1)
     ]
     meter.run(*permits)
-    cost = meter.cost(Release("h0"))
+    cost = meter.cost(Release(HoldId("h0")))
     assert _served(meter) == 1
     return cost
 
@@ -131,7 +132,7 @@ def _conversion_before_a_queue(count: int) -> int:
     """A holder would write, and waits in front of many."""
     meter = Meter()
     meter.run(_ask("a", "h", SHARED), _ask("a", "i", SHARED), *_crowd("a", count))
-    cost = meter.cost(Convert("h", EXCLUSIVE, "t", "a1", LONG_MS))
+    cost = meter.cost(Convert(HoldId("h"), EXCLUSIVE, HoldId("t"), AttemptId("a1"), LONG_MS))
     assert isinstance(meter.outcome.batches[0].results[0], Queued)
     return cost
 
@@ -158,9 +159,17 @@ def _refusal_beside_delays(count: int) -> int:
 def _permit_for_another_thread(count: int) -> int:
     """A session whose threads have many permits asks for one more."""
     meter = Meter()
-    meter.run(OpenSession("s1", LONG_MS))
+    meter.run(OpenSession(SessionId("s1"), LONG_MS))
     asked = [
-        AcquirePermits("q", 2 * MANY, 1, f"h{number}", "a1", "s1", owner=f"o{number}")
+        AcquirePermits(
+            "q",
+            2 * MANY,
+            1,
+            HoldId(f"h{number}"),
+            AttemptId("a1"),
+            SessionId("s1"),
+            owner=OwnerName(f"o{number}"),
+        )
         for number in range(count + 1)
     ]
     meter.run(*asked[:-1])
@@ -170,7 +179,7 @@ def _permit_for_another_thread(count: int) -> int:
 def _reader_for_another_thread(count: int) -> int:
     """A session whose threads read a lock asks for one more reader."""
     meter = Meter()
-    meter.run(OpenSession("s1", LONG_MS))
+    meter.run(OpenSession(SessionId("s1"), LONG_MS))
     asked = [_ask("a", f"h{number}", SHARED, session_id="s1", owner=f"o{number}") for number in range(count)]
     meter.run(*asked[:-1])
     return meter.cost(asked[-1])
@@ -179,9 +188,14 @@ def _reader_for_another_thread(count: int) -> int:
 def _campaign_beside_others(count: int) -> int:
     """A leader is elected while many others lead elections, and a lock is refused."""
     meter = Meter()
-    meter.run(OpenSession("s1", LONG_MS), _ask("a", "h"))
-    meter.run(*[Campaign(f"e{number}", "s1", "", f"h{number}", "a1") for number in range(count)])
-    return meter.cost(Campaign("last", "s1", "", "last", "a1"), _ask("a", "i"))
+    meter.run(OpenSession(SessionId("s1"), LONG_MS), _ask("a", "h"))
+    meter.run(
+        *[
+            Campaign(f"e{number}", SessionId("s1"), "", HoldId(f"h{number}"), AttemptId("a1"))
+            for number in range(count)
+        ]
+    )
+    return meter.cost(Campaign("last", SessionId("s1"), "", HoldId("last"), AttemptId("a1")), _ask("a", "i"))
 
 
 SITUATIONS = [
@@ -210,10 +224,10 @@ def test_ten_thousand_cost_as_much_as_ten(situation: Callable[[int], int]) -> No
 def test_a_lock_costs_the_same_whatever_else_is_held() -> None:
     """Acquire and release with a hundred thousand active locks cost at most twice of that with none."""
     meter = Meter()
-    alone = [meter.cost(_ask(f"n{n}", f"n{n}"), Release(f"n{n}")) for n in range(50)]
+    alone = [meter.cost(_ask(f"n{n}", f"n{n}"), Release(HoldId(f"n{n}"))) for n in range(50)]
     for first in range(0, 100_000, 10_000):
         meter.run(*[_ask(f"a/{n}", f"h{n}") for n in range(first, first + 10_000)])
-    among_many = [meter.cost(_ask(f"n{n}", f"n{n}"), Release(f"n{n}")) for n in range(50)]
+    among_many = [meter.cost(_ask(f"n{n}", f"n{n}"), Release(HoldId(f"n{n}"))) for n in range(50)]
     assert meter.machine.counts()["holds"] == 100_000
     assert sum(among_many) <= 2 * sum(alone)
 
@@ -226,7 +240,7 @@ def test_a_subtree_costs_by_its_depth() -> None:
         meter.run(*[_ask(f"{name}/{n}", f"h{n}", SHARED) for n in range(below_count)])
         taken = meter.cost(_ask(name, "s", SHARED, SUBTREE))
         assert isinstance(meter.outcome.batches[0].results[0], Granted)
-        return taken + meter.cost(Release("s"))
+        return taken + meter.cost(Release(HoldId("s")))
 
     assert cost("a/b/c", MANY) <= cost("a/b/c", FEW) + SLACK
     by_depth = [cost("/".join("x" * depth), FEW) for depth in (1, 11, 21)]
@@ -237,7 +251,7 @@ def test_a_subtree_costs_by_its_depth() -> None:
 def test_a_search_for_a_deadlock_in_a_long_queue_is_bounded() -> None:
     """Who has something that others want, and joins a queue of thousands, costs at most so much for each."""
     meter = Meter()
-    meter.run(OpenSession("s1", LONG_MS), OpenSession("s2", LONG_MS))
+    meter.run(OpenSession(SessionId("s1"), LONG_MS), OpenSession(SessionId("s2"), LONG_MS))
     meter.run(_ask("a", "h", session_id="s2"), _ask("b", "i", session_id="s1"), *_crowd("a", 5000))
     meter.run(_ask("b", "j", wait_ms=LONG_MS))
     cost = meter.cost(_ask("a", "k", session_id="s1", wait_ms=LONG_MS))
@@ -249,7 +263,7 @@ def test_a_search_through_many_parties_is_bounded() -> None:
     """However the waits of thousands hang together, a search ends, and the wait is allowed."""
     meter = Meter()
     count = 5000
-    meter.run(*[OpenSession(f"s{n}", LONG_MS) for n in range(count)])
+    meter.run(*[OpenSession(SessionId(f"s{n}"), LONG_MS) for n in range(count)])
     meter.run(*[_ask(f"a{n}", f"h{n}", session_id=f"s{n}") for n in range(count)])
     meter.run(
         *[_ask(f"a{n + 1}", f"w{n}", session_id=f"s{n}", wait_ms=LONG_MS) for n in reversed(range(count - 1))]
@@ -296,22 +310,32 @@ def test_nothing_is_left_when_all_is_over() -> None:
     """After locks, deadlocks, conversions, permits, elections, delays and rates, the state is empty again."""
     meter = Meter()
     begin = snapshot.encode(meter.machine)
-    meter.run(*[OpenSession(session_id, 60_000) for session_id in ("s1", "s2", "s3")])
+    meter.run(*[OpenSession(SessionId(session_id), 60_000) for session_id in ("s1", "s2", "s3")])
     meter.run(
         _ask("a", "h1", SHARED, session_id="s1"),
         _ask("a", "h2", SHARED, session_id="s2"),
-        Convert("h1", EXCLUSIVE, "t1", "a1", 900),
-        Convert("h2", EXCLUSIVE, "t2", "a1", 900),
+        Convert(HoldId("h1"), EXCLUSIVE, HoldId("t1"), AttemptId("a1"), 900),
+        Convert(HoldId("h2"), EXCLUSIVE, HoldId("t2"), AttemptId("a1"), 900),
         _ask("b", "h3", session_id="s1"),
         _ask("c", "h4", session_id="s2"),
         _ask("c", "h5", session_id="s1", wait_ms=900),
         _ask("b", "h6", session_id="s2", wait_ms=900),
-        Acquire("", EXCLUSIVE, "h7", "a1", ttl_ms=100, locks=wanted("t/x", "t/y"), lock_delay_ms=500),
+        Acquire(
+            "",
+            EXCLUSIVE,
+            HoldId("h7"),
+            AttemptId("a1"),
+            ttl_ms=100,
+            locks=wanted("t/x", "t/y"),
+            lock_delay_ms=500,
+        ),
         _ask("t", "h8", scope=SUBTREE, wait_ms=5000, ttl_ms=1000, owner="eve"),
-        AcquirePermits("q", 3, 2, "h9", "a1", ttl_ms=100, lock_delay_ms=500, owner="ann"),
-        AcquirePermits("q", 3, 2, "h10", "a1", "s1", wait_ms=5000),
-        Campaign("e/f", "s1", "x", "h11", "a1"),
-        Campaign("e/f", "s3", "y", "h12", "a1", wait_ms=5000),
+        AcquirePermits(
+            "q", 3, 2, HoldId("h9"), AttemptId("a1"), ttl_ms=100, lock_delay_ms=500, owner=OwnerName("ann")
+        ),
+        AcquirePermits("q", 3, 2, HoldId("h10"), AttemptId("a1"), SessionId("s1"), wait_ms=5000),
+        Campaign("e/f", SessionId("s1"), "x", HoldId("h11"), AttemptId("a1")),
+        Campaign("e/f", SessionId("s3"), "y", HoldId("h12"), AttemptId("a1"), wait_ms=5000),
         TakeRate("mail", 5, 1000),
         _ask("z", "h13", owner="tim", ttl_ms=60_000),
     )

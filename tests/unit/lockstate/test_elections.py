@@ -3,7 +3,8 @@
 import pytest
 
 from lockstate import limits
-from lockstate.commands import Campaign, Cancel, CloseSession, Proclaim, Release, Renew
+from lockstate.commands import Campaign, Proclaim
+from lockstate.ids import NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.results import (
     Cancelled,
     ElectionView,
@@ -37,7 +38,7 @@ def test_the_first_to_campaign_leads() -> None:
         ("elected", "db", Kind.ELECTION, "10.0.0.1", 1, "ann")
     ]
     assert world.machine.election("db") == ElectionView(
-        "db", HolderView("ann", EXCLUSIVE, 1, 5000, "", "db", kind=Kind.ELECTION), "10.0.0.1"
+        "db", HolderView(OwnerName("ann"), EXCLUSIVE, 1, 5000, "", "db", kind=Kind.ELECTION), "10.0.0.1"
     )
 
 
@@ -59,12 +60,12 @@ def test_candidates_lead_one_after_the_other() -> None:
     """In order of arrival, each with a higher token and its own value."""
     world = _world("ann", "bob", "eve")
     world.campaign("db", "ann", "a")
-    assert world.campaign("db", "bob", "b", wait_ms=9000) == Queued("h2", 1)
+    assert world.campaign("db", "bob", "b", wait_ms=9000) == Queued(HoldId("h2"), 1)
     assert world.happened() == [("queued", "db")]
-    assert world.campaign("db", "eve", "e", wait_ms=9000, at_ms=5) == Queued("h3", 2)
+    assert world.campaign("db", "eve", "e", wait_ms=9000, at_ms=5) == Queued(HoldId("h3"), 2)
     assert world.machine.election("db").queue == (
-        WaiterView("bob", EXCLUSIVE, 1, 5, "db", kind=Kind.ELECTION),
-        WaiterView("eve", EXCLUSIVE, 2, 0, "db", kind=Kind.ELECTION),
+        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 5, "db", kind=Kind.ELECTION),
+        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "db", kind=Kind.ELECTION),
     )
     world.release("h1", at_ms=30)
     assert [(it.kind.value, it.value, it.token, it.lasted_ms) for it in world.events] == [
@@ -72,7 +73,7 @@ def test_candidates_lead_one_after_the_other() -> None:
         ("elected", "b", 2, 30),
     ]
     assert expect(Granted, world.settled["h2"]).owner == "bob"
-    world.run(CloseSession("bob"))
+    world.close("bob")
     assert world.happened() == [("resigned", "db"), ("elected", "db")]
     assert world.machine.election("db").value == "e"
 
@@ -113,12 +114,12 @@ def test_a_leader_proclaims() -> None:
     """Another value, the same token; saying the same again is no news."""
     world = _world("ann")
     world.campaign("db", "ann", "old")
-    assert world.run(Proclaim("h1", "new")) == Proclaimed(1)
+    assert world.run(Proclaim(HoldId("h1"), "new")) == Proclaimed(1)
     assert [(it.kind.value, it.value, it.token) for it in world.events] == [("elected", "new", 1)]
     assert world.machine.election("db").value == "new"
-    assert world.run(Proclaim("h1", "new")) == Proclaimed(1)
+    assert world.run(Proclaim(HoldId("h1"), "new")) == Proclaimed(1)
     assert world.events == ()
-    assert world.run(Proclaim("h1", "")) == Proclaimed(1)
+    assert world.run(Proclaim(HoldId("h1"), "")) == Proclaimed(1)
     assert world.machine.election("db").value == ""
 
 
@@ -128,9 +129,9 @@ def test_only_a_leader_proclaims() -> None:
     world.granted("a")
     world.campaign("db", "ann")
     world.campaign("db", "bob", wait_ms=900)
-    assert reason(world.run(Proclaim("h1", "x"))) is Reason.INVALID_REQUEST
+    assert reason(world.run(Proclaim(HoldId("h1"), "x"))) is Reason.INVALID_REQUEST
     for hold_id in ("h3", "nobody"):
-        assert reason(world.run(Proclaim(hold_id, "x"))) is Reason.LEASE_EXPIRED
+        assert reason(world.run(Proclaim(HoldId(hold_id), "x"))) is Reason.LEASE_EXPIRED
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_a_value_is_short_and_printable(value: str, is_good: bool) -> None:  # n
     """Up to 1024 bytes of printable text, when campaigning and when proclaiming."""
     world = _world("ann", "bob")
     world.campaign("db", "ann")
-    said, campaigned = world.run(Proclaim("h1", value)), world.campaign("other", "bob", value)
+    said, campaigned = world.run(Proclaim(HoldId("h1"), value)), world.campaign("other", "bob", value)
     if is_good:
         assert (said, world.machine.election("other").value) == (Proclaimed(1), value)
     else:
@@ -165,12 +166,12 @@ def test_only_sessions_campaign() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        Campaign("", "ann", "", "h9", "a9"),
-        Campaign("db", "ann", "", "", "a9"),
-        Campaign("db", "ann", "", "h9", ""),
-        Campaign("db", "ann", "", "h1", "a9"),
-        Campaign("db", "ann", "", "h9", "a9", "x" * 257),
-        Campaign("db", "ann", "", "h9", "a9", "", -1),
+        Campaign("", SessionId("ann"), "", HoldId("h9"), AttemptId("a9")),
+        Campaign("db", SessionId("ann"), "", NO_HOLD, AttemptId("a9")),
+        Campaign("db", SessionId("ann"), "", HoldId("h9"), AttemptId("")),
+        Campaign("db", SessionId("ann"), "", HoldId("h1"), AttemptId("a9")),
+        Campaign("db", SessionId("ann"), "", HoldId("h9"), AttemptId("a9"), OwnerName("x" * 257)),
+        Campaign("db", SessionId("ann"), "", HoldId("h9"), AttemptId("a9"), NO_OWNER, -1),
     ],
     ids=str,
 )
@@ -199,13 +200,13 @@ def test_leading_is_a_hold_of_the_session() -> None:
     world = _world("ann", "bob")
     world.campaign("db", "ann")
     world.campaign("db", "bob", wait_ms=900)
-    views = [world.machine.session(session_id) for session_id in ("ann", "bob")]
+    views = [world.machine.session(SessionId(session_id)) for session_id in ("ann", "bob")]
     assert views[0] is not None
     assert views[1] is not None
     assert [(it.name, it.kind) for it in views[0].holds] == [("db", Kind.ELECTION)]
     assert [(it.name, it.kind, it.position) for it in views[1].tickets] == [("db", Kind.ELECTION, 1)]
-    assert world.run(Renew("h1"), at_ms=400) == Renewed(1, 5000)
-    assert world.run(Cancel("h1", "a1")) == Cancelled(undone=True)
+    assert world.renew("h1", at_ms=400) == Renewed(1, 5000)
+    assert world.cancel("h1", "a1") == Cancelled(undone=True)
     assert world.happened() == [("resigned", "db"), ("elected", "db")]
-    world.run(Release("h2"))
+    world.release("h2")
     assert world.machine.counts()["locks"] == 0

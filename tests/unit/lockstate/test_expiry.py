@@ -4,6 +4,7 @@ import pytest
 
 from lockstate import limits
 from lockstate.commands import Acquire, AcquirePermits, Command, KeepAlive, OpenSession, Renew, TakeRate
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.results import EventKind, Granted, Reason, Refused, Renewed, SessionKept, SessionOpened
 from tests.unit.lockstate.world import EXCLUSIVE, SHARED, World, expect, reason, wanted
 
@@ -48,10 +49,10 @@ def test_what_is_overdue_still_counts() -> None:
         world.granted(name, ttl_ms=1000)
     world.open("s1", ttl_ms=1000)
     world.granted("e", session_id="s1")
-    asked = Acquire("d", EXCLUSIVE, "h9", "a9", ttl_ms=1000)
-    results = world.run_all([asked, Renew("h3"), KeepAlive("s1")], at_ms=1001)
+    asked = Acquire("d", EXCLUSIVE, HoldId("h9"), AttemptId("a9"), ttl_ms=1000)
+    results = world.run_all([asked, Renew(HoldId("h3")), KeepAlive(SessionId("s1"))], at_ms=1001)
     assert reason(results[0]) is Reason.LOCK_HELD
-    assert results[1:] == (Renewed(3, 1000), SessionKept("s1", 1000))
+    assert results[1:] == (Renewed(3, 1000), SessionKept(SessionId("s1"), 1000))
     assert [event.name for event in world.events] == ["a", "b"]
     assert [it.expires_in_ms for it in world.machine.lock("d").holders] == [0]
     assert _ended(world, 1001) == ["d"]
@@ -62,15 +63,15 @@ def test_what_is_overdue_still_counts() -> None:
 def test_no_answer_has_a_time_below_zero() -> None:
     """What is overdue has nothing left: in grants, refusals, views and repeated answers."""
     world = World()
-    world.run(OpenSession("s1", 1000, {}, "r"))
+    world.run(OpenSession(SessionId("s1"), 1000, {}, "r"))
     world.granted("a", session_id="s1")
     for name in "bc":
         world.granted(name, ttl_ms=500)
     asked: list[Command] = [
-        Acquire("a", EXCLUSIVE, "h8", "a8", ttl_ms=1000),
-        Acquire("z", EXCLUSIVE, "h9", "a9", session_id="s1"),
-        AcquirePermits("q", 3, 1, "h10", "a10", "s1"),
-        OpenSession("s2", 1000, {}, "r"),
+        Acquire("a", EXCLUSIVE, HoldId("h8"), AttemptId("a8"), ttl_ms=1000),
+        Acquire("z", EXCLUSIVE, HoldId("h9"), AttemptId("a9"), session_id=SessionId("s1")),
+        AcquirePermits("q", 3, 1, HoldId("h10"), AttemptId("a10"), SessionId("s1")),
+        OpenSession(SessionId("s2"), 1000, {}, "r"),
     ]
     refused, granted, permitted, opened = world.run_all(asked, at_ms=5000)
     assert [event.name for event in world.events[:2]] == ["b", "c"]
@@ -79,7 +80,7 @@ def test_no_answer_has_a_time_below_zero() -> None:
     assert expect(Granted, granted).expires_in_ms == 0
     assert expect(Granted, permitted).expires_in_ms == 0
     assert expect(SessionOpened, opened).expires_in_ms == 0
-    view = world.machine.session("s1")
+    view = world.machine.session(SessionId("s1"))
     assert view is not None
     assert [view.expires_in_ms, *[it.expires_in_ms for it in view.holds]] == [0, 0, 0, 0]
 

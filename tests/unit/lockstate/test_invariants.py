@@ -6,6 +6,7 @@ import pytest
 
 from lockstate import invariants
 from lockstate.deadlines import Deadlines, Timed
+from lockstate.ids import NO_HOLD, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import UNIT, Mode, Scope
 from lockstate.records import Lock, Semaphore
@@ -42,11 +43,11 @@ def _state() -> State:
 
 
 def _conflict(state: State) -> None:
-    state.holds["h1"].mode = Mode.EXCLUSIVE
+    state.holds[HoldId("h1")].mode = Mode.EXCLUSIVE
 
 
 def _conflict_across_levels(state: State) -> None:
-    state.holds["h8"].name = "t/y"
+    state.holds[HoldId("h8")].name = "t/y"
 
 
 def _miscounted_permits(state: State) -> None:
@@ -54,7 +55,7 @@ def _miscounted_permits(state: State) -> None:
 
 
 def _double_token(state: State) -> None:
-    state.holds["h2"].token = state.holds["h1"].token
+    state.holds[HoldId("h2")].token = state.holds[HoldId("h1")].token
 
 
 def _invented_token(state: State) -> None:
@@ -62,7 +63,7 @@ def _invented_token(state: State) -> None:
 
 
 def _vain_wait(state: State) -> None:
-    state.tickets["h3"].mode = Mode.SHARED
+    state.tickets[HoldId("h3")].mode = Mode.SHARED
 
 
 def _vain_wait_for_permits(state: State) -> None:
@@ -70,11 +71,11 @@ def _vain_wait_for_permits(state: State) -> None:
 
 
 def _lost_holder(state: State) -> None:
-    state.locks["a"].remove_holder(state.holds["h1"])
+    state.locks["a"].remove_holder(state.holds[HoldId("h1")])
 
 
 def _lost_permits(state: State) -> None:
-    del state.semaphores["q"].holders["h4"]
+    del state.semaphores["q"].holders[HoldId("h4")]
 
 
 def _lost_waiter(state: State) -> None:
@@ -84,15 +85,15 @@ def _lost_waiter(state: State) -> None:
 
 
 def _lost_hold_of_session(state: State) -> None:
-    state.sessions["s1"].holds = {}
+    state.sessions[SessionId("s1")].holds = {}
 
 
 def _lost_ticket_of_session(state: State) -> None:
-    state.sessions["s1"].tickets = {}
+    state.sessions[SessionId("s1")].tickets = {}
 
 
 def _lost_conversion(state: State) -> None:
-    state.holds["h10"].converting = ""
+    state.holds[HoldId("h10")].converting = NO_HOLD
 
 
 def _lost_name(state: State) -> None:
@@ -119,7 +120,7 @@ def _miscounted_waiter(state: State) -> None:
 
 
 def _miscounted_claims(state: State) -> None:
-    state.sessions["s1"].claims_count += 1
+    state.sessions[SessionId("s1")].claims_count += 1
 
 
 def _empty_queue(state: State) -> None:
@@ -133,7 +134,7 @@ def _disorderly_queue(state: State) -> None:
     queues = state.locks["a"].queues
     assert queues is not None
     queues[0].update(queue)
-    queues[0].move_to_end("h3")
+    queues[0].move_to_end(HoldId("h3"))
 
 
 def _nobody_below(state: State) -> None:
@@ -149,11 +150,11 @@ def _idle_semaphore(state: State) -> None:
 
 
 def _lease_beside_session(state: State) -> None:
-    next(iter(state.sessions["s1"].holds.values())).ttl_ms = 500
+    next(iter(state.sessions[SessionId("s1")].holds.values())).ttl_ms = 500
 
 
 def _wish_without_ticket(state: State) -> None:
-    state.wishes["s9", "eve", Kind.LOCK, 0, frozenset()] = {}
+    state.wishes[SessionId("s9"), OwnerName("eve"), Kind.LOCK, 0, frozenset()] = {}
 
 
 def _ticket_without_wish(state: State) -> None:
@@ -165,7 +166,7 @@ def _party_without_ticket(state: State) -> None:
 
 
 def _unscheduled(state: State) -> None:
-    state.deadlines.remove(state.sessions["s1"])
+    state.deadlines.remove(state.sessions[SessionId("s1")])
 
 
 def _scheduled_late(state: State) -> None:

@@ -1,6 +1,7 @@
 """Locks in the machine: grants, queues, leases, delays, cancel and force."""
 
-from lockstate.commands import Cancel, ForceRelease, Release, Renew
+from lockstate.commands import ForceRelease
+from lockstate.ids import HoldId
 from lockstate.modes import Mode
 from lockstate.results import (
     Cancelled,
@@ -44,19 +45,19 @@ def test_waiters_are_served_in_order() -> None:
     world = World()
     world.granted("a")
     assert [world.queued("a").position, world.queued("a").position] == [1, 2]
-    assert world.run(Release("h1")) == Released()
+    assert world.release("h1") == Released()
     assert [(event.kind, event.session_id, event.token) for event in world.events] == [
         (EventKind.RELEASED, "h1", 1),
         (EventKind.GRANTED, "h2", 2),
     ]
     assert world.served() == ["h2"]
     assert expect(Granted, _attempt(world, "h2")).token == 2
-    assert _attempt(world, "h3") == Queued("h3", 1)
+    assert _attempt(world, "h3") == Queued(HoldId("h3"), 1)
     assert _attempt(world, "h1") is None
 
 
 def _attempt(world: World, hold_id: str) -> Granted | Queued | None:
-    return world.machine.attempt(hold_id)
+    return world.machine.attempt(HoldId(hold_id))
 
 
 def test_a_waiting_exclusive_blocks_newer_shared() -> None:
@@ -66,9 +67,9 @@ def test_a_waiting_exclusive_blocks_newer_shared() -> None:
     world.queued("a")
     world.queued("a", mode=Mode.SHARED)
     world.queued("a", mode=Mode.SHARED)
-    world.run(Release("h1"))
+    world.release("h1")
     assert world.served() == ["h2"]
-    world.run(Release("h2"))
+    world.release("h2")
     assert world.served() == ["h3", "h4"]
 
 
@@ -86,7 +87,7 @@ def test_the_lease_of_a_waiter_starts_at_its_grant() -> None:
     world = World()
     world.granted("a")
     world.queued("a", ttl_ms=700)
-    world.run(Release("h1"), at_ms=900)
+    world.release("h1", at_ms=900)
     assert expect(Granted, world.settled["h2"]).expires_in_ms == 700
 
 
@@ -101,8 +102,8 @@ def test_renewing_starts_the_lease_anew() -> None:
     """Renewing restarts the lease from now, with another ttl if one is given."""
     world = World()
     world.granted("a", ttl_ms=1000)
-    assert world.run(Renew("h1"), at_ms=900) == Renewed(1, 1000)
-    assert world.run(Renew("h1", 5000), at_ms=1000) == Renewed(1, 5000)
+    assert world.renew("h1", at_ms=900) == Renewed(1, 1000)
+    assert world.renew("h1", 5000, at_ms=1000) == Renewed(1, 5000)
     assert world.pass_to(6000) == []
     assert world.pass_to(6001) == [EventKind.EXPIRED]
 
@@ -111,8 +112,8 @@ def test_no_renewal_ends_a_lease_earlier() -> None:
     """A shorter ttl counts from the next renewal on; what an earlier one promised is kept."""
     world = World()
     world.granted("a", ttl_ms=1000)
-    assert world.run(Renew("h1", 50), at_ms=100) == Renewed(1, 900)
-    assert world.run(Renew("h1"), at_ms=980) == Renewed(1, 50)
+    assert world.renew("h1", 50, at_ms=100) == Renewed(1, 900)
+    assert world.renew("h1", at_ms=980) == Renewed(1, 50)
     assert world.pass_to(1030) == []
     assert world.pass_to(1031) == [EventKind.EXPIRED]
 
@@ -123,8 +124,8 @@ def test_what_ended_can_not_be_renewed_or_released() -> None:
     world.granted("a")
     world.queued("a")
     for hold_id in ("h2", "nobody"):
-        assert reason(world.run(Renew(hold_id))) is Reason.LEASE_EXPIRED
-        assert reason(world.run(Release(hold_id))) is Reason.LEASE_EXPIRED
+        assert reason(world.renew(hold_id)) is Reason.LEASE_EXPIRED
+        assert reason(world.release(hold_id)) is Reason.LEASE_EXPIRED
 
 
 def test_expiry_leaves_a_lock_delay() -> None:
@@ -167,7 +168,7 @@ def test_a_release_leaves_no_delay() -> None:
     """Who releases says that it is done."""
     world = World()
     world.granted("a", lock_delay_ms=500)
-    world.run(Release("h1"))
+    world.release("h1")
     assert world.granted("a").token == 2
 
 
@@ -212,7 +213,7 @@ def test_cancel_ends_a_wait() -> None:
     world.granted("a", mode=Mode.SHARED)
     world.queued("a")
     world.queued("a", mode=Mode.SHARED)
-    assert world.run(Cancel("h2", "a2")) == Cancelled(undone=True)
+    assert world.cancel("h2", "a2") == Cancelled(undone=True)
     told = [(event.kind, event.session_id) for event in world.events]
     assert told == [(EventKind.WAIT_ENDED, "h2"), (EventKind.GRANTED, "h3")]
     assert world.refused("h2").reason is Reason.LOCK_HELD
@@ -222,7 +223,7 @@ def test_cancel_releases_what_was_granted() -> None:
     """A cancel that comes after the grant gives the hold back, and says so."""
     world = World()
     world.granted("a", lock_delay_ms=500)
-    assert world.run(Cancel("h1", "a1")) == Cancelled(undone=True)
+    assert world.cancel("h1", "a1") == Cancelled(undone=True)
     assert [event.kind for event in world.events] == [EventKind.RELEASED]
     assert world.machine.lock("a").state == "free"
 
@@ -233,5 +234,5 @@ def test_cancel_of_another_attempt_has_no_effect() -> None:
     world.granted("a")
     world.queued("a")
     for hold_id, attempt_id in (("h1", "a2"), ("h2", "a1"), ("h3", "a1")):
-        assert world.run(Cancel(hold_id, attempt_id)) == Cancelled(undone=False)
+        assert world.cancel(hold_id, attempt_id) == Cancelled(undone=False)
     assert len(world.machine.lock("a").queue) == 1

@@ -10,10 +10,10 @@ from lockstate.commands import (
     Command,
     Entry,
     Release,
-    Renew,
     TakeRate,
     Tick,
 )
+from lockstate.ids import AttemptId, HoldId
 from lockstate.modes import Mode
 from lockstate.results import (
     Done,
@@ -90,7 +90,7 @@ def test_equal_deadlines_end_in_order_of_creation() -> None:
     for name in ("a", "b"):
         world.granted(name, ttl_ms=1000)
     for hold_id in ("h2", "h1"):
-        world.run(Renew(hold_id), at_ms=500)
+        world.renew(hold_id, at_ms=500)
     world.pass_to(1501)
     assert [event.name for event in world.events] == ["a", "b"]
 
@@ -98,8 +98,11 @@ def test_equal_deadlines_end_in_order_of_creation() -> None:
 def test_a_repeated_sequence_number_has_no_effect() -> None:
     """Commands that come a second time from the same origin are left out, also within one entry."""
     world = World()
-    acquire = Acquire("a", Mode.EXCLUSIVE, "h1", "a1", ttl_ms=1000)
-    batches = (Batch("n1", (5,), (acquire,)), Batch("n1", (5, 4, 6), (Release("h1"), Release("h1"), Tick())))
+    acquire = Acquire("a", Mode.EXCLUSIVE, HoldId("h1"), AttemptId("a1"), ttl_ms=1000)
+    batches = (
+        Batch("n1", (5,), (acquire,)),
+        Batch("n1", (5, 4, 6), (Release(HoldId("h1")), Release(HoldId("h1")), Tick())),
+    )
     first, second = world.apply(Entry(0, batches)).batches
     assert expect(Granted, first.results[0]).token == 1
     assert (second.seqs, second.results) == ((6,), (Done(),))
@@ -119,7 +122,7 @@ def test_tokens_rise_across_names() -> None:
     world = World()
     for token, name in enumerate(["a", "b", "a"], 1):
         assert world.granted(name).token == token
-        world.run(Release(f"h{token}"))
+        world.release(f"h{token}")
     assert world.machine.counts()["locks"] == 0
 
 

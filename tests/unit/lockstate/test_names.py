@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstate.commands import Acquire, Cancel, Release
+from lockstate.ids import AttemptId, HoldId
 from lockstate.modes import Mode, Scope
 from lockstate.names import YOUNG_MAX
 from tests.unit.lockstate.effort import Meter
@@ -18,11 +19,13 @@ class Names(Meter):
 
     def add(self, *names: str) -> None:
         """Make names active, in this order."""
-        self.run(*[Acquire(name, Mode.EXCLUSIVE, name, "a1", ttl_ms=1000) for name in names])
+        self.run(
+            *[Acquire(name, Mode.EXCLUSIVE, HoldId(name), AttemptId("a1"), ttl_ms=1000) for name in names]
+        )
 
     def remove(self, *names: str) -> None:
         """Let names be idle again."""
-        self.run(*[Release(name) for name in names])
+        self.run(*[Release(HoldId(name)) for name in names])
 
     def all(self, after: str = "", *, inclusive: bool = True) -> list[str]:
         """Return the names from a place on."""
@@ -97,19 +100,19 @@ def test_names_that_are_soon_gone_are_never_sorted() -> None:
 
 def _passing(number: int) -> tuple[Acquire, Release]:
     name = f"y{number}"
-    return Acquire(name, Mode.EXCLUSIVE, name, "a1", ttl_ms=1000), Release(name)
+    return Acquire(name, Mode.EXCLUSIVE, HoldId(name), AttemptId("a1"), ttl_ms=1000), Release(HoldId(name))
 
 
 def test_a_name_that_is_only_wanted_goes_with_the_wait() -> None:
     """Also a name that nobody ever had is known while somebody waits for it, listed or not."""
     index = Names()
-    subtree = Acquire("t", Mode.EXCLUSIVE, "t", "a1", ttl_ms=1000, scope=Scope.SUBTREE)
-    wish = Acquire("t/a", Mode.EXCLUSIVE, "w", "a1", ttl_ms=1000, wait_ms=500)
-    index.run(subtree, wish, Cancel("w", "a1"))
+    subtree = Acquire("t", Mode.EXCLUSIVE, HoldId("t"), AttemptId("a1"), ttl_ms=1000, scope=Scope.SUBTREE)
+    wish = Acquire("t/a", Mode.EXCLUSIVE, HoldId("w"), AttemptId("a1"), ttl_ms=1000, wait_ms=500)
+    index.run(subtree, wish, Cancel(HoldId("w"), AttemptId("a1")))
     assert index.all() == ["t"]
     index.run(wish)
     assert index.all() == ["t", "t/a"]
-    index.run(Cancel("w", "a1"))
+    index.run(Cancel(HoldId("w"), AttemptId("a1")))
     assert index.all() == ["t"]
 
 
@@ -137,6 +140,6 @@ def test_names_that_were_only_wanted_are_forgotten() -> None:
     world.granted("held")
     for number in range(3 * YOUNG_MAX):
         ticket = world.queued(locks=wanted("held", f"name-{number}"))
-        world.run(Cancel(ticket.hold_id, ticket.hold_id.replace("h", "a")))
+        world.run(Cancel(ticket.hold_id, AttemptId(ticket.hold_id.replace("h", "a"))))
     assert world.machine.counts()["tickets"] == 0
     assert len(world.machine.state.names.young) <= YOUNG_MAX

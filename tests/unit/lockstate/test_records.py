@@ -10,6 +10,7 @@ from lockstate.claims import (
     semaphore_of,
     shown_name,
 )
+from lockstate.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, claim_of, intent_of
 from lockstate.records import NOTHING, Delay, Hold, Lock, Session, Ticket, each_lock, precedence
 from lockstate.results import Kind
@@ -17,11 +18,41 @@ from tests.unit.lockstate.world import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE,
 
 
 def _hold(hold_id: str, token: int) -> Hold:
-    return Hold(1, 50, 50, hold_id, "a", SHARED, "", "", "", 0, 0, "a1", None, token=token)
+    return Hold(
+        1,
+        50,
+        50,
+        HoldId(hold_id),
+        "a",
+        SHARED,
+        NO_OWNER,
+        "",
+        NO_SESSION,
+        0,
+        0,
+        AttemptId("a1"),
+        None,
+        token=token,
+    )
 
 
 def _ticket(order: int, converts: str = "") -> Ticket:
-    return Ticket(order, 50, 50, f"h{order}", "a", EXCLUSIVE, "", "", "", 0, 0, "a1", None, converts=converts)
+    return Ticket(
+        order,
+        50,
+        50,
+        HoldId(f"h{order}"),
+        "a",
+        EXCLUSIVE,
+        NO_OWNER,
+        "",
+        NO_SESSION,
+        0,
+        0,
+        AttemptId("a1"),
+        None,
+        converts=HoldId(converts),
+    )
 
 
 def test_a_lock_claims_its_name_and_an_intent_above() -> None:
@@ -83,7 +114,7 @@ def test_holders_come_and_go() -> None:
 
 def test_empty_tables_of_records_are_one_and_the_same() -> None:
     """Records without labels, holds and tickets share one empty table, which nobody ever fills."""
-    session = Session(1, 50, 50, "s1", "ann", NOTHING)
+    session = Session(1, 50, 50, SessionId("s1"), OwnerName("ann"), NOTHING)
     for table in (session.holds, session.tickets, session.labels, Lock("a").holders):
         assert table is NOTHING
     world = World()

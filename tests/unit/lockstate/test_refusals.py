@@ -17,11 +17,12 @@ from lockstate.commands import (
     Tick,
     Undecodable,
 )
+from lockstate.ids import NO_SESSION, AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Granted, Queued, Reason, Refused
 from tests.unit.lockstate.world import EXCLUSIVE, SHARED, SUBTREE, World, expect, reason, wanted
 
-GOOD = Acquire("a", Mode.EXCLUSIVE, "h1", "a1", ttl_ms=1000)
+GOOD = Acquire("a", Mode.EXCLUSIVE, HoldId("h1"), AttemptId("a1"), ttl_ms=1000)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +57,13 @@ def test_a_bad_acquire_has_no_effect(changes: dict[str, str | int], expected: Re
     ("command", "expected"),
     [
         (Undecodable(), Reason.INVALID_REQUEST),
-        (OpenSession("", 1000), Reason.INVALID_REQUEST),
-        (OpenSession("s1", 49), Reason.TTL_OUT_OF_RANGE),
-        (OpenSession("s1", 1000, {"": "x"}), Reason.INVALID_REQUEST),
+        (OpenSession(NO_SESSION, 1000), Reason.INVALID_REQUEST),
+        (OpenSession(SessionId("s1"), 49), Reason.TTL_OUT_OF_RANGE),
+        (OpenSession(SessionId("s1"), 1000, {"": "x"}), Reason.INVALID_REQUEST),
         (ForceRelease("", "why"), Reason.INVALID_REQUEST),
         (ForceRelease("a", "x" * 1025), Reason.INVALID_REQUEST),
         (ForceRelease("a", "why", -1), Reason.INVALID_REQUEST),
-        (Renew("h1", 49), Reason.TTL_OUT_OF_RANGE),
+        (Renew(HoldId("h1"), 49), Reason.TTL_OUT_OF_RANGE),
     ],
     ids=str,
 )
@@ -111,7 +112,7 @@ def test_full_sessions_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SESSIONS_COUNT_MAX", 1)
     world = World()
     world.open("s1")
-    assert reason(world.run(OpenSession("s2", 500))) is Reason.OVERLOADED
+    assert reason(world.run(OpenSession(SessionId("s2"), 500))) is Reason.OVERLOADED
 
 
 def test_own_leases_take_no_room_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +121,7 @@ def test_own_leases_take_no_room_of_sessions(monkeypatch: pytest.MonkeyPatch) ->
     world = World()
     world.granted("a")
     world.open("s1")
-    assert world.machine.session("s1") is not None
+    assert world.machine.session(SessionId("s1")) is not None
 
 
 @pytest.mark.parametrize("bound", ["HOLDS_COUNT_MAX", "TICKETS_COUNT_MAX"])
@@ -191,7 +192,7 @@ def test_a_session_has_so_many_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     world.release("h1")
     ticket = world.queued("y", session_id="s1")
     assert reason(world.acquire("w", session_id="s1")) is Reason.OVERLOADED
-    world.run(Cancel(ticket.hold_id, ticket.hold_id.replace("h", "a")))
+    world.run(Cancel(ticket.hold_id, AttemptId(ticket.hold_id.replace("h", "a"))))
     world.granted("w", session_id="s1")
 
 
@@ -362,7 +363,7 @@ ALL_REASONS = {
     Reason.SESSION_EXPIRED: lambda world: world.acquire("a", session_id="nobody"),
     Reason.LEASE_EXPIRED: lambda world: world.release("nobody"),
     Reason.QUEUE_FULL: lambda world: world.acquire("a", wait_ms=500),
-    Reason.OVERLOADED: lambda world: world.run(OpenSession("s3", 500)),
+    Reason.OVERLOADED: lambda world: world.run(OpenSession(SessionId("s3"), 500)),
     Reason.DEADLOCK: lambda world: world.acquire("c", session_id="s1", wait_ms=500),
     Reason.CONVERSION_DEADLOCK: lambda world: world.convert("h4", EXCLUSIVE),
     Reason.NOT_HOLDER: lambda world: world.release("h1", "b"),

@@ -8,7 +8,6 @@ from lockstate.commands import (
     Acquire,
     AdvanceFence,
     Algorithm,
-    Cancel,
     CloseSession,
     Command,
     ForceRelease,
@@ -20,6 +19,7 @@ from lockstate.commands import (
     ResizeSemaphore,
     TakeRate,
 )
+from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.requests import RequestMemory, request_key
 from lockstate.results import (
@@ -42,15 +42,21 @@ MINUTES_5_MS = 5 * 60 * 1000
 
 def test_scopes_keep_clients_apart() -> None:
     """A request id counts within a session, a hold, an owner or a name; without one nothing is remembered."""
-    acquire = Acquire("a", Mode.SHARED, "h", "t", "s", 0, "ann", request_id="r")
+    acquire = Acquire(
+        "a", Mode.SHARED, HoldId("h"), AttemptId("t"), SessionId("s"), 0, OwnerName("ann"), request_id="r"
+    )
     assert request_key(acquire) == ("s", "r")
-    assert request_key(Acquire("a", Mode.SHARED, "h", "t", "", 50, "ann", request_id="r")) == ("ann", "r")
-    assert request_key(CloseSession("s", "r")) == ("s", "r")
-    assert request_key(Renew("h", 0, "r")) == request_key(Release("h", "r")) == ("h", "r")
+    assert request_key(
+        Acquire(
+            "a", Mode.SHARED, HoldId("h"), AttemptId("t"), NO_SESSION, 50, OwnerName("ann"), request_id="r"
+        )
+    ) == ("ann", "r")
+    assert request_key(CloseSession(SessionId("s"), "r")) == ("s", "r")
+    assert request_key(Renew(HoldId("h"), 0, "r")) == request_key(Release(HoldId("h"), "r")) == ("h", "r")
     assert request_key(ForceRelease("a", "", 0, "r")) == ("a", "r")
-    assert request_key(OpenSession("s", 50, {}, "r")) == ("", "r")
-    assert request_key(OpenSession("s", 50)) is None
-    assert request_key(KeepAlive("s")) is None
+    assert request_key(OpenSession(SessionId("s"), 50, {}, "r")) == ("", "r")
+    assert request_key(OpenSession(SessionId("s"), 50)) is None
+    assert request_key(KeepAlive(SessionId("s"))) is None
 
 
 def test_a_repeated_acquire_gets_the_same_hold() -> None:
@@ -66,8 +72,8 @@ def test_a_grant_that_ended_has_nothing_left() -> None:
     """A repetition after the end of the hold gets the grant, with 0 ms left."""
     world = World()
     first = world.granted("a", request_id="r")
-    world.run(Release("h1"))
-    assert world.granted("a", request_id="r") == Granted("h1", first.token, "a", Mode.EXCLUSIVE, 0)
+    world.release("h1")
+    assert world.granted("a", request_id="r") == Granted(HoldId("h1"), first.token, "a", Mode.EXCLUSIVE, 0)
 
 
 def test_refusals_are_repeated() -> None:
@@ -75,7 +81,7 @@ def test_refusals_are_repeated() -> None:
     world = World()
     world.granted("a")
     assert reason(world.acquire("a", request_id="r")) is Reason.LOCK_HELD
-    world.run(Release("h1"))
+    world.release("h1")
     assert reason(world.acquire("a", request_id="r")) is Reason.LOCK_HELD
 
 
@@ -89,23 +95,27 @@ def test_other_content_is_refused() -> None:
 def test_the_order_of_labels_is_no_content() -> None:
     """The same labels in another order are the same labels."""
     world = World()
-    opened = world.run(OpenSession("s1", 500, {"a": "1", "b": "2"}, "r"))
-    assert world.run(OpenSession("s2", 500, {"b": "2", "a": "1"}, "r")) == opened
+    opened = world.run(OpenSession(SessionId("s1"), 500, {"a": "1", "b": "2"}, "r"))
+    assert world.run(OpenSession(SessionId("s2"), 500, {"b": "2", "a": "1"}, "r")) == opened
 
 
 def test_other_commands_are_repeated() -> None:
     """Open, close, renew, release and force-release repeat their first result, with the time left now."""
     world = World()
-    opened = world.run(OpenSession("s1", 500, {}, "r"))
-    assert opened == world.run(OpenSession("s2", 500, {}, "r")) == SessionOpened("s1", 500, 500)
+    opened = world.run(OpenSession(SessionId("s1"), 500, {}, "r"))
+    assert (
+        opened
+        == world.run(OpenSession(SessionId("s2"), 500, {}, "r"))
+        == SessionOpened(SessionId("s1"), 500, 500)
+    )
     for _ in range(2):
-        assert world.run(CloseSession("s1", "r")) == SessionClosed(())
+        assert world.close("s1", request_id="r") == SessionClosed(())
     world.granted("a")
-    first = expect(Renewed, world.run(Renew("h1", 1700, "r1")))
-    assert world.run(Renew("h1", 1700, "r1"), at_ms=300) == Renewed(first.token, 1400)
+    first = expect(Renewed, world.renew("h1", 1700, request_id="r1"))
+    assert world.renew("h1", 1700, request_id="r1", at_ms=300) == Renewed(first.token, 1400)
     assert world.machine.next_deadline_ms() == 1700
     for _ in range(2):
-        assert world.run(Release("h1", "r2")) == Released()
+        assert world.release("h1", request_id="r2") == Released()
     assert world.run(ForceRelease("a", "", 0, "r")) == ForceReleased(())
 
 
@@ -115,9 +125,9 @@ def test_a_repetition_takes_the_wait_over() -> None:
     world.granted("a")
     world.queued("a")
     world.queued("a", request_id="r")
-    assert world.queued("a", request_id="r") == Queued("h3", 2)
-    assert world.run(Cancel("h3", "a3")) == Cancelled(undone=False)
-    assert world.run(Cancel("h3", "a4")) == Cancelled(undone=True)
+    assert world.queued("a", request_id="r") == Queued(HoldId("h3"), 2)
+    assert world.cancel("h3", "a3") == Cancelled(undone=False)
+    assert world.cancel("h3", "a4") == Cancelled(undone=True)
 
 
 def test_a_repetition_takes_the_hold_over() -> None:
@@ -125,8 +135,8 @@ def test_a_repetition_takes_the_hold_over() -> None:
     world = World()
     world.granted("a", request_id="r")
     world.granted("a", request_id="r")
-    assert world.run(Cancel("h1", "a1")) == Cancelled(undone=False)
-    assert world.run(Cancel("h1", "a2")) == Cancelled(undone=True)
+    assert world.cancel("h1", "a1") == Cancelled(undone=False)
+    assert world.cancel("h1", "a2") == Cancelled(undone=True)
 
 
 def test_acquiring_again_takes_the_hold_over() -> None:
@@ -135,7 +145,7 @@ def test_acquiring_again_takes_the_hold_over() -> None:
     world.open("s1")
     world.granted("a", session_id="s1")
     world.granted("a", session_id="s1")
-    assert world.run(Cancel("h1", "a1")) == Cancelled(undone=False)
+    assert world.cancel("h1", "a1") == Cancelled(undone=False)
 
 
 def test_a_wait_is_remembered_with_its_end() -> None:
@@ -144,7 +154,7 @@ def test_a_wait_is_remembered_with_its_end() -> None:
     world.granted("a")
     for request_id, wait_ms in (("r1", 100), ("r2", 500)):
         world.acquire("a", wait_ms=wait_ms, request_id=request_id)
-    world.run(Release("h1"), at_ms=200)
+    world.release("h1", at_ms=200)
     assert reason(world.acquire("a", wait_ms=100, request_id="r1")) is Reason.LOCK_HELD
     assert expect(Granted, world.acquire("a", wait_ms=500, request_id="r2")).hold_id == "h3"
 
@@ -153,7 +163,7 @@ def test_a_cancelled_request_is_forgotten() -> None:
     """After its cancel, a repetition starts afresh."""
     world = World()
     world.granted("a", request_id="r")
-    world.run(Cancel("h1", "a1"))
+    world.cancel("h1", "a1")
     assert world.granted("a", request_id="r").token == 2
 
 
@@ -163,7 +173,7 @@ def test_the_cancelled_request_is_that_of_the_attempt() -> None:
     world.open("s1")
     world.granted("a", session_id="s1", request_id="r1")
     world.granted("a", session_id="s1", request_id="r2")
-    world.run(Cancel("h1", "a2"))
+    world.cancel("h1", "a2")
     assert world.granted("a", session_id="s1", request_id="r2").token == 2
 
 
@@ -209,12 +219,27 @@ def test_a_bad_request_id_is_refused() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        Release("h" * 100_000, "r"),
-        Renew("h" * 100_000, 0, "r"),
-        CloseSession("s" * 100_000, "r"),
+        Release(HoldId("h" * 100_000), "r"),
+        Renew(HoldId("h" * 100_000), 0, "r"),
+        CloseSession(SessionId("s" * 100_000), "r"),
         ForceRelease("n" * 100_000, "", 0, "r"),
-        Acquire("a", Mode.SHARED, "h1", "a1", ttl_ms=50, owner="o" * 100_000, request_id="r"),
-        Acquire("a", Mode.SHARED, "h1", "a1", session_id="s" * 100_000, request_id="r"),
+        Acquire(
+            "a",
+            Mode.SHARED,
+            HoldId("h1"),
+            AttemptId("a1"),
+            ttl_ms=50,
+            owner=OwnerName("o" * 100_000),
+            request_id="r",
+        ),
+        Acquire(
+            "a",
+            Mode.SHARED,
+            HoldId("h1"),
+            AttemptId("a1"),
+            session_id=SessionId("s" * 100_000),
+            request_id="r",
+        ),
     ],
     ids=lambda command: type(command).__name__,
 )
@@ -239,8 +264,8 @@ def test_settling_what_is_forgotten_does_nothing() -> None:
     memory = RequestMemory()
     memory.settle(None, 5, Released())
     memory.settle(("s", "r"), 5, Released())
-    memory.forget(None, "h1")
-    memory.forget(("s", "r"), "h1")
+    memory.forget(None, HoldId("h1"))
+    memory.forget(("s", "r"), HoldId("h1"))
 
     assert len(memory) == 0
 
@@ -248,51 +273,59 @@ def test_settling_what_is_forgotten_does_nothing() -> None:
 def test_a_repeated_session_says_how_long_it_still_lives() -> None:
     """A repeated open tells the time that is left, 0 when the session is gone."""
     world = World()
-    assert world.run(OpenSession("s1", 500, {}, "r")) == SessionOpened("s1", 500, 500)
-    assert world.run(OpenSession("s2", 500, {}, "r"), at_ms=200) == SessionOpened("s1", 500, 300)
-    assert world.run(OpenSession("s3", 500, {}, "r"), at_ms=501) == SessionOpened("s1", 500, 0)
+    assert world.run(OpenSession(SessionId("s1"), 500, {}, "r")) == SessionOpened(SessionId("s1"), 500, 500)
+    assert world.run(OpenSession(SessionId("s2"), 500, {}, "r"), at_ms=200) == SessionOpened(
+        SessionId("s1"), 500, 300
+    )
+    assert world.run(OpenSession(SessionId("s3"), 500, {}, "r"), at_ms=501) == SessionOpened(
+        SessionId("s1"), 500, 0
+    )
 
 
 def test_a_repeated_renewal_of_what_ended_says_so() -> None:
     """A repeated renew whose hold is gone leaves no time."""
     world = World()
     world.granted("a")
-    assert isinstance(world.run(Renew("h1", 700, "r1")), Renewed)
-    assert world.run(Release("h1")) == Released()
-    assert world.run(Renew("h1", 700, "r1")) == Renewed(1, 0)
+    assert isinstance(world.renew("h1", 700, request_id="r1"), Renewed)
+    assert world.release("h1") == Released()
+    assert world.renew("h1", 700, request_id="r1") == Renewed(1, 0)
 
 
 def test_an_undone_attempt_forgets_only_its_own_request() -> None:
     """Undoing a hold leaves a request under the same key alone that led to another hold."""
     memory = RequestMemory()
-    memory.remember(("s", "r"), b"", 0, Queued("h2", 1))
-    memory.forget(("s", "r"), "h1")
+    memory.remember(("s", "r"), b"", 0, Queued(HoldId("h2"), 1))
+    memory.forget(("s", "r"), HoldId("h1"))
     assert memory.get(("s", "r")) is not None
-    memory.forget(("s", "r"), "h2")
+    memory.forget(("s", "r"), HoldId("h2"))
     assert memory.get(("s", "r")) is None
 
 
 def test_a_repeated_open_does_not_look_at_what_the_session_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cost does not grow with holds and waits: every node applies it, and none can refuse."""
     world = World()
-    opened = world.run(OpenSession("s1", 500, {}, "r"), at_ms=100)
+    opened = world.run(OpenSession(SessionId("s1"), 500, {}, "r"), at_ms=100)
     world.granted("a", session_id="s1", at_ms=100)
 
     def not_needed(*_: object) -> None:
         raise AssertionError
 
     monkeypatch.setattr(views, "session_view", not_needed)
-    repeated = world.run(OpenSession("s2", 500, {}, "r"), at_ms=300)
-    assert opened == SessionOpened("s1", 500, 500)
-    assert repeated == SessionOpened("s1", 500, 300)
+    repeated = world.run(OpenSession(SessionId("s2"), 500, {}, "r"), at_ms=300)
+    assert opened == SessionOpened(SessionId("s1"), 500, 500)
+    assert repeated == SessionOpened(SessionId("s1"), 500, 300)
 
 
 def test_a_remembered_refusal_forgets_who_was_in_the_way() -> None:
     """A repeated refusal has the same code and detail, and none of the holders: they could take megabytes."""
     world = World()
     world.granted("a", owner="ann")
-    first = expect(Refused, world.run(Acquire("a", Mode.SHARED, "h", "t", ttl_ms=500, request_id="r")))
-    again = expect(Refused, world.run(Acquire("a", Mode.SHARED, "i", "u", ttl_ms=500, request_id="r")))
+    first = expect(
+        Refused, world.run(Acquire("a", Mode.SHARED, HoldId("h"), AttemptId("t"), ttl_ms=500, request_id="r"))
+    )
+    again = expect(
+        Refused, world.run(Acquire("a", Mode.SHARED, HoldId("i"), AttemptId("u"), ttl_ms=500, request_id="r"))
+    )
     assert [holder.owner for holder in first.holders] == ["ann"]
     assert (again.reason, again.detail, again.holders) == (first.reason, first.detail, ())
 
@@ -318,7 +351,7 @@ def test_a_repeated_conversion_takes_the_wait_over() -> None:
         world.granted("a", mode=Mode.SHARED)
     first = world.converting("h1", Mode.EXCLUSIVE, request_id="r")
     assert world.converting("h1", Mode.EXCLUSIVE, request_id="r") == first
-    assert world.run(Cancel(first.hold_id, "a3")) == Cancelled(undone=False)
+    assert world.cancel(first.hold_id, "a3") == Cancelled(undone=False)
     world.release("h2")
     settled = expect(Granted, world.settled[first.hold_id])
     assert world.convert("h1", Mode.EXCLUSIVE, wait_ms=10_000, request_id="r") == settled
@@ -356,7 +389,7 @@ def test_permits_and_leadership_are_granted_once() -> None:
 @pytest.mark.parametrize(
     ("command", "scope"),
     [
-        (Proclaim("h2", "y", "r"), "h2"),
+        (Proclaim(HoldId("h2"), "y", "r"), "h2"),
         (ResizeSemaphore("q", 5, "r"), "q"),
         (TakeRate("mail", 1, 1000, request_id="r"), "mail"),
         (AdvanceFence("disk", 7, "r"), "disk"),
@@ -372,7 +405,7 @@ def test_the_other_commands_have_one_outcome_too(command: Command, scope: str) -
     assert request_key(command) == (scope, "r")
     first = world.run(command)
     assert not isinstance(first, Refused)
-    world.run_all([Proclaim("h2", "z"), ResizeSemaphore("q", 9), AdvanceFence("disk", 8)])
+    world.run_all([Proclaim(HoldId("h2"), "z"), ResizeSemaphore("q", 9), AdvanceFence("disk", 8)])
     again = world.run(command, at_ms=5)
     if isinstance(first, RateTaken) and isinstance(again, RateTaken):
         again = msgspec.structs.replace(again, reset_in_ms=again.reset_in_ms + 5)
@@ -404,11 +437,28 @@ def test_a_repeated_refusal_of_a_rate_tells_the_times_that_are_left() -> None:
 def test_a_repetition_takes_over_only_what_its_own_request_got() -> None:
     """An id used again belongs to the later request: repeating the first one changes nothing of it."""
     world = World()
-    first = Acquire("f", Mode.EXCLUSIVE, "h1", "t1", ttl_ms=5000, owner="ann", request_id="r1")
+    first = Acquire(
+        "f",
+        Mode.EXCLUSIVE,
+        HoldId("h1"),
+        AttemptId("t1"),
+        ttl_ms=5000,
+        owner=OwnerName("ann"),
+        request_id="r1",
+    )
     expect(Granted, world.run(first))
     world.release("h1")
-    expect(Granted, world.run(Acquire("e", Mode.EXCLUSIVE, "h0", "t0", ttl_ms=5000)))
-    second = Acquire("e", Mode.EXCLUSIVE, "h1", "t2", ttl_ms=5000, owner="bob", wait_ms=3000, request_id="r2")
+    expect(Granted, world.run(Acquire("e", Mode.EXCLUSIVE, HoldId("h0"), AttemptId("t0"), ttl_ms=5000)))
+    second = Acquire(
+        "e",
+        Mode.EXCLUSIVE,
+        HoldId("h1"),
+        AttemptId("t2"),
+        ttl_ms=5000,
+        owner=OwnerName("bob"),
+        wait_ms=3000,
+        request_id="r2",
+    )
     expect(Queued, world.run(second))
     assert expect(Granted, world.run(first)).name == "f"
     world.release("h0")
@@ -421,7 +471,7 @@ def test_old_outcomes_go_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(limits, "REQUESTS_PER_ENTRY_MAX", 2)
     world = World()
     for number in range(5):
-        world.run(OpenSession(f"s{number}", 50, {}, f"r{number}"))
+        world.run(OpenSession(SessionId(f"s{number}"), 50, {}, f"r{number}"))
     for left in (3, 1, 0, 0):
         world.pass_to(limits.REQUEST_AGE_MS + 1000)
         assert world.machine.counts()["requests"] == left

@@ -9,9 +9,9 @@ from lockstate.commands import (
     CloseSession,
     Command,
     Release,
-    Renew,
     ResizeSemaphore,
 )
+from lockstate.ids import NO_HOLD, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.results import (
     Cancelled,
     EventKind,
@@ -73,8 +73,8 @@ def test_a_read_shows_holders_and_queue() -> None:
         ("ann", 3, "q", Kind.SEMAPHORE)
     ]
     assert view.queue == (
-        WaiterView("bob", EXCLUSIVE, 1, 200, "q", kind=Kind.SEMAPHORE, permits=4),
-        WaiterView("eve", EXCLUSIVE, 2, 0, "q", kind=Kind.SEMAPHORE, permits=1),
+        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 200, "q", kind=Kind.SEMAPHORE, permits=4),
+        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "q", kind=Kind.SEMAPHORE, permits=1),
     )
 
 
@@ -125,7 +125,7 @@ def test_permits_expire_and_are_renewed_like_locks() -> None:
     world.permitted("q", 2, ttl_ms=1000)
     world.permitted("q", 2, session_id="s1")
     world.wanting("q", 2, 2)
-    assert world.run(Renew("h1"), at_ms=400) == Renewed(1, 1000)
+    assert world.renew("h1", at_ms=400) == Renewed(1, 1000)
     assert world.pass_to(501) == [EventKind.EXPIRED, EventKind.SESSION_EXPIRED]
     assert world.pass_to(1401) == [EventKind.EXPIRED, EventKind.GRANTED]
 
@@ -168,9 +168,9 @@ def test_only_expiry_leaves_a_delay(end: str) -> None:
     world.open("s1")
     world.permitted("q", 2, session_id="s1", lock_delay_ms=500)
     commands: dict[str, Command] = {
-        "release": Release("h1"),
-        "close": CloseSession("s1"),
-        "cancel": Cancel("h1", "a1"),
+        "release": Release(HoldId("h1")),
+        "close": CloseSession(SessionId("s1")),
+        "cancel": Cancel(HoldId("h1"), AttemptId("a1")),
     }
     world.run(commands[end])
     assert world.machine.semaphore("q") == SemaphoreView("q", 0, 0)
@@ -271,7 +271,7 @@ def test_a_cancelled_wait_serves_those_behind_it() -> None:
     world.permitted("q", 2)
     world.wanting("q", 2, 2)
     world.wanting("q", 2)
-    assert world.run(Cancel("h2", "a2")) == Cancelled(undone=True)
+    assert world.cancel("h2", "a2") == Cancelled(undone=True)
     assert world.served() == ["h3"]
     assert world.refused("h2").reason is Reason.NO_PERMITS
 
@@ -293,11 +293,11 @@ def test_a_waiting_session_sees_its_place() -> None:
     world.permitted("q", 2)
     world.wanting("q", 2, 2)
     world.wanting("q", 2, session_id="s1", owner="bob")
-    view = world.machine.session("s1")
+    view = world.machine.session(SessionId("s1"))
     assert view is not None
     assert [(it.name, it.permits, it.kind) for it in view.holds] == [("q", 1, Kind.SEMAPHORE)]
     assert [(it.name, it.permits, it.position) for it in view.tickets] == [("q", 1, 2)]
-    attempt = world.machine.attempt("h4")
+    attempt = world.machine.attempt(HoldId("h4"))
     assert attempt is not None
     assert attempt.hold_id == "h4"
 
@@ -340,12 +340,12 @@ def test_a_resize_has_the_same_bounds(limit: int) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        AcquirePermits("", 3, 1, "h9", "a9", ttl_ms=50),
-        AcquirePermits("q", 3, 1, "", "a9", ttl_ms=50),
-        AcquirePermits("q", 3, 1, "h1", "a9", ttl_ms=50),
-        AcquirePermits("q", 3, 1, "h9", "a9"),
-        AcquirePermits("q", 3, 1, "h9", "a9", "s1", 50),
-        AcquirePermits("q", 3, 1, "h9", "a9", ttl_ms=50, note="x" * 1025),
+        AcquirePermits("", 3, 1, HoldId("h9"), AttemptId("a9"), ttl_ms=50),
+        AcquirePermits("q", 3, 1, NO_HOLD, AttemptId("a9"), ttl_ms=50),
+        AcquirePermits("q", 3, 1, HoldId("h1"), AttemptId("a9"), ttl_ms=50),
+        AcquirePermits("q", 3, 1, HoldId("h9"), AttemptId("a9")),
+        AcquirePermits("q", 3, 1, HoldId("h9"), AttemptId("a9"), SessionId("s1"), 50),
+        AcquirePermits("q", 3, 1, HoldId("h9"), AttemptId("a9"), ttl_ms=50, note="x" * 1025),
     ],
     ids=str,
 )
@@ -375,7 +375,7 @@ def test_a_session_of_many_threads_keeps_them_apart() -> None:
     assert world.permitted("q", 500, session_id="s1", owner="o7").token == 102
     world.release("h100")
     assert world.permitted("q", 500, session_id="s1", owner="o99").token == 103
-    world.run(CloseSession("s1"))
+    world.close("s1")
     assert len(world.events) == 101
     assert world.machine.counts()["semaphores"] == 0
 

@@ -1,6 +1,7 @@
 """Sessions in the machine: what lives and ends with them, and what they show of themselves."""
 
-from lockstate.commands import CloseSession, KeepAlive, OpenSession, Release, Renew
+from lockstate.commands import CloseSession, KeepAlive, OpenSession
+from lockstate.ids import SessionId
 from lockstate.modes import Mode
 from lockstate.results import (
     EventKind,
@@ -17,17 +18,17 @@ from tests.unit.lockstate.world import World, expect, reason
 def test_opening_starts_the_ttl() -> None:
     """A session lives for its ttl after it was opened."""
     world = World()
-    assert world.run(OpenSession("s1", 500)) == SessionOpened("s1", 500, 500)
+    assert world.run(OpenSession(SessionId("s1"), 500)) == SessionOpened(SessionId("s1"), 500, 500)
     assert world.pass_to(500) == []
     assert world.pass_to(501) == [EventKind.SESSION_EXPIRED]
-    assert world.machine.session("s1") is None
+    assert world.machine.session(SessionId("s1")) is None
 
 
 def test_a_keepalive_starts_the_ttl_anew() -> None:
     """A session lives for its ttl after its last keepalive."""
     world = World()
     world.open("s1", ttl_ms=500)
-    assert world.run(KeepAlive("s1"), at_ms=400) == SessionKept("s1", 500)
+    assert world.keep_alive("s1", at_ms=400) == SessionKept(SessionId("s1"), 500)
     assert world.pass_to(900) == []
     assert world.pass_to(901) == [EventKind.SESSION_EXPIRED]
 
@@ -35,7 +36,7 @@ def test_a_keepalive_starts_the_ttl_anew() -> None:
 def test_an_unknown_session_has_expired() -> None:
     """What is unknown and what has expired are not told apart."""
     world = World()
-    for command in (KeepAlive("s1"), CloseSession("s1")):
+    for command in (KeepAlive(SessionId("s1")), CloseSession(SessionId("s1"))):
         assert reason(world.run(command)) is Reason.SESSION_EXPIRED
     assert reason(world.acquire("a", session_id="s1")) is Reason.SESSION_EXPIRED
 
@@ -44,10 +45,10 @@ def test_the_lease_of_a_hold_is_no_session() -> None:
     """The secret of a hold opens nothing where a session is asked for."""
     world = World()
     world.granted("a")
-    for command in (KeepAlive("h1"), CloseSession("h1")):
+    for command in (KeepAlive(SessionId("h1")), CloseSession(SessionId("h1"))):
         assert reason(world.run(command)) is Reason.SESSION_EXPIRED
     assert reason(world.acquire("b", session_id="h1")) is Reason.SESSION_EXPIRED
-    assert world.machine.session("h1") is None
+    assert world.machine.session(SessionId("h1")) is None
 
 
 def test_an_id_in_use_is_refused() -> None:
@@ -57,7 +58,7 @@ def test_an_id_in_use_is_refused() -> None:
     world.granted("a")
     world.queued("a")
     for secret in ("s1", "h1", "h2"):
-        assert reason(world.run(OpenSession(secret, 500))) is Reason.INVALID_REQUEST
+        assert reason(world.run(OpenSession(SessionId(secret), 500))) is Reason.INVALID_REQUEST
 
 
 def test_acquiring_again_returns_the_same_hold() -> None:
@@ -121,7 +122,7 @@ def test_closing_releases_in_order_of_tokens() -> None:
     world.open("s1")
     for name in ("c", "a", "b"):
         world.granted(name, session_id="s1", lock_delay_ms=500)
-    assert world.run(CloseSession("s1")) == SessionClosed(("c", "a", "b"))
+    assert world.close("s1") == SessionClosed(("c", "a", "b"))
     assert [event.kind for event in world.events] == [EventKind.RELEASED] * 3
     assert world.machine.counts()["locks"] == 0
 
@@ -140,8 +141,8 @@ def test_a_release_leaves_the_session() -> None:
     world = World()
     world.open("s1")
     world.granted("a", session_id="s1")
-    world.run(Release("h1"))
-    assert world.machine.session("s1") is not None
+    world.release("h1")
+    assert world.machine.session(SessionId("s1")) is not None
 
 
 def test_renewing_a_hold_renews_its_session() -> None:
@@ -149,16 +150,16 @@ def test_renewing_a_hold_renews_its_session() -> None:
     world = World()
     world.open("s1", ttl_ms=1000)
     world.granted("a", session_id="s1")
-    assert world.run(Renew("h1"), at_ms=700) == Renewed(1, 1000)
-    assert reason(world.run(Renew("h1", 2000))) is Reason.INVALID_REQUEST
+    assert world.renew("h1", at_ms=700) == Renewed(1, 1000)
+    assert reason(world.renew("h1", 2000)) is Reason.INVALID_REQUEST
     assert world.machine.next_deadline_ms() == 1700
 
 
 def test_the_owner_is_the_label_or_a_hash() -> None:
     """Others see the session's label, or a name that does not give its secret away."""
     world = World()
-    world.run(OpenSession("secret-1", 500, {"owner": "ann"}))
-    world.run(OpenSession("secret-2", 500, {"owner": ""}))
+    world.run(OpenSession(SessionId("secret-1"), 500, {"owner": "ann"}))
+    world.run(OpenSession(SessionId("secret-2"), 500, {"owner": ""}))
     world.granted("a", session_id="secret-1")
     world.granted("b", session_id="secret-2")
     world.granted("c")

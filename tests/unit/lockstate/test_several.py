@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from lockstate import limits
-from lockstate.commands import Acquire, CloseSession, Wanted
+from lockstate.commands import Acquire, Wanted
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.results import (
     EventKind,
     ForceReleased,
@@ -213,7 +214,7 @@ def test_a_hold_of_several_lives_like_any_other() -> None:
     world = World()
     world.open("s1", ttl_ms=1000)
     world.granted(locks=(Wanted("a"), Wanted("b/c", UPDATE, SUBTREE)), session_id="s1", lock_delay_ms=500)
-    view = world.machine.session("s1")
+    view = world.machine.session(SessionId("s1"))
     assert view is not None
     assert [(it.name, it.mode, it.scope) for it in view.holds] == [
         ("a", EXCLUSIVE, NODE),
@@ -232,7 +233,7 @@ def test_closing_a_session_names_all_locks() -> None:
     world.open("s1")
     world.granted(locks=wanted("c", "b"), session_id="s1")
     world.granted("a", session_id="s1")
-    assert world.run(CloseSession("s1")) == SessionClosed(("c", "b", "a"))
+    assert world.close("s1") == SessionClosed(("c", "b", "a"))
 
 
 def test_a_session_sees_its_wait_in_each_queue() -> None:
@@ -243,7 +244,7 @@ def test_a_session_sees_its_wait_in_each_queue() -> None:
     world.granted("b")
     world.queued("b")
     world.queued(locks=AB, session_id="s1")
-    view = world.machine.session("s1")
+    view = world.machine.session(SessionId("s1"))
     assert view is not None
     assert [(it.name, it.position) for it in view.tickets] == [("a", 1), ("b", 2)]
 
@@ -288,7 +289,7 @@ def test_a_list_may_have_sixty_four_locks() -> None:
 def test_mode_and_scope_of_the_command_mean_nothing_for_several() -> None:
     """Each lock of a list brings its own."""
     world = World()
-    command = Acquire("", SHARED, "h", "t", ttl_ms=1000, scope=SUBTREE, locks=AB)
+    command = Acquire("", SHARED, HoldId("h"), AttemptId("t"), ttl_ms=1000, scope=SUBTREE, locks=AB)
     granted = expect(Granted, world.run(command))
     assert {(it.mode, it.scope) for it in granted.locks} == {(EXCLUSIVE, NODE)}
     again = msgspec.structs.replace(command, hold_id="i", mode=EXCLUSIVE)

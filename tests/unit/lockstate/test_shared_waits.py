@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from lockstate import snapshot
-from lockstate.commands import Acquire, Cancel, CloseSession, OpenSession
+from lockstate.commands import Acquire, OpenSession
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Granted, Queued, Reason, Refused
 from tests.unit.lockstate.world import EXCLUSIVE, SHARED, World, expect, reason, wanted
@@ -138,16 +139,16 @@ def test_a_shared_hold_belongs_to_the_last_attempt() -> None:
     """The first client that goes away takes nothing from the second; the second wait may end alone, too."""
     world = _world()
     world.granted("a")
-    first = Acquire("a", EXCLUSIVE, "w1", "t1", session_id="ann", wait_ms=500)
-    second = Acquire("a", EXCLUSIVE, "w2", "t2", session_id="ann", wait_ms=500)
-    third = Acquire("a", EXCLUSIVE, "w3", "t3", session_id="ann", wait_ms=500)
+    first = Acquire("a", EXCLUSIVE, HoldId("w1"), AttemptId("t1"), session_id=SessionId("ann"), wait_ms=500)
+    second = Acquire("a", EXCLUSIVE, HoldId("w2"), AttemptId("t2"), session_id=SessionId("ann"), wait_ms=500)
+    third = Acquire("a", EXCLUSIVE, HoldId("w3"), AttemptId("t3"), session_id=SessionId("ann"), wait_ms=500)
     world.run_all([first, second, third])
-    world.run(Cancel("w3", "t3"))
+    world.cancel("w3", "t3")
     world.release("h1")
     assert {at: got.hold_id for at, got in _settled(world).items()} == {"w1": "w1", "w2": "w1"}
-    world.run(Cancel("w1", "t1"))
+    world.cancel("w1", "t1")
     assert "w1" in world.machine.state.holds
-    world.run(Cancel("w1", "t2"))
+    world.cancel("w1", "t2")
     assert world.machine.counts()["holds"] == 0
 
 
@@ -166,10 +167,14 @@ def test_the_second_goes_on_when_the_first_leaves() -> None:
     """A wait that would have shared a hold gets one of its own, at its own place."""
     world = _world()
     world.granted("a")
-    world.run(Acquire("a", EXCLUSIVE, "w1", "t1", session_id="ann", wait_ms=500))
+    world.run(
+        Acquire("a", EXCLUSIVE, HoldId("w1"), AttemptId("t1"), session_id=SessionId("ann"), wait_ms=500)
+    )
     world.queued("a", session_id="bob")
-    world.run(Acquire("a", EXCLUSIVE, "w2", "t2", session_id="ann", wait_ms=500))
-    world.run(Cancel("w1", "t1"))
+    world.run(
+        Acquire("a", EXCLUSIVE, HoldId("w2"), AttemptId("t2"), session_id=SessionId("ann"), wait_ms=500)
+    )
+    world.cancel("w1", "t1")
     world.release("h1")
     assert list(_settled(world)) == ["h2"]
     world.release("h2")
@@ -193,9 +198,9 @@ def test_both_waits_end_with_the_session() -> None:
     world.granted("a")
     for _ in range(2):
         world.queued("a", session_id="ann")
-    world.run(CloseSession("ann"))
+    world.close("ann")
     assert [reason(world.refused(at)) for at in ("h2", "h3")] == [Reason.SESSION_EXPIRED] * 2
-    world.run(OpenSession("ann", 500, {}))
+    world.run(OpenSession(SessionId("ann"), 500, {}))
     world.release("h1")
     assert world.machine.counts()["holds"] == 0
 

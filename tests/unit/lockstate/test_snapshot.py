@@ -8,6 +8,7 @@ import pytest
 from lockstate import invariants, snapshot
 from lockstate.codec import decode_entry, encode_command, encode_entry
 from lockstate.commands import AdvanceFence, OpenSession, TakeRate
+from lockstate.ids import SessionId
 from lockstate.machine import LockMachine
 from tests.unit.lockstate.world import EXCLUSIVE, SHARED, SUBTREE, UPDATE, World, wanted
 
@@ -165,7 +166,7 @@ def test_a_hold_without_its_session_is_refused() -> None:
 def test_any_time_can_be_stored(now_ms: int) -> None:
     """Whatever time an entry tells, the state after it can be stored and compared."""
     machine = LockMachine()
-    command = encode_command(OpenSession("s1", 1000))
+    command = encode_command(OpenSession(SessionId("s1"), 1000))
     machine.apply(decode_entry(encode_entry(now_ms, [("n1", [1], [command])])))
     assert snapshot.decode(snapshot.encode(machine)).now_ms == machine.now_ms
 
@@ -220,14 +221,14 @@ def test_the_collector_is_as_it_was() -> None:
 def test_equal_strings_are_one_after_a_restart() -> None:
     """The id of a session is kept once, and so is an owner given by it."""
     world = World()
-    world.run(OpenSession("s1", 500, {"owner": "somebody"}))
+    world.run(OpenSession(SessionId("s1"), 500, {"owner": "somebody"}))
     world.granted("a", owner="somebody")
     world.granted("b", session_id="s1")
     world.granted("c", session_id="s1", owner="somebody else")
     state = snapshot.decode(snapshot.encode(world.machine)).state
     _, of_session, another = state.holds.values()
-    assert of_session.owner is state.sessions["s1"].owner
-    assert of_session.session_id is another.session_id is state.sessions["s1"].session_id
+    assert of_session.owner is state.sessions[SessionId("s1")].owner
+    assert of_session.session_id is another.session_id is state.sessions[SessionId("s1")].session_id
     assert another.owner == "somebody else"
 
 
@@ -241,7 +242,7 @@ def test_a_state_is_stored_without_what_can_be_derived() -> None:
     for name in names:
         assert restored.lock(name) == machine.lock(name)
     for session_id in ("s1", "s2"):
-        assert restored.session(session_id) == machine.session(session_id)
+        assert restored.session(SessionId(session_id)) == machine.session(SessionId(session_id))
     assert restored.semaphore("q") == machine.semaphore("q")
     assert restored.election("e/f") == machine.election("e/f")
     assert restored.audit() == machine.audit()

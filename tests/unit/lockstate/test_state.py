@@ -3,6 +3,7 @@
 import pytest
 
 from lockstate import limits
+from lockstate.ids import NO_OWNER, OwnerName, SessionId
 from lockstate.owners import public_name, shown_owner
 from lockstate.results import Granted
 from lockstate.state import State
@@ -24,8 +25,8 @@ def test_a_public_name_exists_for_any_text() -> None:
 
 def test_who_gave_no_owner_is_called_after_the_hold() -> None:
     """An owner that was given is shown as it is; without one, others see a name made from the hold's id."""
-    assert shown_owner("ann", "h1") == "ann"
-    assert shown_owner("", "h1") == public_name("hold", "h1")
+    assert shown_owner(OwnerName("ann"), SessionId("h1")) == "ann"
+    assert shown_owner(NO_OWNER, SessionId("h1")) == public_name("hold", "h1")
 
 
 def test_orders_rise() -> None:
@@ -85,7 +86,7 @@ def test_a_new_token_moves_a_hold_to_the_end() -> None:
     for name in ("a", "b"):
         world.granted(name, mode=SHARED, session_id="s1")
     assert isinstance(world.convert("h1", EXCLUSIVE), Granted)
-    view = world.machine.session("s1")
+    view = world.machine.session(SessionId("s1"))
     assert view is not None
     assert [(hold.name, hold.token) for hold in view.holds] == [("b", 2), ("a", 3)]
     assert list(world.machine.state.holds) == ["h2", "h1"]

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from lockstate.commands import Wanted
+from lockstate.ids import OwnerName
 from lockstate.modes import COMPATIBLE, Mode, Scope
 from lockstate.results import EventKind, ForceReleased, Granted, LockView, Refused, WaiterView
 from tests.unit.lockstate.world import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, World, expect
@@ -203,8 +204,8 @@ def test_a_queue_is_of_one_name() -> None:
     world.queued("a", owner="eve")
     world.queued("a/b", owner="tim")
     assert world.machine.lock("a").queue == (
-        WaiterView("bob", EXCLUSIVE, 1, 0, "a", SUBTREE),
-        WaiterView("eve", EXCLUSIVE, 2, 0, "a"),
+        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 0, "a", SUBTREE),
+        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "a"),
     )
     assert [it.owner for it in world.machine.lock("a/b").queue] == ["tim"]
     assert world.machine.lock("a").state == "free"

@@ -5,6 +5,7 @@ import pytest
 
 from lockstate import limits
 from lockstate.commands import OpenSession
+from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import HolderView, LockView, SessionView, WaiterView
 from tests.unit.lockstate.world import World
@@ -12,7 +13,7 @@ from tests.unit.lockstate.world import World
 
 def _busy_world() -> World:
     world = World()
-    world.run(OpenSession("s1", 5000, {"owner": "ann", "host": "h"}), at_ms=100)
+    world.run(OpenSession(SessionId("s1"), 5000, {"owner": "ann", "host": "h"}), at_ms=100)
     world.granted("db/a", session_id="s1", mode=Mode.SHARED, at_ms=200)
     world.granted("db/b", ttl_ms=1000, owner="bob", at_ms=300)
     world.queued("db/b", session_id="s1", at_ms=400)
@@ -26,10 +27,10 @@ def test_a_lock_shows_holders_and_queue() -> None:
     assert _busy_world().machine.lock("db/b") == LockView(
         "db/b",
         "held",
-        (HolderView("bob", Mode.EXCLUSIVE, 2, 800, "", "db/b"),),
+        (HolderView(OwnerName("bob"), Mode.EXCLUSIVE, 2, 800, "", "db/b"),),
         (
-            WaiterView("ann", Mode.EXCLUSIVE, 1, 100, "db/b"),
-            WaiterView("eve", Mode.EXCLUSIVE, 2, 50, "db/b"),
+            WaiterView(OwnerName("ann"), Mode.EXCLUSIVE, 1, 100, "db/b"),
+            WaiterView(OwnerName("eve"), Mode.EXCLUSIVE, 2, 50, "db/b"),
         ),
     )
 
@@ -41,21 +42,21 @@ def test_an_unknown_lock_is_free() -> None:
 
 def test_a_session_shows_holds_and_tickets() -> None:
     """Who knows the id of a session sees what it holds and waits for."""
-    assert _busy_world().machine.session("s1") == SessionView(
+    assert _busy_world().machine.session(SessionId("s1")) == SessionView(
         5000,
         4600,
-        "ann",
+        OwnerName("ann"),
         {"owner": "ann", "host": "h"},
-        (HolderView("ann", Mode.SHARED, 1, 4600, "", "db/a"),),
-        (WaiterView("ann", Mode.EXCLUSIVE, 1, 100, "db/b"),),
+        (HolderView(OwnerName("ann"), Mode.SHARED, 1, 4600, "", "db/a"),),
+        (WaiterView(OwnerName("ann"), Mode.EXCLUSIVE, 1, 100, "db/b"),),
     )
 
 
 def test_an_unknown_session_is_none() -> None:
     """Unknown and expired sessions, and leases of single holds, are no sessions."""
     machine = _busy_world().machine
-    assert machine.session("nobody") is None
-    assert machine.session("h2") is None
+    assert machine.session(SessionId("nobody")) is None
+    assert machine.session(SessionId("h2")) is None
 
 
 def test_views_show_no_secret() -> None:
@@ -104,7 +105,7 @@ def test_positions_of_a_session_that_waits_twice_for_a_lock() -> None:
     world = _busy_world()
     world.queued("db/b", session_id="s1", at_ms=500)
     world.queued("zoo", session_id="s1", at_ms=500)
-    view = world.machine.session("s1")
+    view = world.machine.session(SessionId("s1"))
     assert view is not None
     places = [(ticket.name, ticket.position) for ticket in view.tickets]
     assert places == [("db/b", 1), ("db/b", 3), ("zoo", 1)]

@@ -9,16 +9,21 @@ from lockstate.commands import (
     AcquirePermits,
     Batch,
     Campaign,
+    Cancel,
+    CloseSession,
     Command,
     Convert,
     Entry,
     ForceRelease,
+    KeepAlive,
     OpenSession,
     Release,
+    Renew,
     ResizeSemaphore,
     Undecodable,
     Wanted,
 )
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import (
@@ -109,14 +114,14 @@ class World:
         command = Acquire(
             name=name,
             mode=mode,
-            hold_id=f"h{number}",
-            attempt_id=f"a{number}",
-            session_id=session_id,
+            hold_id=HoldId(f"h{number}"),
+            attempt_id=AttemptId(f"a{number}"),
+            session_id=SessionId(session_id),
             ttl_ms=0 if session_id else ttl_ms,
             wait_ms=wait_ms,
             lock_delay_ms=lock_delay_ms,
             request_id=request_id,
-            owner=owner,
+            owner=OwnerName(owner),
             scope=scope,
             locks=tuple(locks),
         )
@@ -130,9 +135,17 @@ class World:
         """Acquire, and insist on waiting."""
         return expect(Queued, self.acquire(name, **{"wait_ms": 10_000, **options}))
 
-    def release(self, hold_id: str, *names: str, at_ms: int = 0) -> Result:
+    def release(self, hold_id: str, *names: str, request_id: str = "", at_ms: int = 0) -> Result:
         """Give a hold back, or a part of it."""
-        return self.run(Release(hold_id, "", names), at_ms)
+        return self.run(Release(HoldId(hold_id), request_id, names), at_ms)
+
+    def renew(self, hold_id: str, ttl_ms: int = 0, *, request_id: str = "", at_ms: int = 0) -> Result:
+        """Start the lease of a hold anew."""
+        return self.run(Renew(HoldId(hold_id), ttl_ms, request_id), at_ms)
+
+    def cancel(self, hold_id: str, attempt_id: str, at_ms: int = 0) -> Result:
+        """Undo an attempt."""
+        return self.run(Cancel(HoldId(hold_id), AttemptId(attempt_id)), at_ms)
 
     def force(self, name: str, lock_delay_ms: int = 0, at_ms: int = 0) -> Result:
         """End every hold of a lock."""
@@ -143,7 +156,10 @@ class World:
     ) -> Result:
         """Convert with the next free ids: t1 and a1, t2 and a2, ..."""
         number = self._next_id()
-        return self.run(Convert(hold_id, mode, f"t{number}", f"a{number}", wait_ms, request_id), at_ms)
+        command = Convert(
+            HoldId(hold_id), mode, HoldId(f"t{number}"), AttemptId(f"a{number}"), wait_ms, request_id
+        )
+        return self.run(command, at_ms)
 
     def converting(self, hold_id: str, mode: Mode, **options: Any) -> Queued:
         """Convert, and insist on waiting."""
@@ -171,11 +187,11 @@ class World:
             name=name,
             limit=limit,
             permits=permits,
-            hold_id=f"h{number}",
-            attempt_id=f"a{number}",
-            session_id=session_id,
+            hold_id=HoldId(f"h{number}"),
+            attempt_id=AttemptId(f"a{number}"),
+            session_id=SessionId(session_id),
             ttl_ms=0 if session_id else ttl_ms,
-            owner=owner,
+            owner=OwnerName(owner),
             wait_ms=wait_ms,
             lock_delay_ms=lock_delay_ms,
             request_id=request_id,
@@ -207,7 +223,16 @@ class World:
     ) -> Result:
         """Campaign with the next free ids."""
         number = self._next_id()
-        command = Campaign(name, session_id, value, f"h{number}", f"a{number}", owner, wait_ms, request_id)
+        command = Campaign(
+            name,
+            SessionId(session_id),
+            value,
+            HoldId(f"h{number}"),
+            AttemptId(f"a{number}"),
+            OwnerName(owner),
+            wait_ms,
+            request_id,
+        )
         return self.run(command, at_ms)
 
     # -- sessions -------------------------------------------------------------------------------------------
@@ -215,7 +240,15 @@ class World:
     def open(self, *session_ids: str, ttl_ms: int = 1000, at_ms: int = 0) -> None:
         """Open sessions whose owner is called like the session."""
         for session_id in session_ids:
-            self.run(OpenSession(session_id, ttl_ms, {"owner": session_id}), at_ms)
+            self.run(OpenSession(SessionId(session_id), ttl_ms, {"owner": session_id}), at_ms)
+
+    def keep_alive(self, session_id: str, at_ms: int = 0) -> Result:
+        """Start the ttl of a session anew."""
+        return self.run(KeepAlive(SessionId(session_id)), at_ms)
+
+    def close(self, session_id: str, *, request_id: str = "", at_ms: int = 0) -> Result:
+        """End a session."""
+        return self.run(CloseSession(SessionId(session_id), request_id), at_ms)
 
 
 def wanted(*names: str, mode: Mode = EXCLUSIVE, scope: Scope = NODE) -> tuple[Wanted, ...]:

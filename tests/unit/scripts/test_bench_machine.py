@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from lockstate.ids import HoldId
 from lockstate.results import BatchOutcome, Granted, Queued
 from scripts import bench, bench_machine
 from scripts.lib.machine_feed import Feed, Load, check_results
@@ -32,7 +33,7 @@ def test_a_load_does_what_it_says(load: Load) -> None:
 
 def test_a_load_that_does_something_else_is_found() -> None:
     """A result of another kind, or one too few, ends the benchmark: its figures would mean nothing."""
-    waits = Queued("h", 1)
+    waits = Queued(HoldId("h"), 1)
     with pytest.raises(RuntimeError, match="and not to Granted"):
         check_results("acquire", [Granted], [BatchOutcome("o", (1,), (waits,))])
     with pytest.raises(RuntimeError, match="1 results of 2"):

@@ -15,6 +15,7 @@ from cluster.commands.outbox import Answer, Outbox
 from lockstate import limits
 from lockstate.codec import decode_entry, encode_command, encode_entry
 from lockstate.commands import AbandonWaits, Acquire, Batch, Entry
+from lockstate.ids import AttemptId, HoldId, OwnerName
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 
@@ -98,11 +99,11 @@ class World:
         wanted = Acquire(
             NAME,
             Mode.EXCLUSIVE,
-            f"hold-{number}",
-            f"try-{number}",
+            HoldId(f"hold-{number}"),
+            AttemptId(f"try-{number}"),
             ttl_ms=limits.TTL_MS_MAX,
             wait_ms=limits.WAIT_MS_MAX,
-            owner=owner,
+            owner=OwnerName(owner),
             request_id=request_id,
         )
         seq = self.machine.applied_seq(origin) + 1

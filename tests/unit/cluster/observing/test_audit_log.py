@@ -6,6 +6,7 @@ import pytest
 
 from cluster.observing import audit_log
 from cluster.observing.audit_log import NEWS_TOLD_MAX
+from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Event, EventKind, Kind
 
@@ -16,7 +17,20 @@ def event(
     kind: EventKind, *, name: str = "a/b", owner: str = "ann", reason: str = "", of: Kind = Kind.LOCK
 ) -> Event:
     """Return an event of the entry 9."""
-    return Event(9, 1_000, kind, name, Mode.SHARED, owner, 7, SECRET, 40, reason, of, value="address")
+    return Event(
+        9,
+        1_000,
+        kind,
+        name,
+        Mode.SHARED,
+        OwnerName(owner),
+        7,
+        SessionId(SECRET),
+        40,
+        reason,
+        of,
+        value="address",
+    )
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int, *events: Event) -> list[str]:

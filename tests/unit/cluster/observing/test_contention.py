@@ -26,6 +26,7 @@ from lockstate.commands import (
     ResizeSemaphore,
     Wanted,
 )
+from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import Kind, Outcome, Queued, Reason, Refused
@@ -109,7 +110,7 @@ def test_waits_without_a_grant_have_their_own_histogram() -> None:
     world.granted("a", ttl_ms=60_000)
     world.queued("a")
     cancelled = world.queued("a", at_ms=4_000)
-    world.run(Cancel(cancelled.hold_id, "a3"), at_ms=5_000)
+    world.run(Cancel(cancelled.hold_id, AttemptId("a3")), at_ms=5_000)
     world.pass_to(10_001)
     assert world.waits("ended") == (2, 11.001)
     assert world.waits("granted") == (0, 0)
@@ -145,12 +146,22 @@ def test_of_several_locks_each_counts() -> None:
     world.open("s1")
     first = world.granted("b/1")
     wanted = (Wanted("a/1"), Wanted("b/1"))
-    world.run(Acquire("", Mode.EXCLUSIVE, "h", "a", session_id="s1", wait_ms=500, locks=wanted))
+    world.run(
+        Acquire(
+            "",
+            Mode.EXCLUSIVE,
+            HoldId("h"),
+            AttemptId("a"),
+            session_id=SessionId("s1"),
+            wait_ms=500,
+            locks=wanted,
+        )
+    )
     assert queue_lengths(world.contention) == {("lock", "a"): 1, ("lock", "b"): 1}
     world.run(Release(first.hold_id), at_ms=10)
     assert queue_lengths(world.contention) == {}
     assert (world.waits("granted", "a"), world.waits("granted", "b")) == ((1, 0.01), (1, 0.01))
-    world.run(Release("h", names=("b/1",)), at_ms=30)
+    world.run(Release(HoldId("h"), names=("b/1",)), at_ms=30)
     assert (world.holds("a")[0], world.holds("b")) == (0, (2, 0.03))
 
 
@@ -159,7 +170,12 @@ def test_conversions_leave_the_queue_without_a_grant() -> None:
     world = Counted()
     reader = world.granted("a", mode=Mode.SHARED)
     other = world.granted("a", mode=Mode.SHARED)
-    expect(Queued, world.run(Convert(reader.hold_id, Mode.EXCLUSIVE, "t", "a", wait_ms=500), at_ms=10))
+    expect(
+        Queued,
+        world.run(
+            Convert(reader.hold_id, Mode.EXCLUSIVE, HoldId("t"), AttemptId("a"), wait_ms=500), at_ms=10
+        ),
+    )
     assert world.value("queue_length", "a") == 1
     world.run(Release(other.hold_id), at_ms=40)
     assert world.value("queue_length", "a") == 0
@@ -188,12 +204,16 @@ def test_kinds_are_apart() -> None:
     world.open("s2", ttl_ms=60_000)
     world.granted("a")
     for number, session_id in enumerate(("s1", "s2")):
-        semaphore = AcquirePermits("a", 1, 1, f"p{number}", "a", session_id=session_id, wait_ms=900)
+        semaphore = AcquirePermits(
+            "a", 1, 1, HoldId(f"p{number}"), AttemptId("a"), session_id=SessionId(session_id), wait_ms=900
+        )
         world.run(semaphore)
-        world.run(Campaign("a", session_id, "here", f"e{number}", "a", wait_ms=900))
+        world.run(
+            Campaign("a", SessionId(session_id), "here", HoldId(f"e{number}"), AttemptId("a"), wait_ms=900)
+        )
     assert queue_lengths(world.contention) == {("semaphore", "a"): 1, ("election", "a"): 1}
-    world.run(Release("p0"), at_ms=20)
-    world.run(Release("e0"), at_ms=30)
+    world.run(Release(HoldId("p0")), at_ms=20)
+    world.run(Release(HoldId("e0")), at_ms=30)
     assert queue_lengths(world.contention) == {}
     assert world.waits("granted", kind="semaphore") == (1, 0.02)
     assert world.waits("granted", kind="election") == (1, 0.03)
@@ -205,15 +225,15 @@ def test_a_proclamation_is_no_election() -> None:
     """A leader that says something else is not elected again, neither here nor behind a snapshot."""
     world = Counted()
     world.open("s1")
-    world.run(Campaign("a", "s1", "one", "e1", "a"))
-    world.run(Proclaim("e1", "two"), at_ms=50)
+    world.run(Campaign("a", SessionId("s1"), "one", HoldId("e1"), AttemptId("a")))
+    world.run(Proclaim(HoldId("e1"), "two"), at_ms=50)
     assert (world.value("grants_total", "a", "election"), world.waits("granted", kind="election")) == (
         1,
         (0, 0),
     )
     world.contention = Contention()
     world.contention.restart(world.machine)
-    world.run(Proclaim("e1", "three"), at_ms=60)
+    world.run(Proclaim(HoldId("e1"), "three"), at_ms=60)
     assert world.value("grants_total", "a", "election") == 0
 
 
@@ -238,8 +258,8 @@ def test_deadlocks_of_conversions_are_apart() -> None:
     world.open("s1")
     world.open("s2")
     one, two = (world.granted("a", mode=Mode.SHARED, session_id=session_id) for session_id in ("s1", "s2"))
-    world.run(Convert(one.hold_id, Mode.EXCLUSIVE, "t1", "a", wait_ms=500))
-    refused = world.run(Convert(two.hold_id, Mode.EXCLUSIVE, "t2", "a", wait_ms=500))
+    world.run(Convert(one.hold_id, Mode.EXCLUSIVE, HoldId("t1"), AttemptId("a"), wait_ms=500))
+    refused = world.run(Convert(two.hold_id, Mode.EXCLUSIVE, HoldId("t2"), AttemptId("a"), wait_ms=500))
     assert expect(Refused, refused).reason is Reason.CONVERSION_DEADLOCK
     assert world.value("deadlocks_total", "a", reason="conversion-deadlock") == 1
     assert world.value("deadlocks_total", "a", reason="deadlock") == 0
@@ -275,7 +295,9 @@ def test_a_node_counts_events_by_kind() -> None:
     """The node's metrics have the events of all kinds, and what is counted of contention."""
     world = Counted()
     metrics = Metrics(list)
-    metrics.contention.observe(world.apply(Entry(0, (Batch("n", (1,), (OpenSession("s", 100),)),))))
+    metrics.contention.observe(
+        world.apply(Entry(0, (Batch("n", (1,), (OpenSession(SessionId("s"), 100),)),)))
+    )
     metrics.applied(world.apply(Entry(101)))
     metrics.restored(world.machine)
     shown = {(name, labels.get("event")): value for name, _, _, labels, value in metrics.samples()}
@@ -304,26 +326,30 @@ class Traffic:
         new_id = f"n{self._count}"
         name, session_id = rng.choice(NAMES), rng.choice(SESSIONS)
         wait_ms, mode = rng.choice((0, 30, 3_000, 3_000)), rng.choice(list(Mode))
-        ids = [*machine.state.holds, *machine.state.tickets] or ["none"]
+        ids = [*machine.state.holds, *machine.state.tickets] or [HoldId("none")]
         some_id = rng.choice(ids)
         scope = rng.choice(list(Scope))
         wanted = tuple(Wanted(it, mode) for it in rng.sample(NAMES, 2))
         leased: dict[str, Any] = {"ttl_ms": 200} if rng.random() < 0.3 else {"session_id": session_id}
         if rng.random() < 0.2:
-            return OpenSession(session_id, 2_000)
+            return OpenSession(SessionId(session_id), 2_000)
         choices: list[Command] = [
-            Acquire(name, mode, new_id, "a", wait_ms=wait_ms, scope=scope, **leased),
-            Acquire(name, mode, new_id, "a", wait_ms=wait_ms, scope=scope, **leased),
-            Acquire("", mode, new_id, "a", wait_ms=wait_ms, locks=wanted, **leased),
-            AcquirePermits(name, 3, rng.randint(1, 3), new_id, "a", wait_ms=wait_ms, **leased),
-            Campaign(name, session_id, rng.choice("xy"), new_id, "a", wait_ms=wait_ms),
-            Convert(some_id, mode, new_id, "a", wait_ms=wait_ms),
+            Acquire(name, mode, HoldId(new_id), AttemptId("a"), wait_ms=wait_ms, scope=scope, **leased),
+            Acquire(name, mode, HoldId(new_id), AttemptId("a"), wait_ms=wait_ms, scope=scope, **leased),
+            Acquire("", mode, HoldId(new_id), AttemptId("a"), wait_ms=wait_ms, locks=wanted, **leased),
+            AcquirePermits(
+                name, 3, rng.randint(1, 3), HoldId(new_id), AttemptId("a"), wait_ms=wait_ms, **leased
+            ),
+            Campaign(
+                name, SessionId(session_id), rng.choice("xy"), HoldId(new_id), AttemptId("a"), wait_ms=wait_ms
+            ),
+            Convert(some_id, mode, HoldId(new_id), AttemptId("a"), wait_ms=wait_ms),
             Release(some_id),
             Release(some_id, names=(name,)),
-            Cancel(some_id, "a"),
+            Cancel(some_id, AttemptId("a")),
             ForceRelease(name, "", lock_delay_ms=rng.choice((0, 40))),
             ResizeSemaphore(name, rng.choice((2, 3))),
-            CloseSession(session_id),
+            CloseSession(SessionId(session_id)),
             Proclaim(some_id, "z"),
         ]
         return rng.choice(choices)

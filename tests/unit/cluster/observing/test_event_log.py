@@ -5,13 +5,14 @@ import asyncio
 import pytest
 
 from cluster.observing.event_log import Compacted, EventLog, Position, numbered
+from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Event, EventKind
 
 
 def event(revision: int, name: str = "n", kind: EventKind = EventKind.GRANTED) -> Event:
     """Return an event of an entry."""
-    return Event(revision, 1_000 + revision, kind, name, Mode.EXCLUSIVE, "o", 1, "s", 0)
+    return Event(revision, 1_000 + revision, kind, name, Mode.EXCLUSIVE, OwnerName("o"), 1, SessionId("s"), 0)
 
 
 def log_of(*revisions: int, count_max: int = 100, each: int = 1) -> EventLog:

@@ -9,6 +9,7 @@ import pytest
 from cluster.observing.event_log import Cut, EventLog, Position
 from http_api.v1 import event_feeds
 from http_api.v1.event_feeds import EventFeeds, render
+from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import Event, EventKind, Kind
 from tests.unit.http_api.serving import until
@@ -16,7 +17,7 @@ from tests.unit.http_api.serving import until
 
 def event(revision: int, name: str, kind: EventKind = EventKind.GRANTED, **more: Any) -> Event:
     """Return an event; its session id is a secret."""
-    return Event(revision, 5, kind, name, Mode.EXCLUSIVE, "me", 7, "secret", 12, **more)
+    return Event(revision, 5, kind, name, Mode.EXCLUSIVE, OwnerName("me"), 7, SessionId("secret"), 12, **more)
 
 
 def block(revision: int, *names: str) -> tuple[Event, ...]:

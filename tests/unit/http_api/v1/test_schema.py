@@ -11,6 +11,7 @@ from api.requests.primitives import AcquirePermitsRequest, CampaignRequest
 from holdfast import wire
 from http_api.v1 import schema
 from lockstate.commands import Acquire, Algorithm, Release, Wanted
+from lockstate.ids import HoldId, SessionId
 from lockstate.modes import Mode, Scope
 
 LOCK = {"name": "a", "ttl_ms": 1000}
@@ -32,8 +33,8 @@ def test_ids_are_made_anew_for_every_command() -> None:
     for _ in range(3):
         acquire = _acquire(**LOCK)
         permits = AcquirePermitsRequest(**LOCK, limit=1).command()  # type: ignore[arg-type]
-        campaign = CampaignRequest(name="a", session_id="s", value="").command()
-        convert = ConvertRequest(hold_id="h", mode=Mode.SHARED).command()
+        campaign = CampaignRequest(name="a", session_id=SessionId("s"), value="").command()
+        convert = ConvertRequest(hold_id=HoldId("h"), mode=Mode.SHARED).command()
         made += [convert.ticket_id, convert.attempt_id]
         for command in (acquire, permits, campaign):
             made += [command.hold_id, command.attempt_id]
@@ -57,7 +58,7 @@ def test_a_release_is_of_all_unless_it_names_some() -> None:
     """Without names the whole hold is given back."""
     whole = schema.decode(b'{"hold_id":"h"}', ReleaseRequest).command()
     part = schema.decode(b'{"hold_id":"h","names":["a","b"]}', ReleaseRequest).command()
-    assert (whole, part) == (Release("h"), Release("h", "", ("a", "b")))
+    assert (whole, part) == (Release(HoldId("h")), Release(HoldId("h"), "", ("a", "b")))
 
 
 def test_the_words_of_the_wire_are_those_of_the_commands() -> None:

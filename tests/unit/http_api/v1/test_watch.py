@@ -29,6 +29,7 @@ from lockstate.commands import (
     Proclaim,
     Release,
 )
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Granted
 from tests.sse import EventSource, Told
@@ -61,7 +62,7 @@ class Watched:
         hold_id = f"hold-{next(self._ids)}"
         fields.setdefault("ttl_ms", 0 if "session_id" in fields else 60_000)
         answer = await self.node.acquire(
-            Acquire(name, Mode.EXCLUSIVE, hold_id, f"of-{hold_id}", **fields), TIMEOUT_S
+            Acquire(name, Mode.EXCLUSIVE, HoldId(hold_id), AttemptId(f"of-{hold_id}"), **fields), TIMEOUT_S
         )
         assert isinstance(answer.result, Granted)
         return answer.result
@@ -123,9 +124,9 @@ async def test_no_secret_is_told(tmp_path: Path) -> None:
     """Neither the id of a session nor that of a hold is in the stream; owner and reason are."""
     async with watched(tmp_path) as it:
         source = await it.watch(since="0")
-        await it.node.submit(OpenSession("session-secret", 60_000, {}), TIMEOUT_S)
+        await it.node.submit(OpenSession(SessionId("session-secret"), 60_000, {}), TIMEOUT_S)
         await it.acquire("a", session_id="session-secret", owner="me")
-        await it.node.submit(CloseSession("session-secret"), TIMEOUT_S)
+        await it.node.submit(CloseSession(SessionId("session-secret")), TIMEOUT_S)
         told = await source.take(2)
         assert names(told) == [("granted", "a"), ("released", "a")]
         assert told[0].data["owner"] == "me"
@@ -137,10 +138,10 @@ async def test_no_secret_is_told(tmp_path: Path) -> None:
 async def test_every_id_resumes(tmp_path: Path) -> None:
     """From the id of any event, given either way, exactly the later ones come, in order."""
     async with watched(tmp_path) as it:
-        await it.node.submit(OpenSession("s", 60_000, {}), TIMEOUT_S)
+        await it.node.submit(OpenSession(SessionId("s"), 60_000, {}), TIMEOUT_S)
         for name in ("db/a", "db/b", "x", "db/c"):
             await it.acquire(name, session_id="s")
-        await it.node.submit(CloseSession("s"), TIMEOUT_S)
+        await it.node.submit(CloseSession(SessionId("s")), TIMEOUT_S)
         await it.cycle("db/d")
         source = await it.watch(since="0", prefix="db/")
         whole = await source.take(8)
@@ -159,14 +160,31 @@ async def test_every_kind_of_event(tmp_path: Path) -> None:
     async with watched(tmp_path) as it:
         source = await it.watch()
         for command in (
-            OpenSession("s", 60_000),
-            AcquirePermits("p", 5, 2, "h1", "a1", session_id="s", owner="me"),
-            Campaign("e", "s", "first", "h2", "a2", owner="me"),
-            Proclaim("h2", "second"),
-            Release("h2"),
-            Acquire("l", Mode.EXCLUSIVE, "h3", "a3", session_id="s", owner="me"),
-            Acquire("l", Mode.SHARED, "h4", "a4", session_id="s", owner="you", wait_ms=60_000),
-            Convert("h3", Mode.SHARED, "t1", "a5"),
+            OpenSession(SessionId("s"), 60_000),
+            AcquirePermits(
+                "p", 5, 2, HoldId("h1"), AttemptId("a1"), session_id=SessionId("s"), owner=OwnerName("me")
+            ),
+            Campaign("e", SessionId("s"), "first", HoldId("h2"), AttemptId("a2"), owner=OwnerName("me")),
+            Proclaim(HoldId("h2"), "second"),
+            Release(HoldId("h2")),
+            Acquire(
+                "l",
+                Mode.EXCLUSIVE,
+                HoldId("h3"),
+                AttemptId("a3"),
+                session_id=SessionId("s"),
+                owner=OwnerName("me"),
+            ),
+            Acquire(
+                "l",
+                Mode.SHARED,
+                HoldId("h4"),
+                AttemptId("a4"),
+                session_id=SessionId("s"),
+                owner=OwnerName("you"),
+                wait_ms=60_000,
+            ),
+            Convert(HoldId("h3"), Mode.SHARED, HoldId("t1"), AttemptId("a5")),
             ForceRelease("l", "by hand"),
         ):
             await it.node.submit(command, TIMEOUT_S)
@@ -191,7 +209,7 @@ async def test_prefixes(tmp_path: Path) -> None:
     """A prefix is told of the names that begin with it; the end of a session has no name."""
     async with watched(tmp_path) as it:
         everything, below = await it.watch(prefix=""), await it.watch(prefix="db/")
-        await it.node.submit(OpenSession("s", 50, {}), TIMEOUT_S)
+        await it.node.submit(OpenSession(SessionId("s"), 50, {}), TIMEOUT_S)
         await it.acquire("db/a", session_id="s")
         await until(lambda: it.node.machine.lock("db/a").state == "free")
         await it.cycle("dbx", "db/b")

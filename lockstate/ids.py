@@ -1,0 +1,30 @@
+"""The ids and names that commands, results, records and views carry, each a type of its own.
+
+They are strings at run time and in every encoding; only the type checker tells them apart. Ids are made by
+nodes, at random, and are secrets: knowing one is the right to use what it names. Convert a plain string where
+it enters the program (a decoded request, a test), never in between.
+"""
+
+from typing import Final, NewType
+
+SessionId = NewType("SessionId", str)
+"""The secret id of a session."""
+
+HoldId = NewType("HoldId", str)
+"""The secret id of a hold, from its request on: what waits for a hold has the hold's id already.
+
+A waiting conversion has an id of this type too, its `ticket_id`; it shares the namespace of the holds.
+"""
+
+AttemptId = NewType("AttemptId", str)
+"""The id of one attempt at a request that can wait. A repeated request is a new attempt."""
+
+OwnerName = NewType("OwnerName", str)
+"""The public name of whoever holds or waits. Not secret, not unique."""
+
+NO_SESSION: Final = SessionId("")
+"""In place of a session: what carries it has a lease of its own."""
+NO_HOLD: Final = HoldId("")
+"""In place of a hold, where there is none."""
+NO_OWNER: Final = OwnerName("")
+"""In place of an owner's name, where none was given."""
