@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from scripts import bench_events, bench_journal, bench_machine, bench_snapshot
-from scripts.lib import processes
+from scripts.lib import guardian, processes
 from scripts.lib.load import Tally, Worker
 from scripts.lib.ports import PortsBusyError
 from scripts.local_cluster import ClusterFailure, LocalCluster
@@ -245,8 +245,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if arguments.command in _WITHOUT_CLUSTER:
-            return _WITHOUT_CLUSTER[arguments.command](arguments)
-        with _cluster(arguments) as cluster:
+            with guardian.guarded():
+                return _WITHOUT_CLUSTER[arguments.command](arguments)
+        with guardian.guarded(), _cluster(arguments) as cluster:
             machine = _machine(cluster.directory)
             print(f"bench: {machine}", file=sys.stderr)
             rows, code = (_http if arguments.command == "http" else _idle)(cluster, arguments)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import holdfast
+from scripts.lib import guardian
 from scripts.lib.ports import PortsBusyError
 from scripts.local_cluster import ClusterFailure, LocalCluster
 
@@ -162,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     narrator = Narrator()
     directory = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     try:
-        with LocalCluster.up(directory, progress=narrator.say) as cluster:
+        with guardian.guarded(), LocalCluster.up(directory, progress=narrator.say) as cluster:
             asyncio.run(tell(cluster, narrator))
             narrator.say(f"stopping the nodes; all {narrator.claims_count} claims were checked")
     except (ClaimFailed, ClusterFailure, PortsBusyError, holdfast.LockError, TimeoutError) as error:

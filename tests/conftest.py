@@ -1,11 +1,14 @@
-"""What all tests share: how `async def` tests run, and how hard Hypothesis searches."""
+"""What all tests share: how `async def` tests run, how hard Hypothesis searches, what ends with the run."""
 
 import asyncio
 import inspect
 import os
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
+
+from scripts.lib import guardian
 
 ASYNC_TEST_DEADLINE_S = 240
 """A test that hangs fails; no test waits as long as this."""
@@ -16,6 +19,13 @@ hypothesis.settings.register_profile("nightly", deadline=None, max_examples=5000
 hypothesis.settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_outlives_the_run() -> Iterator[None]:
+    """All processes that tests have started end with the run, also when it is killed."""
+    with guardian.guarded():
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -22,6 +22,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from scripts.lib import guardian
+
 pytestmark = pytest.mark.docker
 
 T = TypeVar("T")
@@ -97,6 +99,11 @@ class Cluster:
         assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
         return done.stdout.strip()
 
+    def remove_if_killed(self) -> None:
+        """Let containers, network and volumes end with this test run, also when it is killed."""
+        ours = [f"{name}={value}" for name, value in self._env.items() if name.startswith("HOLDFAST_")]
+        guardian.run_if_killed(["env", *ours, *self._command, "down", "--volumes", "--remove-orphans"])
+
     def print_logs(self) -> None:
         """Print the end of the logs of all nodes; pytest shows it when a test failed."""
         print(self.compose("logs", "--no-color", "--tail", "200"))
@@ -158,7 +165,9 @@ def cluster(compose: list[str]) -> Iterator[Cluster]:
     image = f"holdfast:test-{secrets.token_hex(4)}"
     built = run(str(ROOT / "deploy" / "build-image"), image)
     assert built.returncode == 0, built.stdout + built.stderr
+    guardian.run_if_killed(["docker", "rmi", "--force", image])
     cluster = Cluster(compose, image)
+    cluster.remove_if_killed()
     with contextlib.ExitStack() as stack:
         stack.callback(docker, "rmi", "--force", image)
         stack.callback(cluster.compose, "down", "--volumes", "--remove-orphans", "--timeout", "20")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import processes_with
+
 pytestmark = pytest.mark.process
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -28,15 +30,7 @@ def _start(tmp_path: Path) -> subprocess.Popen[str]:
 
 def _leftovers(tmp_path: Path) -> list[str]:
     """Return the files and the processes that are left of a demo."""
-    left = [str(path) for path in tmp_path.iterdir()]
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command_line = file.read_bytes()
-        except (FileNotFoundError, ProcessLookupError):  # it has ended since
-            continue
-        if os.fsencode(tmp_path) in command_line:
-            left.append(f"{file.parent.name}: {os.fsdecode(command_line)}")
-    return left
+    return [*map(str, tmp_path.iterdir()), *processes_with(str(tmp_path)).values()]
 
 
 def test_the_demo_tells_its_story(tmp_path: Path) -> None:

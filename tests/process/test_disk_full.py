@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.lib import guardian
 from scripts.local_cluster import LocalCluster
 from tests.process import history
 from tests.process.load import Load
@@ -28,10 +29,12 @@ def small_disk(path: Path) -> Iterator[None]:
     )
     if mounted.returncode != 0:
         pytest.skip(f"cannot mount: {mounted.stderr.decode().strip()}")
+    unmount = ["umount", "--lazy", str(path)]
+    guardian.run_if_killed(unmount)
     try:
         yield
     finally:
-        subprocess.run(["umount", "--lazy", path], check=True)
+        subprocess.run(unmount, check=True)
 
 
 def fill(path: Path) -> None:

@@ -24,6 +24,7 @@ from scripts.lib.pauses import PauseMeter
 from scripts.lib.transcript import Reader, Told, Transcript, check, check_marks
 from scripts.lib.watch_step import endings
 from scripts.lib.watcher_process import ROOT, WatcherProcess, WatchersFailure
+from tests.support.processes import processes_with, wait_until
 
 DEADLINE_S = 60
 
@@ -217,27 +218,18 @@ async def test_pauses_of_the_loop_are_seen() -> None:
     meter.stop()
 
 
-def processes_with(word: str) -> list[str]:
-    """Return the command lines of processes that have `word` in it."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return [line for line in found if word in line]
-
-
 async def test_watchers_that_cannot_begin_are_told(tmp_path: Path) -> None:
     """Where no node listens, the failure says so, and the process is gone."""
     with pytest.raises(WatchersFailure, match="Connect call failed"):
         async with WatcherProcess.of(1, 1, "orders/", tmp_path / "transcript", is_mute=False):
             pass
-    assert processes_with(str(tmp_path)) == []
+    assert processes_with(str(tmp_path)) == {}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
-    """Ctrl-C or SIGTERM amid a step ends the watchers' process too, and removes the node's data."""
-    command = [sys.executable, "-P", "-m", "scripts.bench", "events", "--disk", str(tmp_path)]
+@contextlib.contextmanager
+def watched_run(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start scripts/bench events and give it when its watchers' process has started."""
+    command = [sys.executable, "-P", "-m", "scripts.bench", "events", "--disk", str(folder)]
     command += ["--leases", "0", "--watchers", "2", "--seconds", "600"]
     with subprocess.Popen(
         command,
@@ -246,17 +238,28 @@ def test_an_interrupted_run_leaves_nothing_behind(number: signal.Signals, tmp_pa
         start_new_session=True,
     ) as process:
         try:
-            deadline_s = time.monotonic() + DEADLINE_S
-            while len(processes_with(str(tmp_path))) < 2:
-                assert time.monotonic() < deadline_s
-                assert process.poll() is None
-                time.sleep(0.02)
-            os.killpg(process.pid, number)  # as a terminal does, and a supervisor
-            assert process.wait(DEADLINE_S) == 130
+            wait_until(lambda: len(processes_with(str(folder))) >= 2, "the watchers start", DEADLINE_S)
+            assert process.poll() is None
+            yield process
         finally:
             process.kill()
-    assert processes_with(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C or SIGTERM amid a step ends the watchers' process too, and removes the node's data."""
+    with watched_run(tmp_path) as process:
+        os.killpg(process.pid, number)  # as a terminal does, and a supervisor
+        assert process.wait(DEADLINE_S) == 130
+    assert processes_with(str(tmp_path)) == {}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_run_takes_its_watchers_along(tmp_path: Path) -> None:
+    """After SIGKILL amid a step the watchers' process ends, too."""
+    with watched_run(tmp_path) as process:
+        process.kill()
+    wait_until(lambda: not processes_with(str(tmp_path)), "the watchers' process has ended", DEADLINE_S)
 
 
 def test_too_few_open_files_are_told(
