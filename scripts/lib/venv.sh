@@ -4,13 +4,16 @@
 #     source "$root/scripts/lib/venv.sh" "$root"
 #     exec "$VENV/bin/python" ...
 #
-# Afterwards $VENV/bin/python has the project (editable) and its `dev` extra. Costs nothing when that is so
-# already; installs again when pyproject.toml changed or the checkout moved. Safe when several scripts start
-# at once. Talks on stderr only. HOLDFAST_PYTHON names the interpreter to use instead of the first that fits.
+# Afterwards $VENV/bin/python has the project (editable) and its `dev` extra. This costs nothing when it is so
+# already; it installs again when pyproject.toml has changed or the checkout has moved. Several scripts may
+# start at once. Messages go to stderr. Two variables change what is made:
+#
+#     HOLDFAST_PYTHON   the interpreter to use instead of the first that fits
+#     HOLDFAST_VENV     the folder to use instead of .venv, relative to the checkout's root
 
 holdfast_find_python() {
     local candidate
-    for candidate in ${HOLDFAST_PYTHON:+"$HOLDFAST_PYTHON"} python3 python3.11 python3.12 python3.13 python; do
+    for candidate in ${HOLDFAST_PYTHON:+"$HOLDFAST_PYTHON"} python3 python3.11 python3.12 python3.13 python3.14 python; do
         if "$candidate" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             echo "$candidate"
             return 0
@@ -57,8 +60,8 @@ holdfast_ensure_venv() {
             flock 9 || exit 1
         fi
         holdfast_venv_is_ready "$root" || holdfast_install "$root" 9>&-
-    ) 9>"$root/.venv.lock"
+    ) 9>"$VENV.lock"
 }
 
-VENV="$1/.venv"
+VENV="$1/${HOLDFAST_VENV:-.venv}"
 holdfast_ensure_venv "$1" || exit 1
