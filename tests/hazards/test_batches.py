@@ -6,9 +6,9 @@ import pytest
 from pysyncobj import FAIL_REASON
 
 from lockstate.results import Granted
-from tests.hazards.bare import bare_cluster
-from tests.hazards.cores import Clients, core_cluster, elect, run_well, settle
-from tests.hazards.harness import Cluster
+from tests.hazards.bare_library import bare_cluster
+from tests.hazards.virtual_cluster import Cluster
+from tests.hazards.whole_nodes import Clients, core_cluster, elect, run_well, settle
 
 COUNT = 100
 

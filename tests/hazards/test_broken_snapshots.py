@@ -9,10 +9,10 @@ import pytest
 from pysyncobj import FAIL_REASON
 
 from cluster.storage.forked_child import Outcome
-from tests.hazards.bare import bare_cluster
-from tests.hazards.harness import Cluster
-from tests.hazards.ours import InlineChild, our_cluster
+from tests.hazards.bare_library import bare_cluster
+from tests.hazards.replica_nodes import InlineChild, our_cluster
 from tests.hazards.test_snapshot_transfer import leave_behind
+from tests.hazards.virtual_cluster import Cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library does not close its files
 

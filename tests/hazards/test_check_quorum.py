@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.hazards.bare import bare_cluster
-from tests.hazards.cores import Clients, core_cluster, elect, run_well
-from tests.hazards.harness import STEP_MS, Cluster
-from tests.hazards.ours import our_cluster
+from tests.hazards.bare_library import bare_cluster
+from tests.hazards.replica_nodes import our_cluster
+from tests.hazards.virtual_cluster import STEP_MS, Cluster
+from tests.hazards.whole_nodes import Clients, core_cluster, elect, run_well
 
 ELECTION_MS_MAX = 1000
 ALONE_MS = 20_000

@@ -8,7 +8,7 @@ import pysyncobj.syncobj as library
 import pytest
 
 from cluster.consensus.engine import REQUIRED_ATTRIBUTES, REQUIRED_NAMES
-from tests.hazards.bare import bare_cluster
+from tests.hazards.bare_library import bare_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,9 +7,9 @@ import pytest
 from pysyncobj import FAIL_REASON
 
 from cluster.consensus import snapshot_transfer
-from tests.hazards.bare import bare_cluster
-from tests.hazards.harness import STEP_MS, Cluster
-from tests.hazards.ours import our_cluster
+from tests.hazards.bare_library import bare_cluster
+from tests.hazards.replica_nodes import our_cluster
+from tests.hazards.virtual_cluster import STEP_MS, Cluster
 
 ELECTION_MS_MAX = 1000
 TAIL = 40

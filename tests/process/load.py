@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 
 import holdfast
 from holdfast._hold import now_s
-from tests.process.history import FAILED, GRANTED, REFUSED, RELEASED, Operation
+from tests.process.history_checkers import FAILED, GRANTED, REFUSED, RELEASED, Operation
 
 T = TypeVar("T")
 

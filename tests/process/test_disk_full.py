@@ -11,7 +11,7 @@ import pytest
 
 from scripts.lib import guardian
 from scripts.local_cluster import LocalCluster
-from tests.process import history
+from tests.process import history_checkers
 from tests.process.load import Load
 from tests.process.nodes import LogSince, exit_code, http_to, mend, node_ids, urls
 
@@ -55,12 +55,14 @@ async def check_stops(cluster: LocalCluster, load: Load, node_id: str, said: Log
 
 async def check_nothing_lost(cluster: LocalCluster, load: Load, prefix: str) -> None:
     """Check the history and, once all nodes run, that every one has what was acknowledged."""
-    assert not history.violations(load.history)
-    assert not history.errors(load.history)
+    assert not history_checkers.violations(load.history)
+    assert not history_checkers.errors(load.history)
     async with http_to(cluster) as http:
         for node_id in node_ids(cluster):
             tokens = await http.tokens(node_id, prefix)
-            assert not history.lost_grants(history.still_held(load.history).values(), tokens)
+            assert not history_checkers.lost_grants(
+                history_checkers.still_held(load.history).values(), tokens
+            )
 
 
 async def test_full_disk(tmp_path: Path) -> None:

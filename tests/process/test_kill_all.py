@@ -8,7 +8,7 @@ import pytest
 
 from holdfast._hold import now_s
 from scripts.local_cluster import LocalCluster
-from tests.process import history
+from tests.process import history_checkers
 from tests.process.load import Load
 from tests.process.nodes import Got, Http, exit_code, http_to, node_ids, process, urls
 
@@ -61,17 +61,17 @@ async def test_all_killed(compacting: LocalCluster) -> None:
 
             # Taken while no node runs: what clients know. A release that was only tried proves nothing.
             known = list(load.history)
-            kept = list(history.still_held(known).values())
-            released = history.released(known)
-            highest = max(grant.token for grant in history.grants(known))
+            kept = list(history_checkers.still_held(known).values())
+            released = history_checkers.released(known)
+            highest = max(grant.token for grant in history_checkers.grants(known))
             killed_s = now_s()
 
             await asyncio.to_thread(restart_all, cluster)
             await load.grants(50)
             tokens = await http.tokens("n2", f"{prefix}/kept")
             assert len(kept) > 20
-            assert not history.lost_grants(kept, tokens)
-            assert not history.revived_holds(released, await http.tokens("n3", prefix + "/"))
+            assert not history_checkers.lost_grants(kept, tokens)
+            assert not history_checkers.revived_holds(released, await http.tokens("n3", prefix + "/"))
 
             for name, before in zip(names, first, strict=True):
                 again = await http.acquire("n2", name, owner="named", request_id=name)
@@ -84,9 +84,9 @@ async def test_all_killed(compacting: LocalCluster) -> None:
                     again.body["token"],
                 )
 
-        assert not history.violations(load.history)
-        assert not history.errors(load.history)
-        later = [grant.token for grant in history.grants(load.history) if grant.started_s > killed_s]
+        assert not history_checkers.violations(load.history)
+        assert not history_checkers.errors(load.history)
+        later = [grant.token for grant in history_checkers.grants(load.history) if grant.started_s > killed_s]
         assert later
         assert min(later) > highest
         # The hold ids are still good, too.

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast._hold import now_s
 from scripts.local_cluster import LocalCluster
-from tests.process import history
+from tests.process import history_checkers
 from tests.process.load import Load
 from tests.process.nodes import LogSince, exit_code, mend, process, urls
 
@@ -29,13 +29,13 @@ async def test_leader_killed(cluster: LocalCluster) -> None:
             began_s = now_s()
             await asyncio.to_thread(cluster.kill, leader)
             await load.grants(100)
-            gaps_s.append(history.longest_gap_s(load.history, began_s, now_s()))
+            gaps_s.append(history_checkers.longest_gap_s(load.history, began_s, now_s()))
             await asyncio.to_thread(mend, cluster)
     print(
         "longest time without a grant after kill -9 of the leader, s:", sorted(round(it, 3) for it in gaps_s)
     )
-    assert not history.violations(load.history)
-    assert not history.errors(load.history)
+    assert not history_checkers.violations(load.history)
+    assert not history_checkers.errors(load.history)
     assert statistics.median(gaps_s) < KILL_GAP_S_MAX
 
 
@@ -51,7 +51,7 @@ async def test_leader_stopped(cluster: LocalCluster) -> None:
             process(cluster, leader).send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(exit_code, cluster, leader) == 0
             await load.grants(100)
-            gaps_s.append(history.longest_gap_s(load.history, began_s, now_s()))
+            gaps_s.append(history_checkers.longest_gap_s(load.history, began_s, now_s()))
             (line,) = said.lines("event=leadership-handed-over")
             successor = line.rpartition("to=")[2].strip()
             view = await asyncio.to_thread(cluster.view, successor) or {}
@@ -61,6 +61,6 @@ async def test_leader_stopped(cluster: LocalCluster) -> None:
     print(
         "longest time without a grant around SIGTERM of the leader, s:", sorted(round(it, 3) for it in gaps_s)
     )
-    assert not history.violations(load.history)
-    assert not history.errors(load.history)
+    assert not history_checkers.violations(load.history)
+    assert not history_checkers.errors(load.history)
     assert statistics.median(gaps_s) < STOP_GAP_S_MAX

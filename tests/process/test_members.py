@@ -9,7 +9,7 @@ import pytest
 
 from holdfast._hold import now_s
 from scripts.local_cluster import LocalCluster
-from tests.process import history
+from tests.process import history_checkers
 from tests.process.load import Load
 from tests.process.nodes import (
     Got,
@@ -77,7 +77,7 @@ async def test_from_three_to_five_and_back_under_load(tmp_path: Path) -> None:
                 began_s = now_s()
                 await join(cluster, http, "n1", node_id)
                 await load.grants(100)
-                gaps_s[f"add {node_id}"] = history.longest_gap_s(load.history, began_s, now_s())
+                gaps_s[f"add {node_id}"] = history_checkers.longest_gap_s(load.history, began_s, now_s())
             assert set(await http.members("n5")) == {"n1", "n2", "n3", "n4", "n5"}
             leader = await asyncio.to_thread(cluster.leader)
             goes = [leader, next(node_id for node_id in ("n3", "n2") if node_id != leader)]
@@ -85,15 +85,15 @@ async def test_from_three_to_five_and_back_under_load(tmp_path: Path) -> None:
                 began_s = now_s()
                 await leave(cluster, http, "n5", node_id)
                 await load.grants(100)
-                gaps_s[f"remove {node_id}"] = history.longest_gap_s(load.history, began_s, now_s())
+                gaps_s[f"remove {node_id}"] = history_checkers.longest_gap_s(load.history, began_s, now_s())
             remaining = node_ids(cluster)
             assert len(remaining) == 3
             assert set(await http.members("n5")) == set(remaining)
         print(
             "longest time without a grant, s:", {change: round(gap_s, 3) for change, gap_s in gaps_s.items()}
         )
-        assert not history.violations(load.history)
-        assert not history.errors(load.history)
+        assert not history_checkers.violations(load.history)
+        assert not history_checkers.errors(load.history)
         assert max(gaps_s.values()) < GAP_S_MAX
         # Those who are left are a cluster of three: any two go on.
         async with http_to(cluster) as http:

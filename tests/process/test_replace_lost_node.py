@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.local_cluster import LocalCluster
-from tests.process import history
+from tests.process import history_checkers
 from tests.process.load import Load
 from tests.process.nodes import (
     Got,
@@ -133,8 +133,8 @@ async def test_replaced_under_its_own_id(tmp_path: Path, lost: str) -> None:
                 )
                 assert out.endswith("counts\n")
                 await load.grants(100)
-            assert not history.violations(load.history)
-            assert not history.errors(load.history)
+            assert not history_checkers.violations(load.history)
+            assert not history_checkers.errors(load.history)
             assert set(await http.members(lost)) == {"n1", "n2", "n3"}
             await check_it_counts(cluster, http, lost, kept, gone=remaining[0])
 

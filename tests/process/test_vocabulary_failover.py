@@ -9,11 +9,11 @@ import pytest
 from holdfast import wire
 from holdfast._hold import now_s
 from scripts.local_cluster import LocalCluster
-from tests.process import history
-from tests.process.amounts import Amount, too_much
-from tests.process.history import GRANTED, Operation
+from tests.process import history_checkers
+from tests.process.amount_checkers import Amount, too_much
+from tests.process.history_checkers import GRANTED, Operation
 from tests.process.nodes import Http, followers, http_to, mend, node_ids, until
-from tests.process.patient import ask, at, from_node, queue_is, read, without_times, write
+from tests.process.patient_requests import ask, at, from_node, queue_is, read, without_times, write
 
 pytestmark = pytest.mark.process
 
@@ -92,7 +92,7 @@ async def test_permits_over_leader_loss(cluster: LocalCluster) -> None:
         users.is_stopping = True
     assert not too_much(users.held, PERMITS)
     assert too_much(users.held, PERMITS - 1), "the checker sees what is held"
-    assert not history.tokens_that_fall(users.history)
+    assert not history_checkers.tokens_that_fall(users.history)
 
 
 async def test_holds_and_waits_over_leader_loss(cluster: LocalCluster) -> None:

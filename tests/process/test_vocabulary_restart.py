@@ -11,7 +11,7 @@ from holdfast import wire
 from scripts.local_cluster import LocalCluster
 from tests.process.load import Load
 from tests.process.nodes import Http, LogSince, http_to, mend, node_ids, until, urls
-from tests.process.patient import ask, at, queue_is, read, write
+from tests.process.patient_requests import ask, at, queue_is, read, write
 from tests.process.test_kill_all import kill_all
 
 pytestmark = pytest.mark.process

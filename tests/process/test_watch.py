@@ -9,10 +9,10 @@ import pytest
 
 from holdfast import wire
 from scripts.local_cluster import LocalCluster
-from tests.process import history
+from tests.process import history_checkers
 from tests.process.load import Load
 from tests.process.nodes import DEADLINE_S, Http, followers, http_to, mend, until, urls
-from tests.sse import EventSource, Told
+from tests.support.event_source import EventSource, Told
 
 pytestmark = pytest.mark.process
 
@@ -61,8 +61,8 @@ async def test_watched_node_killed(cluster: LocalCluster) -> None:
         assert told == await take_until(whole, "watch/end/killed")
         assert len({event.id for event in told}) == len(told)
         assert tokens(told) == sorted(tokens(told))
-        assert {grant.token for grant in history.grants(load.history)} <= set(tokens(told))
-        assert not history.violations(load.history)
+        assert {grant.token for grant in history_checkers.grants(load.history)} <= set(tokens(told))
+        assert not history_checkers.violations(load.history)
         await asyncio.to_thread(mend, cluster)
         restarted = await EventSource.open(session, url(cluster, first), since=start)
         assert told == await take_until(restarted, "watch/end/killed"), "the restarted node tells the same"
@@ -130,6 +130,6 @@ async def test_slow_reader(cluster: LocalCluster) -> None:
                 await until(is_cut, "the slow reader is cut", 4 * DEADLINE_S)
                 await load.grants(100)
         await mark(http, node_id, "watch/end/slow")
-        assert {grant.token for grant in history.grants(load.history)} <= set(tokens(await reading))
-        assert not history.violations(load.history)
-        assert not history.errors(load.history)
+        assert {grant.token for grant in history_checkers.grants(load.history)} <= set(tokens(await reading))
+        assert not history_checkers.violations(load.history)
+        assert not history_checkers.errors(load.history)

@@ -1,10 +1,10 @@
 """The guardian: what a guarded program has started dies with it; what no guard watches lives on."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,26 +37,33 @@ time.sleep(600)
 
 def sleepers(folder: Path) -> list[int]:
     """Return the processes that sleep for a test."""
-    return [pid for pid, line in processes_with(str(folder)).items() if f"-c {SLEEP} {folder}" in line]
+    return [
+        pid for pid, line in processes_with(str(folder)).items() if line.endswith(f"-c {SLEEP} {folder} ")
+    ]
+
+
+@contextlib.contextmanager
+def started(source: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a program and give it when its sleepers run. They are killed afterwards."""
+    command = [sys.executable, "-c", source, str(folder)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "up\n"
+            wait_until(lambda: len(sleepers(folder)) == 2, "both have started")
+            yield process
+        finally:
+            process.kill()
+            for pid in sleepers(folder):
+                processes.send_signal(pid, [str(folder)], signal.SIGKILL)
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A guarded program that has started a child and a grandchild."""
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "up\n"
-            wait_until(lambda: len(sleepers(tmp_path)) == 2, "both have started")
-            yield process
-        finally:
-            process.kill()
+    with started(PROGRAM, tmp_path) as process:
+        yield process
 
 
 def test_a_killed_program_takes_its_grandchildren_along(
@@ -99,21 +106,13 @@ def test_a_region_in_a_region_has_the_same_guard() -> None:
         assert os.environ[guardian.VARIABLE] == mark
 
 
-def test_what_no_guard_watches_lives_on(tmp_path: Path) -> None:
+def test_what_no_guard_watches_lives_on(program: subprocess.Popen[str], tmp_path: Path) -> None:
     """A process that a killed program has started without a guard stays, as the nodes of `cluster up` do."""
-    source = PROGRAM.replace("with guardian.guarded():", "if True:")
-    source = "\n".join(line for line in source.splitlines() if "run_if_killed" not in line)
-    with subprocess.Popen(
-        [sys.executable, "-c", source, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"up\n"
-            wait_until(lambda: len(sleepers(tmp_path)) == 2, "both have started")
-            process.kill()
-            process.wait()
-            time.sleep(2 * guardian.QUIET_S)
-            assert len(sleepers(tmp_path)) == 2
-        finally:
-            for pid in sleepers(tmp_path):
-                processes.send_signal(pid, [str(tmp_path)], signal.SIGKILL)
+    source = PROGRAM.replace("with guardian.guarded():", "if True:").replace("guardian.run_if_killed", "len")
+    folder = tmp_path / "unguarded"
+    folder.mkdir()
+    with started(source, folder) as unguarded:
+        unguarded.kill()
+        program.kill()
+        wait_until(lambda: not sleepers(tmp_path), "the guarded ones have ended")
+        assert len(sleepers(folder)) == 2

@@ -32,7 +32,7 @@ from lockstate.commands import (
 from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Granted
-from tests.sse import EventSource, Told
+from tests.support.event_source import EventSource, Told
 from tests.unit.http_api.serving import until
 
 TIMEOUT_S = 10.0

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from cluster.consensus import snapshot_transfer
-from tests.hazards.harness import Checker, Cluster
-from tests.hazards.ours import our_cluster
+from tests.hazards.replica_nodes import our_cluster
+from tests.hazards.virtual_cluster import Checker, Cluster
 
 MOVES = 6000
 _FIRST, _, _LAST = os.environ.get("HOLDFAST_SEEDS", "1-12").partition("-")

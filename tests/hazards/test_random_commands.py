@@ -25,9 +25,9 @@ from lockstate.ids import AttemptId, HoldId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import Granted
-from tests.hazards.cores import TTL_MS, Clients, CoreNode, core_cluster, run_callbacks, run_well
-from tests.hazards.harness import Cluster
-from tests.hazards.test_random import Chaos
+from tests.hazards.test_random_histories import Chaos
+from tests.hazards.virtual_cluster import Cluster
+from tests.hazards.whole_nodes import TTL_MS, Clients, CoreNode, core_cluster, run_callbacks, run_well
 
 IDS = "abc"
 MOVES = 3000

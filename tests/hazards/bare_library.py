@@ -12,7 +12,7 @@ from pysyncobj.node import Node as LibraryNode
 from pysyncobj.transport import Transport as LibraryTransport
 
 from cluster.consensus.guards import Message
-from tests.hazards.harness import Clock, Cluster, Network
+from tests.hazards.virtual_cluster import Clock, Cluster, Network
 
 
 class _BareTransport(LibraryTransport):  # type: ignore[misc]

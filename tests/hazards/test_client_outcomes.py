@@ -10,9 +10,9 @@ from pysyncobj import FAIL_REASON
 
 from lockstate.machine import LockMachine
 from lockstate.results import Granted
-from tests.hazards.bare import bare_cluster
-from tests.hazards.cores import Clients, core_cluster, elect, run_callbacks, run_well, settle
-from tests.hazards.harness import Cluster
+from tests.hazards.bare_library import bare_cluster
+from tests.hazards.virtual_cluster import Cluster
+from tests.hazards.whole_nodes import Clients, core_cluster, elect, run_callbacks, run_well, settle
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library does not close its files
 

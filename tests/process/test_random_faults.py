@@ -7,7 +7,7 @@ import random
 import pytest
 
 from scripts.local_cluster import LocalCluster
-from tests.process import history
+from tests.process import history_checkers
 from tests.process.load import Load
 from tests.process.nodes import http_to, mend, node_ids, until, urls
 
@@ -54,13 +54,13 @@ async def test_random_faults(compacting: LocalCluster) -> None:
                 await do(fault, cluster, choices, long)
                 await asyncio.to_thread(mend, cluster)
                 await long.grants(50)
-        assert not history.violations(long.history)
-        assert not history.errors(long.history)
+        assert not history_checkers.violations(long.history)
+        assert not history_checkers.errors(long.history)
         # Short leases do end before their holders hear of them, in a pause: an error then, never a grant.
-        assert not history.violations(short.history)
-        held = history.still_held(long.history).values()
+        assert not history_checkers.violations(short.history)
+        held = history_checkers.still_held(long.history).values()
         for node_id in node_ids(cluster):
-            assert not history.lost_grants(held, await http.tokens(node_id, "faults/long/kept/"))
+            assert not history_checkers.lost_grants(held, await http.tokens(node_id, "faults/long/kept/"))
 
         async def are_equal() -> bool:
             states = [await http.tokens(node_id, "", is_stale=True) for node_id in node_ids(cluster)]

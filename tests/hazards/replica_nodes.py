@@ -19,7 +19,7 @@ from cluster.storage.files import Files
 from cluster.storage.forked_child import Outcome
 from cluster.storage.journal import Journal
 from cluster.storage.snapshot_store import SnapshotStore
-from tests.hazards.harness import Checker, Clock, Cluster, Network
+from tests.hazards.virtual_cluster import Checker, Clock, Cluster, Network
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.process.amounts import Amount, Promise, fixed_window, gcra, sliding_window, too_fast, too_much
+from tests.process.amount_checkers import (
+    Amount,
+    Promise,
+    fixed_window,
+    gcra,
+    sliding_window,
+    too_fast,
+    too_much,
+)
 
 LIMIT, WINDOW_MS = 3, 1_000
 

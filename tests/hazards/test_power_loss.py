@@ -13,10 +13,10 @@ from cluster.errors import DataDirError
 from cluster.storage.files import Files
 from cluster.storage.journal import Journal
 from cluster.storage.segment_writer import Sizes
-from tests.hazards.bare import bare_cluster
-from tests.hazards.harness import Cluster
-from tests.hazards.ours import our_cluster
-from tests.hazards.power import PowerDisk, PowerFiles
+from tests.hazards.bare_library import bare_cluster
+from tests.hazards.power_loss import PowerDisk, PowerFiles
+from tests.hazards.replica_nodes import our_cluster
+from tests.hazards.virtual_cluster import Cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library does not close its files
 

@@ -8,9 +8,9 @@ import pytest
 from cluster.consensus import member_list
 from cluster.consensus.member_list import Members
 from cluster.consensus.replica import RaftReplica
-from tests.hazards.harness import Checker, Cluster
-from tests.hazards.operators import Operators, address, grow
-from tests.hazards.ours import our_cluster
+from tests.hazards.member_operators import Operators, address, grow
+from tests.hazards.replica_nodes import our_cluster
+from tests.hazards.virtual_cluster import Checker, Cluster
 
 Started = tuple[Cluster, Checker, Operators]
 

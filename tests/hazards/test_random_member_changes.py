@@ -1,4 +1,4 @@
-"""Random histories in which members come and go, besides everything that test_random.py does."""
+"""Random histories in which members come and go, besides everything that test_random_histories.py does."""
 
 from pathlib import Path
 from random import Random
@@ -7,10 +7,10 @@ import pytest
 
 from cluster.consensus import snapshot_transfer
 from cluster.consensus.member_list import Members
-from tests.hazards.harness import Checker, Cluster
-from tests.hazards.operators import Operators
-from tests.hazards.ours import our_cluster
-from tests.hazards.test_random import MOVES, SEEDS, Chaos
+from tests.hazards.member_operators import Operators
+from tests.hazards.replica_nodes import our_cluster
+from tests.hazards.test_random_histories import MOVES, SEEDS, Chaos
+from tests.hazards.virtual_cluster import Checker, Cluster
 
 IDS = "abcdef"
 FIRST = "abc"

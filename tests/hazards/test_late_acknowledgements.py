@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pysyncobj import FAIL_REASON
 
-from tests.hazards.bare import bare_cluster
-from tests.hazards.harness import Cluster
-from tests.hazards.ours import our_cluster
+from tests.hazards.bare_library import bare_cluster
+from tests.hazards.replica_nodes import our_cluster
+from tests.hazards.virtual_cluster import Cluster
 
 FIVE = "abcde"
 EARLY, LATE = 5, 3

@@ -11,9 +11,9 @@ import pytest
 from holdfast import wire
 from holdfast._hold import now_s
 from scripts.local_cluster import LocalCluster
-from tests.process.amounts import Amount, fixed_window, gcra, sliding_window, too_fast
+from tests.process.amount_checkers import Amount, fixed_window, gcra, sliding_window, too_fast
 from tests.process.nodes import Http, http_to, mend, node_ids, until
-from tests.process.patient import ask, from_node
+from tests.process.patient_requests import ask, from_node
 
 pytestmark = pytest.mark.process
 

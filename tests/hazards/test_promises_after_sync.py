@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hazards.harness import Cluster
-from tests.hazards.ours import our_cluster
+from tests.hazards.replica_nodes import our_cluster
+from tests.hazards.virtual_cluster import Cluster
 
 
 @pytest.fixture

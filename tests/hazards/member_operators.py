@@ -3,8 +3,8 @@
 import asyncio
 
 from cluster.consensus.member_changes import Change, MemberChanges, Verdict
-from tests.hazards.harness import STEP_MS, Cluster
-from tests.hazards.ours import OurNode
+from tests.hazards.replica_nodes import OurNode
+from tests.hazards.virtual_cluster import STEP_MS, Cluster
 
 
 def address(node_id: str) -> str:

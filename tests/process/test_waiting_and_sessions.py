@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast import wire
 from scripts.local_cluster import LocalCluster
-from tests.process import history
+from tests.process import history_checkers
 from tests.process.load import Load
 from tests.process.nodes import Got, Http, LogSince, followers, http_to, mend, node_ids, until, urls
 
@@ -156,12 +156,12 @@ async def test_leader_paused(cluster: LocalCluster) -> None:
             await load.grants(50)
         (line, *_) = said.lines("event=leadership", "is_leader=False")
         assert "leader=" in line
-        assert not history.violations(load.history)
-        assert not history.errors(load.history)
+        assert not history_checkers.violations(load.history)
+        assert not history_checkers.errors(load.history)
         await asyncio.to_thread(mend, cluster)
         assert await http.token(old, "paused/kept") == kept.body["token"]
-        held = history.still_held(load.history).values()
-        assert not history.lost_grants(held, await http.tokens(old, "paused/kept/"))
+        held = history_checkers.still_held(load.history).values()
+        assert not history_checkers.lost_grants(held, await http.tokens(old, "paused/kept/"))
 
 
 async def until_queue_is(http: Http, node_id: str, name: str, *owners: str) -> None:

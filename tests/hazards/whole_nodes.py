@@ -27,8 +27,8 @@ from lockstate.commands import Acquire
 from lockstate.ids import AttemptId, HoldId, OwnerName
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
-from tests.hazards.harness import STEP_MS, Clock, Cluster, Network
-from tests.hazards.ours import InlineChild
+from tests.hazards.replica_nodes import InlineChild
+from tests.hazards.virtual_cluster import STEP_MS, Clock, Cluster, Network
 
 TTL_MS = 600_000
 

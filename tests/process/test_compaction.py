@@ -7,7 +7,7 @@ import pytest
 from cluster.peers.link import ROOM_BYTES
 from holdfast import wire
 from scripts.local_cluster import LocalCluster
-from tests.process import history
+from tests.process import history_checkers
 from tests.process.conftest import COMPACT_ENTRIES
 from tests.process.load import Load
 from tests.process.nodes import Http, LogSince, followers, http_to, node_ids, revisions, until, urls
@@ -43,11 +43,11 @@ async def test_snapshot_installed(compacting: LocalCluster) -> None:
         await asyncio.to_thread(cluster.start, absent)
         await until(lambda: absent_said.lines("event=snapshot-installed"), "a snapshot on the absent node")
         await load.grants(COMPACT_ENTRIES)
-    assert not history.violations(load.history)
-    assert not history.errors(load.history)
+    assert not history_checkers.violations(load.history)
+    assert not history_checkers.errors(load.history)
     async with http_to(cluster) as http:
         state = await equal_states(cluster, http, "away/")
-        assert not history.lost_grants(history.still_held(load.history).values(), state)
+        assert not history_checkers.lost_grants(history_checkers.still_held(load.history).values(), state)
         assert await http.tokens(absent, "away/") == state
 
 
@@ -85,8 +85,8 @@ async def test_large_snapshot(compacting: LocalCluster) -> None:
         # Neither was the follower given more than it could read, nor the leader kept from its heartbeats.
         assert not leader_said.lines("event=link-closed")
         assert not leader_said.lines("event=leadership ")
-        assert not history.violations(load.history)
-        assert not history.errors(load.history)
+        assert not history_checkers.violations(load.history)
+        assert not history_checkers.errors(load.history)
         assert len(await equal_states(cluster, http, "large-")) == HOLDS
         closed = await http.call(other, "DELETE", wire.SESSION.format(session_id=session_id))
         assert len(closed.body["released"]) == HOLDS
@@ -143,8 +143,8 @@ async def test_restarted_from_snapshots(compacting: LocalCluster) -> None:
         cluster.start(node_id)
     await asyncio.to_thread(cluster.wait_ready)
     async with http_to(cluster) as http:
-        held = history.still_held(load.history)
-        assert not history.lost_grants(held.values(), await http.tokens("n1", "kept/"))
+        held = history_checkers.still_held(load.history)
+        assert not history_checkers.lost_grants(held.values(), await http.tokens("n1", "kept/"))
         state = await equal_states(cluster, http, "kept/")
         assert state == {name: grant.token for name, grant in held.items()}
         assert min(revisions(cluster)) >= before

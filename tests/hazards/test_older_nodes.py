@@ -10,8 +10,8 @@ from pysyncobj import FAIL_REASON, replicated
 
 from cluster.errors import ClusterError, NodeFailed
 from lockstate import codec
-from tests.hazards.bare import BareNode, bare_cluster
-from tests.hazards.cores import Clients, core_cluster, elect, run_well
+from tests.hazards.bare_library import BareNode, bare_cluster
+from tests.hazards.whole_nodes import Clients, core_cluster, elect, run_well
 
 
 class NewerNode(BareNode):

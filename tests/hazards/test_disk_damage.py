@@ -15,10 +15,10 @@ from cluster.consensus import replica as replica_module
 from cluster.errors import DataDirError
 from cluster.storage.journal_format import LogEntry
 from lockstate import snapshot
-from tests.hazards.bare import BareNode, bare_cluster
-from tests.hazards.cores import Clients, core_cluster, elect, run_well, settle
-from tests.hazards.harness import Cluster, Network
-from tests.hazards.ours import our_cluster
+from tests.hazards.bare_library import BareNode, bare_cluster
+from tests.hazards.replica_nodes import our_cluster
+from tests.hazards.virtual_cluster import Cluster, Network
+from tests.hazards.whole_nodes import Clients, core_cluster, elect, run_well, settle
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library does not close its files
 

@@ -1,8 +1,8 @@
 """A cluster in one thread under virtual time: nodes, a network in our hands, crashes, and a checker.
 
-Nodes are either ours (ours.py) or the bare library (bare.py), so that a hazard can be shown and shown gone by
-the same moves. Nothing happens by itself: time passes in `Cluster.step`, messages arrive when delivered. The
-same seed gives the same run.
+Nodes are ours (replica_nodes.py, whole_nodes.py) or those of the bare library (bare_library.py): the same
+moves show a hazard, and show that it is gone. Nothing happens by itself: time passes in `Cluster.step`,
+messages arrive when they are delivered. The same seed gives the same run.
 
 This folder is the one place beside the engine that imports pysyncobj: it tests the library itself.
 """

@@ -9,9 +9,9 @@ from pysyncobj.node import Node as LibraryNode
 
 from cluster.consensus import member_list
 from cluster.consensus.member_list import Members
-from tests.hazards.bare import bare_cluster
-from tests.hazards.harness import Cluster
-from tests.hazards.ours import our_cluster
+from tests.hazards.bare_library import bare_cluster
+from tests.hazards.replica_nodes import our_cluster
+from tests.hazards.virtual_cluster import Cluster
 
 THREE, FIVE = "abc", "abcde"
 

@@ -7,9 +7,9 @@ import pytest
 from pysyncobj import FAIL_REASON
 
 from cluster.consensus import engine
-from tests.hazards.bare import bare_cluster
-from tests.hazards.harness import Cluster
-from tests.hazards.ours import our_cluster
+from tests.hazards.bare_library import bare_cluster
+from tests.hazards.replica_nodes import our_cluster
+from tests.hazards.virtual_cluster import Cluster
 
 COUNT = 15
 UNLUCKY_BYTES = 131_010
