@@ -15,7 +15,7 @@ from lockstate.results import (
     EventKind,
     FenceView,
     HolderView,
-    Kind,
+    HoldKind,
     LockView,
     SemaphoreView,
     SessionView,
@@ -55,13 +55,13 @@ class Waiter(msgspec.Struct, kw_only=True):
 class Held(Holder, kw_only=True):
     """What a session holds."""
 
-    kind: Kind
+    kind: HoldKind
 
 
 class Ticket(Waiter, kw_only=True):
     """What a session waits for."""
 
-    kind: Kind
+    kind: HoldKind
 
 
 class Leader(msgspec.Struct):
@@ -77,7 +77,7 @@ class CycleStep(msgspec.Struct):
 
     owner: str
     name: str
-    kind: Kind
+    kind: HoldKind
 
 
 class Read(msgspec.Struct, kw_only=True):
@@ -144,7 +144,7 @@ class AuditEvent(msgspec.Struct, kw_only=True):
 
     revision: int
     event: EventKind
-    kind: Kind | Unset = UNSET
+    kind: HoldKind | Unset = UNSET
     name: str
     mode: Mode | Unset = UNSET
     scope: Scope | Unset = UNSET
@@ -200,9 +200,9 @@ def waiter_of(view: WaiterView) -> Waiter:
 
 def _describe(made: Holder | Waiter, view: HolderView | WaiterView) -> None:
     """Add what means something for the kind of thing that is held or wanted."""
-    if view.kind is Kind.LOCK:
+    if view.kind is HoldKind.LOCK:
         made.mode, made.scope = view.mode, view.scope
-    elif view.kind is Kind.SEMAPHORE:
+    elif view.kind is HoldKind.SEMAPHORE:
         made.permits = view.permits
 
 
@@ -264,9 +264,9 @@ def event_of(event: Event) -> AuditEvent:
     if event.kind is EventKind.SESSION_EXPIRED:
         return made  # of a session there is no more to say
     made.kind, made.token = event.of, event.token
-    if event.of is Kind.LOCK:
+    if event.of is HoldKind.LOCK:
         made.mode, made.scope = event.mode, event.scope
-    elif event.of is Kind.SEMAPHORE:
+    elif event.of is HoldKind.SEMAPHORE:
         made.permits = event.permits
     elif event.kind is EventKind.ELECTED:
         made.value = event.value

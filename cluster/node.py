@@ -17,7 +17,7 @@ from cluster.peers.link import FrameKind
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
 from lockstate import codec
-from lockstate.commands import Acquire, AcquirePermits, Campaign, Cancel, Command, Convert
+from lockstate.commands import Cancel, Command, Convert, MayWait
 from lockstate.ids import NO_HOLD, HoldId
 from lockstate.machine import LockMachine
 from lockstate.results import Granted, Queued, Result
@@ -26,7 +26,6 @@ __all__ = ["Answer", "Node"]
 
 T = TypeVar("T")
 
-Waiting = Acquire | AcquirePermits | Campaign | Convert
 """The commands that may wait in a queue."""
 
 HANDOVERS_MAX: Final = 2
@@ -150,7 +149,7 @@ class Node:
         """
         return await self._submit(command, timeout_s).future
 
-    async def acquire(self, command: Waiting, timeout_s: float) -> Answer:
+    async def acquire(self, command: MayWait, timeout_s: float) -> Answer:
         """Replicate a request that may wait in a queue, and wait there: the result is Granted or Refused.
 
         When the calling task is cancelled (the client went away) the request is undone in the cluster too,
@@ -210,7 +209,7 @@ class Node:
 
     # -- clients that went away -----------------------------------------------------------------------------
 
-    def _undo_when_known(self, command: Waiting, pending: Pending) -> None:
+    def _undo_when_known(self, command: MayWait, pending: Pending) -> None:
         """Undo a request whose client left before it was known whether it waits or holds."""
 
         def on_outcome(future: asyncio.Future[Answer]) -> None:
@@ -219,7 +218,7 @@ class Node:
 
         pending.future.add_done_callback(on_outcome)
 
-    def _undo(self, command: Waiting, answer: Answer) -> None:
+    def _undo(self, command: MayWait, answer: Answer) -> None:
         """Cancel in the background."""
         if answer.wait is not None:
             answer.wait.cancel()
@@ -228,7 +227,7 @@ class Node:
             self._cancels.add(task)
             task.add_done_callback(self._cancels.discard)
 
-    async def _cancel(self, command: Waiting, answer: Answer) -> None:
+    async def _cancel(self, command: MayWait, answer: Answer) -> None:
         """Take back a wait, or a grant. If no leader can be told, ticket and hold end by themselves."""
         undone = _to_undo(command, answer.result)
         if not undone:
@@ -335,7 +334,7 @@ class Node:
         return await self.core.changes.change(node_id, "", timeout_s)
 
 
-def _to_undo(command: Waiting, result: Result) -> HoldId:
+def _to_undo(command: MayWait, result: Result) -> HoldId:
     """Return the id of the ticket or hold that a client left behind, empty if there is none.
 
     A hold that the session had before, or that an earlier attempt got, is not this one's to undo. Nor is the

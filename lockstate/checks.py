@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lockstate import limits
 from lockstate.claims import ancestors
-from lockstate.commands import Acquire, AcquirePermits, Campaign, Wanted
+from lockstate.commands import Acquire, AcquirePermits, Acquisition, Wanted
 from lockstate.limits import ID_CHARS_MAX, NAME_BYTES_MAX, WAIT_MS_MAX
 from lockstate.modes import Scope
 from lockstate.results import Reason, Refused
@@ -60,7 +60,7 @@ def _check_apart(locks: Sequence[Wanted]) -> Refused | None:
     return None
 
 
-def check_attempt(command: Acquire | AcquirePermits | Campaign) -> Refused | None:
+def check_attempt(command: Acquisition) -> Refused | None:
     """Return what is wrong with what all that can wait have in common, or None."""
     return (
         limits.check_made_id("hold_id", command.hold_id)

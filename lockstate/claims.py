@@ -5,9 +5,9 @@ from typing import Final
 
 from lockstate.commands import Wanted
 from lockstate.modes import Claim, Mode, Scope, claim_of, intent_of
-from lockstate.results import Kind
+from lockstate.results import HoldKind
 
-_LOCK: Final = Kind.LOCK
+_LOCK: Final = HoldKind.LOCK
 _NODE: Final = Scope.NODE
 """Looking a member up in its enumeration takes longer than all else here."""
 
@@ -22,9 +22,9 @@ _SEMAPHORE: Final = "\x02"
 """In front of the names of elections and semaphores. No lock's name has them: they are not printable."""
 
 
-def record_name(kind: Kind, name: str) -> str:
+def record_name(kind: HoldKind, name: str) -> str:
     """Return under which name the record of a lock or an election stands."""
-    return _ELECTION + name if kind is Kind.ELECTION else name
+    return _ELECTION + name if kind is HoldKind.ELECTION else name
 
 
 def permits_of(name: str) -> tuple[str, Claim]:
@@ -48,14 +48,18 @@ def shown_name(name: str) -> str:
 
 
 def claims_of(
-    name: str, mode: Mode, scope: Scope = Scope.NODE, locks: Sequence[Wanted] = (), kind: Kind = Kind.LOCK
+    name: str,
+    mode: Mode,
+    scope: Scope = Scope.NODE,
+    locks: Sequence[Wanted] = (),
+    kind: HoldKind = HoldKind.LOCK,
 ) -> Claims:
     """Return the claims of one lock or election, or of several locks together."""
     if not locks and scope is _NODE and kind is _LOCK and "/" not in name:
         return ((name, mode.place),)
     if locks:
         return tuple(dict.fromkeys(claim for it in locks for claim in claims_of(it.name, it.mode, it.scope)))
-    if kind is Kind.ELECTION:
+    if kind is HoldKind.ELECTION:
         return ((_ELECTION + name, mode.place),)
     claims = [(name, claim_of(mode, scope))]
     intent = intent_of(mode)

@@ -243,6 +243,13 @@ Command = (
 )
 
 
+Acquisition = Acquire | AcquirePermits | Campaign
+"""The commands that ask for a new hold."""
+
+MayWait = Acquisition | Convert
+"""The commands whose answer may be that they wait: for a hold, or for another mode of one."""
+
+
 class Undecodable(msgspec.Struct, frozen=True):
     """Stands in an entry for bytes that are no command of this version. Never encoded."""
 

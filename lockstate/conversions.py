@@ -8,7 +8,7 @@ from lockstate.holds import LEASE_EXPIRED, Holds, refused_for
 from lockstate.modes import COMPATIBLE, Mode
 from lockstate.queues import can_go
 from lockstate.records import Hold, RequestKey, Ticket, each_lock
-from lockstate.results import Kind, Refused, Result
+from lockstate.results import HoldKind, Refused, Result
 
 
 class Conversions:
@@ -58,7 +58,7 @@ class Conversions:
         )
         if refused is not None or hold is None:
             return refused
-        if hold.kind is not Kind.LOCK:
+        if hold.kind is not HoldKind.LOCK:
             return invalid("hold_id: only a lock can be converted")
         if hold.converting:
             return invalid("hold_id: is being converted")

@@ -22,7 +22,7 @@ from lockstate.ids import HoldId
 from lockstate.modes import CONFLICTING, CONFLICTS, UNIT, Claim
 from lockstate.owners import Party, party_of
 from lockstate.records import CONVERSION, NOTHING, Claimant, Hold, Ticket, precedence
-from lockstate.results import Kind
+from lockstate.results import HoldKind
 from lockstate.state import State, claims_of_hold
 from lockstate.wait_graph import Cycle, Wait, cycle, reduce
 
@@ -80,7 +80,7 @@ def _blocks_anybody(state: State, ticket: Ticket) -> bool:
 
 
 def _is_wanted(state: State, hold: Hold) -> bool:
-    if hold.kind is Kind.SEMAPHORE:
+    if hold.kind is HoldKind.SEMAPHORE:
         return bool(state.semaphores[hold.name].queue)
     return any(state.locks[name].waiting for name, _ in claims_of_hold(hold))
 
@@ -90,7 +90,7 @@ def _blocks_itself(state: State, ticket: Ticket) -> bool:
     session = state.sessions.get(ticket.session_id)
     if session is None or not session.holds:
         return False
-    if ticket.kind is Kind.SEMAPHORE:
+    if ticket.kind is HoldKind.SEMAPHORE:
         holders = state.semaphores[ticket.name].holders.values()
         return any(hold.session_id == ticket.session_id for hold in holders)
     in_the_way = conflicting_holds(state, claims_of_hold(ticket), ticket.converts)
@@ -106,14 +106,14 @@ def _waits_beside(state: State, ticket: Ticket) -> bool:
 
 
 def _is_ahead(state: State, ticket: Ticket) -> bool:
-    if ticket.kind is Kind.SEMAPHORE:
+    if ticket.kind is HoldKind.SEMAPHORE:
         return next(reversed(state.semaphores[ticket.name].queue)) != ticket.hold_id
     claims = claims_of_hold(ticket)
     return any((state.locks[name].waiting - UNIT[claim]) & CONFLICTS[claim] for name, claim in claims)
 
 
 def _is_in_the_way(one: Ticket, other: Ticket) -> bool:
-    if one.kind is Kind.SEMAPHORE or other.kind is Kind.SEMAPHORE:
+    if one.kind is HoldKind.SEMAPHORE or other.kind is HoldKind.SEMAPHORE:
         return (one.kind, one.name) == (other.kind, other.name)
     return conflict(claims_of_hold(one), claims_of_hold(other))
 
@@ -144,7 +144,7 @@ class _Search:
             if twin := self._state.twin_of(ticket):
                 wait.needed = {twin.hold_id: _name_of(twin)}
                 depends_on = [twin]
-            elif ticket.kind is Kind.SEMAPHORE:
+            elif ticket.kind is HoldKind.SEMAPHORE:
                 depends_on = self._wait_for_permits(wait)
             else:
                 depends_on = self._wait_for_locks(wait)
@@ -240,4 +240,4 @@ class _Search:
 
 
 def _name_of(ticket: Ticket) -> str:
-    return ticket.name if ticket.kind is Kind.SEMAPHORE else claims_of_hold(ticket)[0][0]
+    return ticket.name if ticket.kind is HoldKind.SEMAPHORE else claims_of_hold(ticket)[0][0]

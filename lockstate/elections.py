@@ -9,7 +9,7 @@ from lockstate.ids import OwnerName
 from lockstate.modes import Mode
 from lockstate.queues import is_free
 from lockstate.records import Hold, Made, RequestKey, Session, Ticket
-from lockstate.results import Kind, Proclaimed, Refused, Result
+from lockstate.results import HoldKind, Proclaimed, Refused, Result
 
 
 class Elections:
@@ -37,7 +37,7 @@ class Elections:
         held = self._led_already(session, command.name, owner)
         if held is not None:
             return holds.renewed(held, command.attempt_id, key, command.value)
-        claims = claims_of(command.name, Mode.EXCLUSIVE, kind=Kind.ELECTION)
+        claims = claims_of(command.name, Mode.EXCLUSIVE, kind=HoldKind.ELECTION)
         refused = holds.check_room(session, 1)
         if refused is not None:
             return refused
@@ -48,7 +48,7 @@ class Elections:
         return holds.wait(self._made(Ticket, command, owner, key), claims, command.wait_ms)
 
     def _led_already(self, session: Session, name: str, owner: OwnerName) -> Hold | None:
-        lock = self._state.locks.get(record_name(Kind.ELECTION, name))
+        lock = self._state.locks.get(record_name(HoldKind.ELECTION, name))
         hold = lock.holder if lock is not None else None
         is_mine = hold is not None and (hold.session_id, hold.owner) == (session.session_id, owner)
         return hold if is_mine else None
@@ -69,7 +69,7 @@ class Elections:
             self._state.now_ms,
             command.attempt_id,
             key,
-            kind=Kind.ELECTION,
+            kind=HoldKind.ELECTION,
             value=command.value,
         )
 
@@ -81,7 +81,7 @@ class Elections:
         hold = self._state.holds.get(command.hold_id)
         if hold is None:
             return LEASE_EXPIRED
-        if hold.kind is not Kind.ELECTION:
+        if hold.kind is not HoldKind.ELECTION:
             return invalid("hold_id: leads no election")
         self._holds.proclaim(hold, command.value)
         return Proclaimed(hold.token)

@@ -16,15 +16,15 @@ from lockstate.modes import Mode
 from lockstate.owners import wish_of
 from lockstate.queues import can_go, candidates
 from lockstate.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
-from lockstate.results import Event, EventKind, Granted, Kind, Queued, Reason, Refused
+from lockstate.results import Event, EventKind, Granted, HoldKind, Queued, Reason, Refused
 from lockstate.state import Freed, State, claims_of_hold
 from lockstate.wait_graph import Cycle
 
 SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never was")
 LEASE_EXPIRED: Final = Refused(Reason.LEASE_EXPIRED, "the hold has ended or never was")
-_LOCK: Final = Kind.LOCK
-_SEMAPHORE: Final = Kind.SEMAPHORE
-_ELECTION: Final = Kind.ELECTION
+_LOCK: Final = HoldKind.LOCK
+_SEMAPHORE: Final = HoldKind.SEMAPHORE
+_ELECTION: Final = HoldKind.ELECTION
 _GRANTED: Final = EventKind.GRANTED
 _EXPIRED: Final = EventKind.EXPIRED
 _RELEASED: Final = EventKind.RELEASED

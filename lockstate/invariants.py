@@ -13,7 +13,7 @@ from lockstate.modes import CLAIMS, CONFLICTING, Mode, count
 from lockstate.owners import wish_of
 from lockstate.queues import can_go
 from lockstate.records import CONVERSION, Hold, Ticket
-from lockstate.results import Kind
+from lockstate.results import HoldKind
 from lockstate.state import State, claims_of_hold
 
 
@@ -42,7 +42,7 @@ def permits_are_counted(state: State) -> None:
     """A semaphore counts the permits of its holds and delays."""
     used = Counter[str]()
     for hold in state.holds.values():
-        used[hold.name] += hold.permits if hold.kind is Kind.SEMAPHORE else 0
+        used[hold.name] += hold.permits if hold.kind is HoldKind.SEMAPHORE else 0
     for delay in state.permit_delays.values():
         used[delay.name] += delay.permits
     for semaphore in state.semaphores.values():
@@ -61,7 +61,7 @@ def tokens_are_unique_and_given_out(state: State) -> None:
 def nobody_waits_in_vain(state: State) -> None:
     """A waiter that no hold, no earlier waiter and no delay is in the way of has been let through."""
     for ticket in state.tickets.values():
-        if ticket.kind is Kind.SEMAPHORE:
+        if ticket.kind is HoldKind.SEMAPHORE:
             semaphore = state.semaphores[ticket.name]
             is_first = next(iter(semaphore.queue.values())) is ticket
             fits = semaphore.used + ticket.permits <= semaphore.limit

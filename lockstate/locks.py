@@ -13,7 +13,7 @@ from lockstate.records import Hold, Made, RequestKey, Ticket, each_lock
 from lockstate.results import (
     EventKind,
     ForceReleased,
-    Kind,
+    HoldKind,
     Reason,
     Refused,
     Released,
@@ -141,7 +141,7 @@ class Locks:
 
 def _is_same(hold: Hold, command: Acquire) -> bool:
     """Whether a hold is what `command` asks for."""
-    if hold.kind is not Kind.LOCK:
+    if hold.kind is not HoldKind.LOCK:
         return False
     if hold.locks or command.locks:
         wanted = command.locks or (Wanted(command.name, command.mode, command.scope),)

@@ -6,7 +6,7 @@ twice.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -26,6 +26,7 @@ from lockstate.commands import (
     Entry,
     ForceRelease,
     KeepAlive,
+    MayWait,
     OpenSession,
     Proclaim,
     Release,
@@ -79,8 +80,7 @@ _NO_OUTCOME: Final = frozenset(
 )
 """Refusals that are not remembered: the command must be corrected, or tried again later."""
 
-_Attempt = Acquire | AcquirePermits | Campaign | Convert
-_MAY_WAIT: Final = (Acquire, AcquirePermits, Campaign, Convert)
+_MAY_WAIT: Final = get_args(MayWait)
 _DONE: Final = Done()
 _UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
 
@@ -276,11 +276,11 @@ class LockMachine:
         if remembered.digest != digest:
             return Refused(Reason.INVALID_REQUEST, "request_id: was used for a request with other content")
         first = remembered.result
-        match command:
-            case Acquire() | AcquirePermits() | Campaign() | Convert() if isinstance(first, Queued):
+        if isinstance(command, MayWait):
+            if isinstance(first, Queued):
                 return self._still_queued(command, self.state.tickets[first.hold_id])
-            case Acquire() | AcquirePermits() | Campaign() | Convert() if isinstance(first, Granted):
-                return self._still_granted(command, first)
+            return self._still_granted(command, first) if isinstance(first, Granted) else first
+        match command:
             case Renew() if isinstance(first, Renewed):
                 hold = self.state.holds.get(command.hold_id)
                 return Renewed(first.token, views.remaining_ms(self.state, hold) if hold else 0)
@@ -297,13 +297,13 @@ class LockMachine:
                 return msgspec.structs.replace(first, expires_in_ms=max(left_ms, 0))
         return first
 
-    def _still_queued(self, command: _Attempt, ticket: Ticket) -> Queued:
+    def _still_queued(self, command: MayWait, ticket: Ticket) -> Queued:
         """Let a wait go on for another attempt, which may have come through another node."""
         ticket.attempt_id = command.attempt_id
         self.state.move_ticket(ticket, self.state.asking)
         return Queued(ticket.hold_id, views.position(self.state, ticket))
 
-    def _still_granted(self, command: _Attempt, first: Granted) -> Granted:
+    def _still_granted(self, command: MayWait, first: Granted) -> Granted:
         """Return a grant as it was, with what is left of its lease; nothing, if it has ended.
 
         The hold belongs to this attempt now, unless another request has got it since.

@@ -6,13 +6,13 @@ from typing import Final
 from lockstate.commands import Wanted
 from lockstate.ids import NO_HOLD, HoldId, OwnerName, SessionId
 from lockstate.records import Claimant, Ticket, each_lock
-from lockstate.results import Kind
+from lockstate.results import HoldKind
 
 Party = tuple[str, str]
 """Who can wait for whom: a session and an owner in it. What has a lease of its own stands for itself: an
 owner's name alone proves nothing, for many programs may give the same."""
 
-Wish = tuple[SessionId, OwnerName, Kind, int, frozenset[Wanted]]
+Wish = tuple[SessionId, OwnerName, HoldKind, int, frozenset[Wanted]]
 """What a session wants as an owner. It gets it once, however often it asks: acquire is reentrant."""
 
 _NO_SESSION: Final = "\x00"

@@ -26,7 +26,7 @@ from lockstate.modes import (
     is_tree,
 )
 from lockstate.records import CONVERSION, Lock, Semaphore, Ticket, precedence
-from lockstate.results import Kind
+from lockstate.results import HoldKind
 from lockstate.state import Freed, State, claims_of_hold
 
 
@@ -42,7 +42,7 @@ def is_free(state: State, claims: Claims) -> bool:
 
 def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:
     """Whether nothing that came before `ticket` is in its way any more. It may or may not be queued yet."""
-    if ticket.kind is Kind.SEMAPHORE:
+    if ticket.kind is HoldKind.SEMAPHORE:
         return True  # `candidates` yields only those for whom there are permits
     own: dict[str, Counts] = {}
     if ticket.converts:

@@ -16,7 +16,7 @@ from lockstate.commands import Wanted
 from lockstate.deadlines import Lease, Timed
 from lockstate.ids import NO_HOLD, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import CLAIMS, INTENT, Claim, Counts, Mode, Scope, is_intent
-from lockstate.results import Kind
+from lockstate.results import HoldKind
 
 RequestKey = tuple[str, str]
 """Scope and request id of a remembered request."""
@@ -51,7 +51,7 @@ class Claimant(Lease, eq=False, gc=False, array_like=True):
     request: RequestKey | None
     scope: Scope = Scope.NODE
     locks: tuple[Wanted, ...] = ()
-    kind: Kind = Kind.LOCK
+    kind: HoldKind = HoldKind.LOCK
     permits: int = 0
     value: str = ""
 
@@ -155,7 +155,7 @@ class Delay(Timed, eq=False, gc=False, array_like=True):
 
     name: str
     scope: Scope = Scope.NODE
-    kind: Kind = Kind.LOCK
+    kind: HoldKind = HoldKind.LOCK
     permits: int = 0
 
 

@@ -33,7 +33,7 @@ class Reason(enum.StrEnum):
     __hash__ = str.__hash__  # the one of Enum is a Python function
 
 
-class Kind(enum.StrEnum):
+class HoldKind(enum.StrEnum):
     """What a hold is of. The value is the word used in JSON."""
 
     LOCK = "lock"
@@ -57,7 +57,7 @@ class HolderView(_Value, frozen=True):
     note: str
     name: str = ""
     scope: Scope = Scope.NODE
-    kind: Kind = Kind.LOCK
+    kind: HoldKind = HoldKind.LOCK
     permits: int = 0
 
 
@@ -70,7 +70,7 @@ class WaiterView(_Value, frozen=True):
     waited_ms: int
     name: str = ""
     scope: Scope = Scope.NODE
-    kind: Kind = Kind.LOCK
+    kind: HoldKind = HoldKind.LOCK
     permits: int = 0
     is_conversion: bool = False
 
@@ -80,7 +80,7 @@ class CycleView(_Value, frozen=True):
 
     owner: OwnerName
     name: str
-    kind: Kind = Kind.LOCK
+    kind: HoldKind = HoldKind.LOCK
 
 
 class LockView(_Value, frozen=True):
@@ -316,7 +316,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     session_id: SessionId | HoldId
     lasted_ms: int
     reason: str = ""
-    of: Kind = Kind.LOCK
+    of: HoldKind = HoldKind.LOCK
     scope: Scope = Scope.NODE
     permits: int = 0
     value: str = ""

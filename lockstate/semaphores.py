@@ -8,7 +8,7 @@ from lockstate.holds import SESSION_EXPIRED, Holds, check_count, held_already
 from lockstate.ids import OwnerName
 from lockstate.modes import Mode
 from lockstate.records import Hold, Made, RequestKey, Semaphore, Ticket
-from lockstate.results import Kind, Reason, Refused, Resized, Result
+from lockstate.results import HoldKind, Reason, Refused, Resized, Result
 from lockstate.state import Freed
 from lockstate.views import available
 
@@ -35,7 +35,7 @@ class Semaphores:
         semaphore = state.semaphores.get(command.name) or Semaphore(command.name, command.limit)
         held = None
         if session is not None:
-            wanted = (Kind.SEMAPHORE, command.name, command.permits)
+            wanted = (HoldKind.SEMAPHORE, command.name, command.permits)
             holders = semaphore.holders.values()
             held = held_already(
                 session, owner, holders, lambda hold: (hold.kind, hold.name, hold.permits) == wanted
@@ -77,7 +77,7 @@ class Semaphores:
             self._state.now_ms,
             command.attempt_id,
             key,
-            kind=Kind.SEMAPHORE,
+            kind=HoldKind.SEMAPHORE,
             permits=command.permits,
         )
 

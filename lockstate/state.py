@@ -15,13 +15,13 @@ from lockstate.owners import Party, Wish, party_of, wish_of
 from lockstate.rates import RateLimits
 from lockstate.records import CONVERSION, NOTHING, Claimant, Delay, Hold, Lock, Semaphore, Session, Ticket
 from lockstate.requests import RequestMemory
-from lockstate.results import Event, Kind
+from lockstate.results import Event, HoldKind
 
 Freed = list[tuple[str, Claim]]
 """Claims that ended and that somebody waits for: whom it lets through is to be found out."""
 
-_LOCK: Final = Kind.LOCK
-_SEMAPHORE: Final = Kind.SEMAPHORE
+_LOCK: Final = HoldKind.LOCK
+_SEMAPHORE: Final = HoldKind.SEMAPHORE
 _NODE: Final = Scope.NODE
 
 WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
@@ -321,7 +321,7 @@ class State:
                 order=self.take_order(),
                 expires_at_ms=self.now_ms + delay_ms,
                 name=name,
-                kind=Kind.SEMAPHORE,
+                kind=HoldKind.SEMAPHORE,
                 permits=permits,
             )
         )

@@ -15,7 +15,7 @@ from lockstate.results import (
     Event,
     FenceView,
     HolderView,
-    Kind,
+    HoldKind,
     LockView,
     SemaphoreView,
     SessionView,
@@ -106,7 +106,7 @@ def semaphore_view(state: State, name: str) -> SemaphoreView:
 
 def election_view(state: State, name: str) -> ElectionView:
     """Return an election, with its leader if it has one."""
-    lock = state.locks.get(record_name(Kind.ELECTION, name))
+    lock = state.locks.get(record_name(HoldKind.ELECTION, name))
     hold = lock.holder if lock is not None else None
     if lock is None or hold is None:
         return ElectionView(name)
@@ -142,9 +142,9 @@ def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
     places: dict[tuple[str, HoldId], int] = {}
     queues: dict[str, Iterable[Ticket]] = {}
     for ticket in session.tickets.values():
-        if ticket.kind is Kind.SEMAPHORE:
+        if ticket.kind is HoldKind.SEMAPHORE:
             queues[permits_of(ticket.name)[0]] = state.semaphores[ticket.name].queue.values()
-        for it in each_lock(ticket) if ticket.kind is not Kind.SEMAPHORE else ():
+        for it in each_lock(ticket) if ticket.kind is not HoldKind.SEMAPHORE else ():
             name = record_name(ticket.kind, it.name)
             queues[name] = state.locks[name].queue() if name not in queues else queues[name]
     for name, queue in queues.items():
@@ -152,7 +152,7 @@ def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
             places[name, ticket.hold_id] = at
     for ticket in session.tickets.values():
         for it in each_lock(ticket):
-            is_permits = ticket.kind is Kind.SEMAPHORE
+            is_permits = ticket.kind is HoldKind.SEMAPHORE
             name = permits_of(it.name)[0] if is_permits else record_name(ticket.kind, it.name)
             yield _waiter_view(state, ticket, it.name, places[name, ticket.hold_id])
 
@@ -173,7 +173,7 @@ def audit(state: State, name: str, session_id: SessionId | HoldId, limit: int) -
 
 def position(state: State, ticket: Ticket) -> int:
     """Return the place of a ticket in its queue, from 1; of several, the one furthest behind."""
-    if ticket.kind is Kind.SEMAPHORE:
+    if ticket.kind is HoldKind.SEMAPHORE:
         return place_among(state.semaphores[ticket.name].queue, ticket) + 1
     names = [name for name, claim in claims_of_hold(ticket) if not is_intent(claim)]
     return max(state.locks[name].place_of(ticket) for name in names)
@@ -181,7 +181,7 @@ def position(state: State, ticket: Ticket) -> int:
 
 def newcomer_position(state: State, ticket: Ticket, claims: Claims) -> int:
     """Return the place that a ticket is about to get. Conversions come in front of all others."""
-    if ticket.kind is Kind.SEMAPHORE:
+    if ticket.kind is HoldKind.SEMAPHORE:
         return len(state.semaphores[ticket.name].queue) + 1
     if not ticket.converts:
         return queue_length(state, claims) + 1

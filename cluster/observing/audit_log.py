@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lockstate.owners import shown_owner
-from lockstate.results import Event, EventKind, Kind
+from lockstate.results import Event, EventKind, HoldKind
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def _said(event: Event) -> str:
     owner = shown_owner(event.owner, event.session_id)
     if event.kind is EventKind.SESSION_EXPIRED:
         return f"owner={owner!r} revision={event.revision}"
-    mode = f" mode={event.mode}" if event.of is Kind.LOCK else ""
+    mode = f" mode={event.mode}" if event.of is HoldKind.LOCK else ""
     reason = f" reason={event.reason!r}" if event.kind is EventKind.FORCED else ""
     return (
         f"kind={event.of} name={event.name!r}{mode} token={event.token} owner={owner!r}"

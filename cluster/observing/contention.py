@@ -16,7 +16,7 @@ from typing import Final
 
 from cluster.observing.samples import Sample, histogram
 from lockstate.machine import LockMachine
-from lockstate.results import Event, EventKind, Granted, Kind, Outcome, Reason, Refused, Settled
+from lockstate.results import Event, EventKind, Granted, HoldKind, Outcome, Reason, Refused, Settled
 
 PATHS_COUNT_MAX: Final = 100
 """Paths counted by themselves: as many as a person compares. Each makes some 50 lines of metrics."""
@@ -56,7 +56,7 @@ class _Series:
 
     __slots__ = ("deadlocks", "events", "gave_up", "held", "labels", "queue_shift", "repeats", "waited")
 
-    def __init__(self, kind: Kind, path: str) -> None:
+    def __init__(self, kind: HoldKind, path: str) -> None:
         self.labels = {"kind": kind.value, "path": path}
         self.events = dict.fromkeys(EventKind, 0)
         self.repeats = 0
@@ -93,7 +93,7 @@ class Contention:
     def __init__(self, paths_count_max: int = PATHS_COUNT_MAX) -> None:
         self._paths_count_max = paths_count_max
         self._paths: dict[str, None] = {}
-        self._series = {kind: {OTHER: _Series(kind, OTHER)} for kind in Kind}
+        self._series = {kind: {OTHER: _Series(kind, OTHER)} for kind in HoldKind}
         self._newest_elected = 0
         self.events: dict[EventKind, int] = dict.fromkeys(EventKind, 0)
 
@@ -154,11 +154,11 @@ class Contention:
 
     # -- the series -----------------------------------------------------------------------------------------
 
-    def _at(self, kind: Kind, name: str) -> _Series:
+    def _at(self, kind: HoldKind, name: str) -> _Series:
         path = name.partition("/")[0]
         return self._series[kind].get(path) or self._find(kind, path)
 
-    def _find(self, kind: Kind, path: str) -> _Series:
+    def _find(self, kind: HoldKind, path: str) -> _Series:
         """Return the series of what is counted for the first time, or came too late to have its own."""
         of_kind = self._series[kind]
         if path not in self._paths:
@@ -206,8 +206,8 @@ def _histogram(name: str, text: str, labels: dict[str, str], lengths: _Lengths) 
         yield from histogram(name, text, labels, buckets, lengths.sum_ms / 1000)
 
 
-def _kind_of(granted: Granted) -> Kind:
+def _kind_of(granted: Granted) -> HoldKind:
     """Return what a grant is of: only semaphores have permits, and only an election names its owner."""
     if granted.permits:
-        return Kind.SEMAPHORE
-    return Kind.ELECTION if granted.owner else Kind.LOCK
+        return HoldKind.SEMAPHORE
+    return HoldKind.ELECTION if granted.owner else HoldKind.LOCK

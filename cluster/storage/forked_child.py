@@ -18,7 +18,7 @@ from typing import Final, Literal, NoReturn
 
 logger = logging.getLogger(__name__)
 
-Outcome = Literal["idle", "running", "done", "failed"]
+ChildState = Literal["idle", "running", "done", "failed"]
 
 EXIT_PARENT_GONE: Final = 201
 EXIT_FAILED: Final = 202
@@ -68,7 +68,7 @@ class Child:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def poll(self) -> Outcome:
+    def poll(self) -> ChildState:
         """Return how the child is, without waiting; "done" and "failed" exactly once."""
         if self._is_failed:
             self._is_failed = False

@@ -16,7 +16,7 @@ from typing import Final
 
 from cluster.errors import DataDirError
 from cluster.storage.files import Files
-from cluster.storage.forked_child import Child, Outcome
+from cluster.storage.forked_child import Child, ChildState
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.snapshot_format import (
     Snapshot,
@@ -116,7 +116,7 @@ class SnapshotStore:
         self._child.start(write)
         self._written_path = _written_path(directory, self._child.pid) if self._child.pid else None
 
-    def poll(self) -> Outcome:
+    def poll(self) -> ChildState:
         """Tell how the child is doing, without waiting; "done" and "failed" are told exactly once.
 
         On "done" the new snapshot is in place and durable: the log before it may go. Raises OSError when

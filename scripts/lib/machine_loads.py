@@ -7,6 +7,7 @@ from typing import Any, Final
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
+    Acquisition,
     AdvanceFence,
     Algorithm,
     Campaign,
@@ -121,7 +122,7 @@ def _acquire(feed: Feed, name: str, **options: Any) -> Acquire:
 
 def _pair(acquire: Command, request_id: str = "") -> tuple[Command, ...]:
     """Return an acquire of any kind with its release."""
-    assert isinstance(acquire, Acquire | AcquirePermits | Campaign), "it has a hold"
+    assert isinstance(acquire, Acquisition), "it has a hold"
     return acquire, Release(acquire.hold_id, request_id)
 
 

@@ -16,7 +16,7 @@ from cluster.consensus.guards import Message
 from cluster.consensus.member_list import Member, Members
 from cluster.consensus.replica import RaftReplica
 from cluster.storage.files import Files
-from cluster.storage.forked_child import Outcome
+from cluster.storage.forked_child import ChildState
 from cluster.storage.journal import Journal
 from cluster.storage.snapshot_store import SnapshotStore
 from tests.hazards.virtual_cluster import Checker, Clock, Cluster, Network
@@ -48,7 +48,7 @@ class InlineChild:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._outcome: Outcome = "idle"
+        self._outcome: ChildState = "idle"
 
     @property
     def is_running(self) -> bool:
@@ -60,7 +60,7 @@ class InlineChild:
         work()
         self._outcome = "done"
 
-    def poll(self) -> Outcome:
+    def poll(self) -> ChildState:
         """Tell the outcome once."""
         outcome, self._outcome = self._outcome, "idle"
         return outcome

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pysyncobj import FAIL_REASON
 
-from cluster.storage.forked_child import Outcome
+from cluster.storage.forked_child import ChildState
 from tests.hazards.bare_library import bare_cluster
 from tests.hazards.replica_nodes import InlineChild, our_cluster
 from tests.hazards.test_snapshot_transfer import leave_behind
@@ -111,7 +111,7 @@ class SlowChild(InlineChild):
 
     is_found = False
 
-    def poll(self) -> Outcome:
+    def poll(self) -> ChildState:
         """Tell the outcome when it is found."""
         if not self.is_found and self._outcome == "done":
             return "running"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from lockstate.commands import Entry, Wanted
 from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, Granted, Kind, Outcome
+from lockstate.results import Event, EventKind, Granted, HoldKind, Outcome
 from tests.property.model_locks import conflict
 
 BEGINNINGS = {EventKind.GRANTED, EventKind.ELECTED}
@@ -80,7 +80,9 @@ class Referee:
         """Check that tokens rise; several locks that come together have one."""
         last = self.last
         if last is not None and event.token == last.token:
-            one, other = ((e.revision, e.kind, e.session_id, e.owner, Kind.LOCK, e.of) for e in (event, last))
+            one, other = (
+                (e.revision, e.kind, e.session_id, e.owner, HoldKind.LOCK, e.of) for e in (event, last)
+            )
             assert one == other, f"the token of {last} is drawn again"
         else:
             assert last is None or event.token > last.token, f"the token of {event} does not rise"
@@ -114,7 +116,9 @@ class Referee:
 
     def _watch_grant(self, event: Event) -> None:
         for other in self.held:
-            is_free = event.of is Kind.SEMAPHORE or other.token == event.token or not _conflict(other, event)
+            is_free = (
+                event.of is HoldKind.SEMAPHORE or other.token == event.token or not _conflict(other, event)
+            )
             assert is_free, f"{event} is granted beside {other}"
         self.held.append(event)
 

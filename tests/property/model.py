@@ -37,7 +37,7 @@ from lockstate.results import (
     EventKind,
     FenceAdvanced,
     ForceReleased,
-    Kind,
+    HoldKind,
     Proclaimed,
     Reason,
     Refused,
@@ -99,7 +99,7 @@ def weight(world: World, thing: object) -> int:
 
 def claims(thing: Hold | Ticket) -> int:
     """Return on how many names something stands: its own, and all above them, each once for each mode."""
-    if thing.kind is not Kind.LOCK:
+    if thing.kind is not HoldKind.LOCK:
         return 1
     claimed = {(lock.name, lock.mode, "itself") for lock in thing.locks}
     for lock in thing.locks:
@@ -252,7 +252,7 @@ def release(world: World, command: Release) -> Result:
 
 def force_release(world: World, command: ForceRelease) -> Result:
     """End every hold that has the lock of this very name, and keep the lock from everybody for a while."""
-    ended = [h for h in world.holds if h.kind is Kind.LOCK and command.name in names(h)]
+    ended = [h for h in world.holds if h.kind is HoldKind.LOCK and command.name in names(h)]
     views = tuple(
         holder_view(world, hold, lock) for hold in ended for lock in hold.locks if lock.name == command.name
     )
@@ -267,7 +267,7 @@ def resize(world: World, command: ResizeSemaphore) -> Result:
         return Refused(Reason.NOT_HOLDER, "")
     world.limits[command.name] = command.limit
     for ticket in list(world.tickets):
-        of_it = ticket.kind is Kind.SEMAPHORE and names(ticket) == [command.name]
+        of_it = ticket.kind is HoldKind.SEMAPHORE and names(ticket) == [command.name]
         if of_it and ticket.permits > command.limit:
             end_wait(world, ticket, limit_mismatch(world, command.name))
     serve(world)
@@ -279,7 +279,7 @@ def proclaim(world: World, command: Proclaim) -> Result:
     hold = world.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
-    if hold.kind is not Kind.ELECTION:
+    if hold.kind is not HoldKind.ELECTION:
         return Refused(Reason.INVALID_REQUEST, "")
     if hold.value != command.value:
         hold.value = command.value

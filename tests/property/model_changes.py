@@ -3,7 +3,7 @@
 from lockstate.commands import Wanted
 from lockstate.ids import HoldId
 from lockstate.modes import Mode, Scope
-from lockstate.results import Event, EventKind, Granted, Kind, Reason, Refused, Settled
+from lockstate.results import Event, EventKind, Granted, HoldKind, Reason, Refused, Settled
 from tests.property.model_locks import is_grantable, is_the_same, line, names, used
 from tests.property.model_records import Delay, Hold, Lease, Session, Ticket, World
 from tests.property.model_refusals import refuse_now
@@ -112,7 +112,7 @@ def grant(world: World, ticket: Ticket) -> Granted:
         value=ticket.value,
     )
     world.holds.append(hold)
-    kind = EventKind.ELECTED if hold.kind is Kind.ELECTION else EventKind.GRANTED
+    kind = EventKind.ELECTED if hold.kind is HoldKind.ELECTION else EventKind.GRANTED
     tell(world, kind, hold, ticket.queued_at_ms)
     return granted(world, hold)
 
@@ -166,7 +166,7 @@ def pass_on(world: World, hold: Hold, ticket: Ticket) -> Granted:
 
 def forget_idle(world: World) -> None:
     """Forget the limits of semaphores of which nothing is known any more."""
-    wanted = [names(t)[0] for t in world.tickets if t.kind is Kind.SEMAPHORE]
+    wanted = [names(t)[0] for t in world.tickets if t.kind is HoldKind.SEMAPHORE]
     world.limits = {
         name: limit for name, limit in world.limits.items() if name in wanted or used(world, name)
     }
@@ -194,7 +194,7 @@ def end_hold(world: World, hold: Hold, kind: EventKind, reason: str = "", delay_
     world.holds.remove(hold)
     for ticket in conversions:
         end_wait(world, ticket, Refused(Reason.LEASE_EXPIRED, ""))
-    if kind is EventKind.RELEASED and hold.kind is Kind.ELECTION:
+    if kind is EventKind.RELEASED and hold.kind is HoldKind.ELECTION:
         kind = EventKind.RESIGNED
     tell(world, kind, hold, hold.granted_at_ms, reason)
     delay_ms = max(hold.lock_delay_ms, delay_ms)
@@ -204,12 +204,12 @@ def end_hold(world: World, hold: Hold, kind: EventKind, reason: str = "", delay_
 
 
 def delay(  # noqa: PLR0917 - what a delay is made of
-    world: World, kind: Kind, name: str, scope: Scope, delay_ms: int, permits: int = 0
+    world: World, kind: HoldKind, name: str, scope: Scope, delay_ms: int, permits: int = 0
 ) -> None:
     """Keep a lock, or permits, from everybody. A lock has one delay of each scope: the longest."""
     until_ms = world.now_ms + delay_ms
     for known in world.delays:
-        if kind is Kind.LOCK and (known.kind, known.name, known.scope) == (kind, name, scope):
+        if kind is HoldKind.LOCK and (known.kind, known.name, known.scope) == (kind, name, scope):
             known.until_ms = max(known.until_ms, until_ms)
             return
     world.delays.append(Delay(kind, name, scope, permits, until_ms, world.next_created()))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lockstate.ids import HoldId, OwnerName
-from lockstate.results import CycleView, Kind, Reason, Refused
+from lockstate.results import CycleView, HoldKind, Reason, Refused
 from tests.property.model_locks import (
     conflict,
     earlier,
@@ -35,7 +35,7 @@ def tickets_needed(world: World, ticket: Ticket) -> list[Ticket]:
     first = twin(world, ticket)
     if first is not None:
         return [first]
-    if ticket.kind is Kind.SEMAPHORE:
+    if ticket.kind is HoldKind.SEMAPHORE:
         return [t for t in earlier(world, ticket) if names(t) == names(ticket)]
     return tickets_in_the_way(world, ticket)
 
@@ -48,8 +48,8 @@ def to_be_given_back(world: World, ticket: Ticket) -> list[Hold | Ticket]:
     if twin(world, ticket) is not None:
         return []
     queued = [t for t in tickets_needed(world, ticket) if twin(world, t) is None]
-    if ticket.kind is Kind.SEMAPHORE:
-        return [h for h in world.holds if h.kind is Kind.SEMAPHORE and names(h) == names(ticket)] + queued
+    if ticket.kind is HoldKind.SEMAPHORE:
+        return [h for h in world.holds if h.kind is HoldKind.SEMAPHORE and names(h) == names(ticket)] + queued
     return holds_in_the_way(world, ticket) + queued
 
 
@@ -79,7 +79,7 @@ def is_blocked_by(world: World, wait: Wait, stuck: list[HoldId]) -> bool:
     if any(other.ticket_id in stuck for other in wait.needed):
         return True
     kept = [thing for thing, tickets in wait.kept if any(other.ticket_id in stuck for other in tickets)]
-    if wait.ticket.kind is not Kind.SEMAPHORE:
+    if wait.ticket.kind is not HoldKind.SEMAPHORE:
         return bool(kept)
     (name,) = names(wait.ticket)
     return world.limits[name] - sum(thing.permits for thing in kept) < wait.ticket.permits

@@ -6,7 +6,7 @@ No intents and no counts: the covered names themselves are compared, against eve
 from lockstate import limits
 from lockstate.commands import Wanted
 from lockstate.modes import Mode, Scope
-from lockstate.results import Kind
+from lockstate.results import HoldKind
 from tests.property.model_records import Delay, Hold, Ticket, World
 
 MAY_SHARE = [{Mode.SHARED}, {Mode.SHARED, Mode.UPDATE}]
@@ -103,13 +103,13 @@ def is_full(world: World, ticket: Ticket) -> bool:
 
 def used(world: World, name: str) -> int:
     """Return how many permits of a semaphore are held or stay away."""
-    held = sum(h.permits for h in world.holds if h.kind is Kind.SEMAPHORE and names(h) == [name])
-    return held + sum(d.permits for d in world.delays if d.kind is Kind.SEMAPHORE and d.name == name)
+    held = sum(h.permits for h in world.holds if h.kind is HoldKind.SEMAPHORE and names(h) == [name])
+    return held + sum(d.permits for d in world.delays if d.kind is HoldKind.SEMAPHORE and d.name == name)
 
 
 def is_grantable(world: World, ticket: Ticket) -> bool:
     """Whether the ticket may have what it wants now."""
-    if ticket.kind is Kind.SEMAPHORE:
+    if ticket.kind is HoldKind.SEMAPHORE:
         (name,) = names(ticket)
         first = not any(names(t) == [name] for t in earlier(world, ticket))
         return first and used(world, name) + ticket.permits <= world.limits[name]
@@ -121,7 +121,7 @@ def is_grantable(world: World, ticket: Ticket) -> bool:
     )
 
 
-def queue(world: World, kind: Kind, name: str) -> list[Ticket]:
+def queue(world: World, kind: HoldKind, name: str) -> list[Ticket]:
     """Return the tickets for exactly this name, in order."""
     return [t for t in line(world) if t.kind is kind and name in names(t)]
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from lockstate.commands import Wanted
 from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
-from lockstate.results import CycleView, Event, Kind, Result, Settled
+from lockstate.results import CycleView, Event, HoldKind, Result, Settled
 
 Key: TypeAlias = tuple[str, str]
 """Scope and request id of a remembered request."""
@@ -43,7 +43,7 @@ class Hold:
     Of a semaphore or an election `locks` has one item, for its name. `is_several` if a list was asked for.
     """
 
-    kind: Kind
+    kind: HoldKind
     hold_id: HoldId
     attempt_id: AttemptId
     locks: list[Wanted]
@@ -69,7 +69,7 @@ class Ticket:
     `ticket_id` is what it answers to, and what its hold will be called, unless it `converts` one.
     """
 
-    kind: Kind
+    kind: HoldKind
     ticket_id: HoldId
     attempt_id: AttemptId
     wanted: list[Wanted]
@@ -103,7 +103,7 @@ class Ticket:
 class Delay:
     """A time in which a lock is granted to nobody, or in which permits stay away."""
 
-    kind: Kind
+    kind: HoldKind
     name: str
     scope: Scope
     permits: int

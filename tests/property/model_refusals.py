@@ -1,7 +1,7 @@
 """What the model says to those who cannot have what they want, and do not wait or have waited in vain."""
 
 from lockstate import limits
-from lockstate.results import HolderView, Kind, Reason, Refused
+from lockstate.results import HolderView, HoldKind, Reason, Refused
 from tests.property.model_locks import (
     conflict,
     covers,
@@ -16,7 +16,7 @@ from tests.property.model_views import available, holder_view, holders
 
 def refuse_now(world: World, ticket: Ticket) -> Refused:
     """Return the refusal of a ticket that can neither be granted nor wait."""
-    if ticket.kind is Kind.SEMAPHORE:
+    if ticket.kind is HoldKind.SEMAPHORE:
         return no_permits(world, ticket)
     return lock_held(world, ticket)
 
@@ -33,10 +33,12 @@ def lock_held(world: World, ticket: Ticket) -> Refused:
 def no_permits(world: World, ticket: Ticket) -> Refused:
     """Return who has the permits."""
     (name,) = names(ticket)
-    shown = holders(world, Kind.SEMAPHORE, name)[: limits.HOLDERS_SHOWN_MAX]
-    ends_ms = [d.until_ms - world.now_ms for d in world.delays if d.kind is Kind.SEMAPHORE and d.name == name]
+    shown = holders(world, HoldKind.SEMAPHORE, name)[: limits.HOLDERS_SHOWN_MAX]
+    ends_ms = [
+        d.until_ms - world.now_ms for d in world.delays if d.kind is HoldKind.SEMAPHORE and d.name == name
+    ]
     facts = {"available": max(0, available(world, name)), "limit": world.limits[name]}
-    queue_length = len(queue(world, Kind.SEMAPHORE, name))
+    queue_length = len(queue(world, HoldKind.SEMAPHORE, name))
     return Refused(
         Reason.NO_PERMITS, "", tuple(shown), queue_length, _hint(list(shown), ends_ms), facts=facts
     )

@@ -6,12 +6,14 @@ from lockstate import limits
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
+    Acquisition,
     AdvanceFence,
     Campaign,
     CloseSession,
     Command,
     Convert,
     ForceRelease,
+    MayWait,
     OpenSession,
     Proclaim,
     Release,
@@ -121,7 +123,7 @@ def repeat(world: World, command: Command | Undecodable, remembered: Request) ->
     """Answer a repeated request: what it got first, with what is left of it by now."""
     if remembered.content != content(command):
         return Refused(Reason.INVALID_REQUEST, "")
-    if isinstance(command, Acquire | AcquirePermits | Campaign | Convert):
+    if isinstance(command, MayWait):
         ticket = world.ticket(remembered.answers_to)
         if ticket is not None:
             ticket.attempt_id, ticket.request = command.attempt_id, request_key(command)
@@ -133,7 +135,7 @@ def repeat(world: World, command: Command | Undecodable, remembered: Request) ->
         case Granted():
             hold = world.hold(result.hold_id)
             if hold is not None and hold.request == request_key(command):
-                assert isinstance(command, Acquire | AcquirePermits | Campaign)
+                assert isinstance(command, Acquisition)
                 hold.attempt_id = command.attempt_id
             return msgspec.structs.replace(result, expires_in_ms=world.left_ms(hold) if hold else 0)
         case Renewed():

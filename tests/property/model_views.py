@@ -8,7 +8,7 @@ from lockstate.results import (
     FenceView,
     Granted,
     HolderView,
-    Kind,
+    HoldKind,
     LockView,
     SemaphoreView,
     SessionView,
@@ -48,7 +48,7 @@ def waiter_view(world: World, ticket: Ticket, lock: Wanted, at: int) -> WaiterVi
     )
 
 
-def holders(world: World, kind: Kind, name: str) -> tuple[HolderView, ...]:
+def holders(world: World, kind: HoldKind, name: str) -> tuple[HolderView, ...]:
     """Return who holds `name`, also as a part of a subtree, in order of token."""
     return tuple(
         holder_view(world, hold, lock)
@@ -59,7 +59,7 @@ def holders(world: World, kind: Kind, name: str) -> tuple[HolderView, ...]:
     )
 
 
-def waiters(world: World, kind: Kind, name: str) -> tuple[WaiterView, ...]:
+def waiters(world: World, kind: HoldKind, name: str) -> tuple[WaiterView, ...]:
     """Return who waits for exactly `name`, in order."""
     return tuple(
         waiter_view(world, ticket, lock, at)
@@ -71,17 +71,19 @@ def waiters(world: World, kind: Kind, name: str) -> tuple[WaiterView, ...]:
 
 def lock_view(world: World, name: str) -> LockView:
     """Return the lock."""
-    held = holders(world, Kind.LOCK, name)
-    delayed = any(d.kind is Kind.LOCK and covers(Wanted(d.name, scope=d.scope), name) for d in world.delays)
+    held = holders(world, HoldKind.LOCK, name)
+    delayed = any(
+        d.kind is HoldKind.LOCK and covers(Wanted(d.name, scope=d.scope), name) for d in world.delays
+    )
     state = "held" if held else "delayed" if delayed else "free"
-    return LockView(name, state, held, waiters(world, Kind.LOCK, name))
+    return LockView(name, state, held, waiters(world, HoldKind.LOCK, name))
 
 
 def active_names(world: World) -> list[str]:
     """Return the names of locks that are held, wanted or delayed themselves, in order."""
     things: list[Hold | Ticket] = [*world.holds, *world.tickets]
-    active = {name for thing in things if thing.kind is Kind.LOCK for name in names(thing)}
-    return sorted(active | {d.name for d in world.delays if d.kind is Kind.LOCK})
+    active = {name for thing in things if thing.kind is HoldKind.LOCK for name in names(thing)}
+    return sorted(active | {d.name for d in world.delays if d.kind is HoldKind.LOCK})
 
 
 def session_view(world: World, session_id: SessionId) -> SessionView | None:
@@ -122,22 +124,22 @@ def semaphore_view(world: World, name: str) -> SemaphoreView:
         name,
         world.limits[name],
         available(world, name),
-        holders(world, Kind.SEMAPHORE, name),
-        waiters(world, Kind.SEMAPHORE, name),
+        holders(world, HoldKind.SEMAPHORE, name),
+        waiters(world, HoldKind.SEMAPHORE, name),
     )
 
 
 def election_view(world: World, name: str) -> ElectionView:
     """Return the election."""
-    leaders = [h for h in world.holds if h.kind is Kind.ELECTION and names(h) == [name]]
+    leaders = [h for h in world.holds if h.kind is HoldKind.ELECTION and names(h) == [name]]
     leader = holder_view(world, leaders[0], leaders[0].locks[0]) if leaders else None
     value = leaders[0].value if leaders else ""
-    return ElectionView(name, leader, value, waiters(world, Kind.ELECTION, name))
+    return ElectionView(name, leader, value, waiters(world, HoldKind.ELECTION, name))
 
 
 def fence_view(world: World, name: str, token: int) -> FenceView:
     """Return whether `token` is that of a holder of the lock."""
-    tokens = [view.token for view in holders(world, Kind.LOCK, name)]
+    tokens = [view.token for view in holders(world, HoldKind.LOCK, name)]
     return FenceView(token in tokens, max(tokens, default=0))
 
 
@@ -162,8 +164,8 @@ def granted(world: World, hold: Hold) -> Granted:
         lock.name,
         lock.mode,
         world.left_ms(hold),
-        hold.owner if hold.kind is Kind.ELECTION else NO_OWNER,
+        hold.owner if hold.kind is HoldKind.ELECTION else NO_OWNER,
         lock.scope,
         permits=hold.permits,
-        available=available(world, lock.name) if hold.kind is Kind.SEMAPHORE else 0,
+        available=available(world, lock.name) if hold.kind is HoldKind.SEMAPHORE else 0,
     )

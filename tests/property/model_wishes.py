@@ -1,9 +1,9 @@
 """Asking for something in the model: a lock or several, permits, an election, another mode."""
 
-from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, Wanted
+from lockstate.commands import Acquire, AcquirePermits, Acquisition, Campaign, Convert, Wanted
 from lockstate.ids import OwnerName
 from lockstate.modes import Mode
-from lockstate.results import Kind, Queued, Reason, Refused, Result
+from lockstate.results import HoldKind, Queued, Reason, Refused, Result
 from tests.property.model_changes import convert, enqueue, grant, have_again, serve
 from tests.property.model_deadlock import refuse_conversion, refuse_stuck
 from tests.property.model_locks import is_grantable, is_the_same, position
@@ -19,7 +19,7 @@ STRENGTH = [Mode.SHARED, Mode.UPDATE, Mode.EXCLUSIVE]
 def acquire(world: World, command: Acquire) -> Result:
     """Ask for a lock, or for several at once."""
     locks = list(command.locks) or [Wanted(command.name, command.mode, command.scope)]
-    ticket = _ticket(world, command, Kind.LOCK, locks)
+    ticket = _ticket(world, command, HoldKind.LOCK, locks)
     ticket.is_several = bool(command.locks)
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
     return _ask(world, ticket, command.wait_ms)
@@ -29,7 +29,7 @@ def acquire_permits(world: World, command: AcquirePermits) -> Result:
     """Ask for permits. The first to ask says how many there are."""
     if command.session_id and world.session(command.session_id) is None:
         return Refused(Reason.SESSION_EXPIRED, "")
-    ticket = _ticket(world, command, Kind.SEMAPHORE, [Wanted(command.name)])
+    ticket = _ticket(world, command, HoldKind.SEMAPHORE, [Wanted(command.name)])
     ticket.permits = command.permits
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
     if not any(is_the_same(hold, ticket) for hold in world.holds):
@@ -43,14 +43,12 @@ def campaign(world: World, command: Campaign) -> Result:
     """Ask to lead, which takes a session."""
     if world.session(command.session_id) is None:
         return Refused(Reason.SESSION_EXPIRED, "")
-    ticket = _ticket(world, command, Kind.ELECTION, [Wanted(command.name)])
+    ticket = _ticket(world, command, HoldKind.ELECTION, [Wanted(command.name)])
     ticket.value = command.value
     return _ask(world, ticket, command.wait_ms)
 
 
-def _ticket(
-    world: World, command: Acquire | AcquirePermits | Campaign, kind: Kind, locks: list[Wanted]
-) -> Ticket:
+def _ticket(world: World, command: Acquisition, kind: HoldKind, locks: list[Wanted]) -> Ticket:
     session = world.session(command.session_id)
     return Ticket(
         kind=kind,
@@ -89,7 +87,7 @@ def change_mode(world: World, command: Convert) -> Result:
     hold = world.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
-    if hold.kind is not Kind.LOCK or any(t.converts is hold for t in world.tickets):
+    if hold.kind is not HoldKind.LOCK or any(t.converts is hold for t in world.tickets):
         return Refused(Reason.INVALID_REQUEST, "")
     modes = [lock.mode for lock in hold.locks]
     if all(mode is command.mode for mode in modes):
@@ -99,7 +97,7 @@ def change_mode(world: World, command: Convert) -> Result:
         serve(world)
         return result
     ticket = Ticket(
-        kind=Kind.LOCK,
+        kind=HoldKind.LOCK,
         ticket_id=command.ticket_id,
         attempt_id=command.attempt_id,
         wanted=[],

@@ -7,7 +7,7 @@ import msgspec
 
 from lockstate import invariants, snapshot
 from lockstate.codec import decode_entry, encode_command, encode_entry
-from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert, OpenSession
+from lockstate.commands import Acquisition, Command, Convert, OpenSession
 from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.results import Outcome, Queued, Result
@@ -91,7 +91,7 @@ class Pair:
         self._pause(rng)
         request = rng.choice(self.requests[-RECENT:])
         attempt_id = rng.choice(programs.ATTEMPT_IDS)
-        if isinstance(request, Acquire | AcquirePermits | Campaign):
+        if isinstance(request, Acquisition):
             hold_id = self._new_hold_id("h") if rng.randrange(8) else request.hold_id
             request = msgspec.structs.replace(request, hold_id=hold_id, attempt_id=attempt_id)
         elif isinstance(request, Convert):

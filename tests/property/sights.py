@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Final
 
-from lockstate.commands import Acquire, AcquirePermits, Campaign
+from lockstate.commands import Acquire, AcquirePermits, Acquisition, Campaign
 from lockstate.ids import NO_HOLD, NO_OWNER, AttemptId
 from lockstate.modes import Mode, Scope
 from lockstate.results import (
     CycleView,
     EventKind,
     Granted,
-    Kind,
+    HoldKind,
     Reason,
     Refused,
     Released,
@@ -71,7 +71,7 @@ def _served(world: World) -> list[tuple[str, Granted]]:
     return [(s.hold_id, s.result) for s in world.settled if isinstance(s.result, Granted)]
 
 
-def _over(results: list[Result], kind: Kind) -> bool:
+def _over(results: list[Result], kind: HoldKind) -> bool:
     return any(step.kind is kind for cycle in _cycles(results) for step in cycle)
 
 
@@ -84,7 +84,7 @@ def _subtree_waits(world: World) -> bool:
     return any(
         lock.scope is Scope.SUBTREE and any(other.name != lock.name for other in thing.locks)
         for ticket in world.tickets
-        if ticket.kind is Kind.LOCK
+        if ticket.kind is HoldKind.LOCK
         for lock in ticket.locks
         for thing in to_be_given_back(world, ticket)
         if any(covers(lock, other.name) for other in thing.locks)
@@ -115,8 +115,8 @@ _LOOKS: Final[dict[str, _Look]] = {
     "a deadlock of one": lambda _, results: any(len(c) == 1 for c in _cycles(results)),
     "a deadlock of two": lambda _, results: any(len(c) == 2 for c in _cycles(results)),
     "a deadlock of three": lambda _, results: any(len(c) == 3 for c in _cycles(results)),
-    "a deadlock over permits": lambda _, results: _over(results, Kind.SEMAPHORE),
-    "a deadlock over an election": lambda _, results: _over(results, Kind.ELECTION),
+    "a deadlock over permits": lambda _, results: _over(results, HoldKind.SEMAPHORE),
+    "a deadlock over an election": lambda _, results: _over(results, HoldKind.ELECTION),
     "a deadlock over a conversion": _conversion_deadlock,
     "permits are waited for": lambda w, _: any(t.permits for t in w.tickets),
     "permits are served": lambda w, _: any(granted.permits for _, granted in _served(w)),
@@ -141,9 +141,9 @@ def seen(world: World, results: list[Result]) -> list[str]:
     return [sight for sight, look in _LOOKS.items() if look(world, results)]
 
 
-def crossings(world: World) -> list[Acquire | AcquirePermits | Campaign]:
+def crossings(world: World) -> list[Acquisition]:
     """Return wishes of those who are waited for, for what those hold who wait for them, directly or not."""
-    wishes: list[Acquire | AcquirePermits | Campaign] = []
+    wishes: list[Acquisition] = []
     for one in world.holds:
         if one.session_id or one.has_owner:
             waiting = _waiting_for(world, one)
@@ -169,12 +169,12 @@ def _waiting_for(world: World, hold: Hold) -> list[Party]:
         waited_for += more
 
 
-def _wish(world: World, one: Hold, other: Hold) -> Acquire | AcquirePermits | Campaign:
+def _wish(world: World, one: Hold, other: Hold) -> Acquisition:
     """Return a wish of the party of `one` for what `other` is of."""
     lock = other.locks[0]
     ttl_ms = 0 if one.session_id else 5000
     owner = one.owner if one.has_owner else NO_OWNER
-    if other.kind is Kind.SEMAPHORE:
+    if other.kind is HoldKind.SEMAPHORE:
         limit = world.limits[lock.name]
         return AcquirePermits(
             lock.name,
@@ -186,7 +186,7 @@ def _wish(world: World, one: Hold, other: Hold) -> Acquire | AcquirePermits | Ca
             ttl_ms=ttl_ms,
             owner=owner,
         )
-    if other.kind is Kind.ELECTION:
+    if other.kind is HoldKind.ELECTION:
         return Campaign(lock.name, one.session_id, "v1", NO_HOLD, _ATTEMPT, owner=owner)
     return Acquire(
         lock.name,

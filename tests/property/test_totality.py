@@ -19,6 +19,7 @@ from lockstate.commands import (
     AbandonWaits,
     Acquire,
     AcquirePermits,
+    Acquisition,
     AdvanceFence,
     Algorithm,
     Barrier,
@@ -337,7 +338,7 @@ class History:
     def _again(self, command: Command) -> Command:
         """Repeat a request, as another attempt and mostly with another id."""
         it = self.chance
-        if isinstance(command, Acquire | AcquirePermits | Campaign):
+        if isinstance(command, Acquisition):
             return msgspec.structs.replace(command, hold_id=it.made(), attempt_id=it.attempt_id())
         if isinstance(command, Convert):
             return msgspec.structs.replace(command, ticket_id=it.made(), attempt_id=it.attempt_id())

@@ -19,7 +19,7 @@ from lockstate.results import (
     ForceReleased,
     Granted,
     HolderView,
-    Kind,
+    HoldKind,
     LockView,
     Proclaimed,
     Queued,
@@ -161,7 +161,7 @@ def _in_the_way(holder: HolderView, names: tuple[str, ...]) -> str:
 
 def cycle_text(cycle: tuple[CycleView, ...]) -> str:
     """Return a deadlock: who waits for what."""
-    of = {Kind.LOCK: "", Kind.SEMAPHORE: "permits of ", Kind.ELECTION: "election "}
+    of = {HoldKind.LOCK: "", HoldKind.SEMAPHORE: "permits of ", HoldKind.ELECTION: "election "}
     return ", ".join(f"{step.owner} waits for {of[step.kind]}{step.name}" for step in cycle)
 
 
@@ -186,9 +186,9 @@ def event_text(event: Event, wait_ended: Refused | None = None) -> str:
 def _of_what(event: Event) -> str:
     if event.kind is EventKind.SESSION_EXPIRED:
         return ""
-    if event.of is Kind.SEMAPHORE:
+    if event.of is HoldKind.SEMAPHORE:
         return f"{_permits_text(event.permits)} of {event.name}"
-    if event.of is Kind.ELECTION:
+    if event.of is HoldKind.ELECTION:
         has_own_word = event.kind in {EventKind.ELECTED, EventKind.RESIGNED}
         return event.name if has_own_word else f"election {event.name}"
     return f"{event.name} {_mode_text(event.mode, event.scope)}"
@@ -256,9 +256,13 @@ def session_lines(view: SessionView | None) -> Iterator[str]:
 
 
 def _session_text(view: HolderView | WaiterView, mode: Mode, scope: Scope) -> str:
-    if view.kind is Kind.SEMAPHORE:
+    if view.kind is HoldKind.SEMAPHORE:
         return f"{_permits_text(view.permits)} of {view.name}"
-    return f"election {view.name}" if view.kind is Kind.ELECTION else f"{view.name} {_mode_text(mode, scope)}"
+    return (
+        f"election {view.name}"
+        if view.kind is HoldKind.ELECTION
+        else f"{view.name} {_mode_text(mode, scope)}"
+    )
 
 
 def fence_line(name: str, token: int, view: FenceView) -> str:

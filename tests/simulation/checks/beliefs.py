@@ -6,7 +6,7 @@ from typing import Final
 
 from lockstate.commands import AcquirePermits, ResizeSemaphore
 from lockstate.ids import HoldId
-from lockstate.results import Kind, Resized
+from lockstate.results import HoldKind, Resized
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
@@ -36,7 +36,7 @@ class Beliefs:
         if belief.until_us <= belief.from_us or belief.hold_id in self._voided:
             return
         others = [it for it in beliefs.values() if it.kind is belief.kind and it.hold_id != belief.hold_id]
-        if belief.kind is Kind.SEMAPHORE:
+        if belief.kind is HoldKind.SEMAPHORE:
             self._check_permits(belief, [it for it in others if it.locks[0].name == belief.locks[0].name])
         else:
             self._check_locks(belief, others)

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from lockstate.commands import Acquire, AcquirePermits, ForceRelease, ResizeSemaphore, Wanted
 from lockstate.ids import HoldId, OwnerName, SessionId
 from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, ForceReleased, Granted, Kind, Queued, Resized
+from lockstate.results import Event, EventKind, ForceReleased, Granted, HoldKind, Queued, Resized
 from tests.simulation.checks.conflicts import conflict, is_stronger
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
@@ -25,7 +25,7 @@ _END: Final = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKin
 class _Held:
     """A hold, as events tell of it."""
 
-    kind: Kind
+    kind: HoldKind
     owner: OwnerName
     session_id: SessionId | HoldId
     token: int
@@ -43,7 +43,7 @@ class _Held:
 class _Kept:
     """What a lock-delay keeps from everybody."""
 
-    kind: Kind
+    kind: HoldKind
     lock: Wanted
     permits: int
     until_ms: int
@@ -174,7 +174,7 @@ class Ledger:
         if (
             event.kind in {EventKind.EXPIRED, EventKind.FORCED}
             and delay_ms
-            and held.kind is not Kind.ELECTION
+            and held.kind is not HoldKind.ELECTION
         ):
             lock = Wanted(event.name, Mode.EXCLUSIVE, event.scope)
             self._kept.append(_Kept(held.kind, lock, held.permits, event.now_ms + delay_ms))
@@ -192,12 +192,12 @@ class Ledger:
         others = [other for other in self._held.values() if other.kind is held.kind]
         kept = [it for it in self._kept if it.kind is held.kind]
         match held.kind:
-            case Kind.SEMAPHORE:
+            case HoldKind.SEMAPHORE:
                 self._check_permits(held, others, kept, event)
-            case Kind.ELECTION:
+            case HoldKind.ELECTION:
                 if any(other.locks[0].name == event.name for other in others):
                     self._fail("one-leader", "two lead one election", event)
-            case Kind.LOCK:
+            case HoldKind.LOCK:
                 for other in others:
                     if conflict(held.locks, other.locks):
                         self._fail("holds-exclude", f"somebody holds it with token {other.token}", event)

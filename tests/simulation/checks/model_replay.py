@@ -16,7 +16,7 @@ from lockstate.results import (
     Event,
     FenceView,
     Granted,
-    Kind,
+    HoldKind,
     LockView,
     Queued,
     Reason,
@@ -259,4 +259,4 @@ class Expected:
     def elections(self) -> list[str]:
         """Return the elections that somebody leads or wants to lead."""
         things: list[Hold | Ticket] = [*self.world.holds, *self.world.tickets]
-        return sorted({it.locks[0].name for it in things if it.kind is Kind.ELECTION})
+        return sorted({it.locks[0].name for it in things if it.kind is HoldKind.ELECTION})

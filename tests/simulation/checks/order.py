@@ -10,7 +10,7 @@ from typing import Final
 from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert, Wanted
 from lockstate.ids import HoldId
 from lockstate.modes import Mode
-from lockstate.results import Granted, Kind, Queued, Result
+from lockstate.results import Granted, HoldKind, Queued, Result
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.grants import shorten
 from tests.simulation.checks.model_replay import Step
@@ -45,7 +45,7 @@ class Order:
         """By the same: the revision at which it was granted, whenever somebody is told."""
         self._converted: OrderedDict[str, None] = OrderedDict()
         """Holds whose token may be another one by now."""
-        self._grants: dict[Kind, deque[_Grant]] = {kind: deque(maxlen=GRANTS_KEPT) for kind in Kind}
+        self._grants: dict[HoldKind, deque[_Grant]] = {kind: deque(maxlen=GRANTS_KEPT) for kind in HoldKind}
 
     def applied(self, step: Step) -> None:
         """Take note of who arrived where. A repetition arrives nowhere."""
@@ -86,7 +86,7 @@ class Order:
         arrived, revision = self._arrived.get(waited_for), self._granted.get(waited_for)
         if arrived is None or revision is None or kind is None:
             return
-        mode = Mode.EXCLUSIVE if kind is not Kind.LOCK else result.mode
+        mode = Mode.EXCLUSIVE if kind is not HoldKind.LOCK else result.mode
         locks = result.locks or (Wanted(result.name, mode, result.scope),)
         grant = _Grant(result.hold_id, arrived, result.token, revision, locks, is_conversion)
         grants = self._grants[kind]
@@ -114,12 +114,12 @@ class Order:
             )
 
 
-def _kind_of(command: Command) -> Kind | None:
+def _kind_of(command: Command) -> HoldKind | None:
     match command:
         case Acquire() | Convert():
-            return Kind.LOCK
+            return HoldKind.LOCK
         case AcquirePermits():
-            return Kind.SEMAPHORE
+            return HoldKind.SEMAPHORE
         case Campaign():
-            return Kind.ELECTION
+            return HoldKind.ELECTION
     return None

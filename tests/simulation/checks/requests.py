@@ -4,7 +4,7 @@ Independent of the log: only what clients say counts. Rules: docs/semantics.md, 
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -17,6 +17,7 @@ from lockstate.commands import (
     Command,
     Convert,
     ForceRelease,
+    MayWait,
     OpenSession,
     Proclaim,
     Release,
@@ -45,11 +46,10 @@ from tests.simulation.workload.history import NOT_APPLIED, Call, FailureOutcome
 AGE_US: Final = 300_000_000
 """So long an outcome is remembered, in cluster time."""
 
-_UNDONE: Final = (Acquire, AcquirePermits, Campaign, Convert)
 """What a node takes back when its client leaves."""
 
 _Key = tuple[str, str, str]
-"""Kind of command, scope, request id."""
+"""HoldKind of command, scope, request id."""
 
 
 class Requests:
@@ -86,14 +86,14 @@ class Requests:
     def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
         """Take note of a wish whose client left: it may be undone, and then starts afresh."""
         key = _key(call.command)
-        if key is not None and isinstance(call.command, _UNDONE) and outcome != NOT_APPLIED:
+        if key is not None and isinstance(call.command, MayWait) and outcome != NOT_APPLIED:
             self._first.pop(key, None)
             self._first[key] = (now_us, None, None)
 
     def abandoned(self, requests: Iterable[tuple[str, str]], now_us: int) -> None:
         """Take note of waits that were ended for their nodes: their requests may start afresh, too."""
         for scope, request_id in requests:
-            for kind in _UNDONE:
+            for kind in get_args(MayWait):
                 self._first.pop((kind.__name__, scope, request_id), None)
                 self._first[kind.__name__, scope, request_id] = (now_us, None, None)
 

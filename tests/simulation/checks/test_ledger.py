@@ -6,7 +6,7 @@ import pytest
 from lockstate.commands import AcquirePermits, ForceRelease, OpenSession, Release, ResizeSemaphore
 from lockstate.ids import NO_OWNER, AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, Granted, Kind, Refused, Resized
+from lockstate.results import Event, EventKind, Granted, HoldKind, Refused, Resized
 from tests.simulation.checks.ledger import Ledger
 from tests.simulation.checks.model_replay import Answer, Step
 from tests.simulation.checks.report import Report
@@ -29,7 +29,7 @@ class Told:
         token: int,
         name: str = "x",
         mode: Mode = X,
-        of: Kind = Kind.LOCK,
+        of: HoldKind = HoldKind.LOCK,
         count: int = 0,
     ) -> Event:
         """Return an event of a hold whose lease is its own."""
@@ -79,12 +79,12 @@ def test_tokens_of_different_kinds() -> None:
     told = Told()
     told.apply(told.event(GRANTED, 5))
     with objects("token-drawn"):
-        told.apply(told.event(EventKind.ELECTED, 4, "boss", of=Kind.ELECTION))
+        told.apply(told.event(EventKind.ELECTED, 4, "boss", of=HoldKind.ELECTION))
 
 
 def test_more_permits_than_there_are() -> None:
     """A grant beyond the limit is found; a smaller limit takes nothing away, and a larger one lets in."""
-    told, of = Told(), Kind.SEMAPHORE
+    told, of = Told(), HoldKind.SEMAPHORE
     wish = AcquirePermits("s", 2, 2, hold_id=HoldId("h1"), attempt_id=AttemptId("t"), ttl_ms=60_000)
     first = Answer("a", wish, Granted(HoldId("h1"), 1, "s", X, 1, permits=2))
     told.apply(told.event(GRANTED, 1, "s", of=of, count=2), answers=(first,))
@@ -98,10 +98,10 @@ def test_more_permits_than_there_are() -> None:
 def test_two_leaders() -> None:
     """A second leader is found; what the first one says later is no election."""
     told = Told()
-    told.apply(told.event(EventKind.ELECTED, 1, "boss", of=Kind.ELECTION))
-    told.apply(told.event(EventKind.ELECTED, 1, "boss", of=Kind.ELECTION))
+    told.apply(told.event(EventKind.ELECTED, 1, "boss", of=HoldKind.ELECTION))
+    told.apply(told.event(EventKind.ELECTED, 1, "boss", of=HoldKind.ELECTION))
     with objects("one-leader"):
-        told.apply(told.event(EventKind.ELECTED, 2, "boss", of=Kind.ELECTION))
+        told.apply(told.event(EventKind.ELECTED, 2, "boss", of=HoldKind.ELECTION))
 
 
 def test_a_delay_that_is_not_kept() -> None:

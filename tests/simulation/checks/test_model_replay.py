@@ -17,6 +17,7 @@ from lockstate.commands import (
     Convert,
     ForceRelease,
     KeepAlive,
+    MayWait,
     OpenSession,
     Proclaim,
     Release,
@@ -27,13 +28,12 @@ from lockstate.commands import (
 )
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
-from lockstate.results import ForceReleased, HolderView, Kind, Queued
+from lockstate.results import ForceReleased, HolderView, HoldKind, Queued
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.scripted_cluster import ScriptedCluster
 from tests.simulation.workload.history import ReadLocks
 
 ENTRIES = 1500
-WAITING = (Acquire, AcquirePermits, Campaign, Convert)
 
 
 _Id = TypeVar("_Id", bound=str)
@@ -69,7 +69,7 @@ class Crowd:
         for number, command, result in zip(numbers, commands, story.results.values(), strict=False):
             if isinstance(result, Queued):
                 self._waiting.setdefault(result.hold_id, []).append((number, command))
-            elif isinstance(command, WAITING) and random.random() < 0.1:
+            elif isinstance(command, MayWait) and random.random() < 0.1:
                 of_hold = "" if isinstance(command, Convert) else getattr(result, "hold_id", "")
                 self._leave(number, command, of_hold)
             else:
@@ -88,7 +88,7 @@ class Crowd:
 
     def _leave(self, number: int, command: Command, hold_id: str) -> None:
         """Let a client go away; its node takes back what it asked for."""
-        assert isinstance(command, WAITING), "nobody else is waited for"
+        assert isinstance(command, MayWait), "nobody else is waited for"
         self._story.history.gone(number, self._story.now_us)
         if hold_id:
             self._cancels.append(Cancel(HoldId(hold_id), command.attempt_id))
@@ -187,7 +187,7 @@ class Crowd:
             case 7:
                 value = random.choice(["here", "there"])
                 leaders = self._story.checkers.expected.world.holds
-                leading = [hold.hold_id for hold in leaders if hold.kind is Kind.ELECTION]
+                leading = [hold.hold_id for hold in leaders if hold.kind is HoldKind.ELECTION]
                 if leading and random.random() < 0.5:
                     return Proclaim(random_of(random, leading, hold_id), value, request_id)
                 return Campaign(

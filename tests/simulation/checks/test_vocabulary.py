@@ -21,7 +21,7 @@ from lockstate.commands import (
 )
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode, Scope
-from lockstate.results import EventKind, FenceAdvanced, Granted, Kind, RateTaken, Reason, Refused
+from lockstate.results import EventKind, FenceAdvanced, Granted, HoldKind, RateTaken, Reason, Refused
 from tests.simulation.checks.conflicts import are_compatible, conflict, is_stronger
 from tests.simulation.checks.fences import Fences
 from tests.simulation.checks.order import Order
@@ -233,7 +233,7 @@ def test_more_permits_believed_in_than_there_are() -> None:
                 token=1,
                 from_us=story.now_us,
                 until_us=story.now_us + 10**6,
-                kind=Kind.SEMAPHORE,
+                kind=HoldKind.SEMAPHORE,
                 permits=count,
                 since_us=story.now_us,
             )

@@ -14,7 +14,7 @@ from lockstate.machine import LockMachine
 from lockstate.modes import CLAIMS, CONFLICTING, FIELD, Mode
 from lockstate.records import Hold, Session, Ticket
 from lockstate.requests import RequestMemory
-from lockstate.results import BatchOutcome, Cancelled, EventKind, Kind, Reason, Refused, Renewed, Result
+from lockstate.results import BatchOutcome, Cancelled, EventKind, HoldKind, Reason, Refused, Renewed, Result
 from lockstate.sessions import Sessions
 from lockstate.state import Freed, State
 from lockstate.waits import Waits
@@ -92,8 +92,8 @@ _can_go, _candidates = queues.can_go, queues.candidates
 
 def _candidates_all(state: State, freed: Freed) -> Iterator[Ticket]:
     """Look at all who wait for a lock, who came last first."""
-    yield from (ticket for ticket in _candidates(state, freed) if ticket.kind is Kind.SEMAPHORE)
-    waiting = [ticket for ticket in state.tickets.values() if ticket.kind is not Kind.SEMAPHORE]
+    yield from (ticket for ticket in _candidates(state, freed) if ticket.kind is HoldKind.SEMAPHORE)
+    waiting = [ticket for ticket in state.tickets.values() if ticket.kind is not HoldKind.SEMAPHORE]
     yield from reversed(waiting)
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from cluster.errors import ClusterError
-from cluster.node import Node, Waiting
-from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert, KeepAlive
+from cluster.node import Node
+from lockstate.commands import Command, Convert, KeepAlive, MayWait
 from lockstate.ids import AttemptId, HoldId
 from lockstate.results import Result
 from tests.simulation.workload.call_transport import (
@@ -25,7 +25,6 @@ SLACK_S: Final = 0.2
 """How long a client waits beyond the time that it gave the node."""
 REQUESTS_CHANCE: Final = 0.8
 """How many commands carry a request id."""
-_WAITING: Final = (Acquire, AcquirePermits, Campaign, Convert)
 
 
 class Caller:
@@ -60,7 +59,7 @@ class Caller:
                 return asked_us, result
             await asyncio.sleep(back_off_s * (0.5 + self._random.random()))
             back_off_s = min(2 * back_off_s, BACK_OFF_S[1])
-            if isinstance(command, _WAITING):
+            if isinstance(command, MayWait):
                 command = self.again(command)
 
     async def attempt(self, node_id: str, command: Command) -> tuple[int, Result | None]:
@@ -68,11 +67,11 @@ class Caller:
         timeout_s = self._timeout_s()
 
         async def work(node: Node) -> Any:
-            if isinstance(command, _WAITING):
+            if isinstance(command, MayWait):
                 return await node.acquire(command, timeout_s)
             return await node.submit(command, timeout_s)
 
-        wait_s = command.wait_ms / 1000 if isinstance(command, _WAITING) else 0.0
+        wait_s = command.wait_ms / 1000 if isinstance(command, MayWait) else 0.0
         asked_us = self._loop.local_us()
         number = self._history.call(self._loop.name, node_id, command, self._loop.now_us)
         asked = self._front.ask(self._loop, node_id, work)
@@ -119,7 +118,7 @@ class Caller:
         else:
             self._history.reply_read(number, self._loop.now_us, value, revision)
 
-    def again(self, command: Waiting) -> Waiting:
+    def again(self, command: MayWait) -> MayWait:
         """Return another attempt of the same request, as each call of the API makes one."""
         if isinstance(command, Convert):
             return msgspec.structs.replace(

@@ -6,9 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.node import Waiting
 from lockstate import results
-from lockstate.commands import CloseSession, ForceRelease, KeepAlive, OpenSession, Release, Renew
+from lockstate.commands import CloseSession, ForceRelease, KeepAlive, MayWait, OpenSession, Release, Renew
 from lockstate.ids import NO_SESSION, SessionId
 from lockstate.results import Reason, Refused, Result
 from tests.simulation.workload.call_transport import CallTransport
@@ -141,7 +140,7 @@ class Client:
 
     # -- holds ----------------------------------------------------------------------------------------------
 
-    async def acquire(self, command: Waiting, *, leaves: bool = False) -> None:
+    async def acquire(self, command: MayWait, *, leaves: bool = False) -> None:
         """Ask for a hold, and wait for it; or leave at any moment of the wait."""
         since_us = self.holdings.asks(command)
         if not leaves:
@@ -168,7 +167,7 @@ class Client:
             for asked_us, result in answers:
                 self._take(command, asked_us, result, since_us)
 
-    def _take(self, command: Waiting, asked_us: int, result: Result | None, since_us: int) -> None:
+    def _take(self, command: MayWait, asked_us: int, result: Result | None, since_us: int) -> None:
         if isinstance(result, results.Granted):
             self.holdings.take(command, asked_us, result, since_us)
         elif isinstance(result, Refused) and result.reason == Reason.SESSION_EXPIRED:

@@ -3,11 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from cluster.node import Waiting
-from lockstate.commands import AcquirePermits, Campaign, Wanted
+from lockstate.commands import AcquirePermits, Campaign, MayWait, Wanted
 from lockstate.ids import NO_SESSION, HoldId, SessionId
 from lockstate.modes import Mode
-from lockstate.results import Granted, Kind
+from lockstate.results import Granted, HoldKind
 from tests.simulation.checks.conflicts import is_stronger
 from tests.simulation.workload.history import Belief, History
 from tests.simulation.world.event_loop import NodeLoop
@@ -30,7 +29,7 @@ class Held:
     ttl_ms: int
     until_us: int
     """On the client's own clock."""
-    kind: Kind
+    kind: HoldKind
     permits: int
     since_us: int
     """In true time: it was not asked for before."""
@@ -62,14 +61,14 @@ class ClientHolds:
         self._since_us: dict[tuple[str, str], int] = {}
         """When a session first asked for a semaphore: it may be given what it had already."""
 
-    def asks(self, command: Waiting) -> int:
+    def asks(self, command: MayWait) -> int:
         """Take note that something is asked for; return since when it may be held."""
         now_us = self._loop.now_us
         if isinstance(command, AcquirePermits) and command.session_id:
             return self._since_us.setdefault((command.session_id, command.name), now_us)
         return now_us
 
-    def take(self, command: Waiting, asked_us: int, granted: Granted, since_us: int) -> None:
+    def take(self, command: MayWait, asked_us: int, granted: Granted, since_us: int) -> None:
         """Rely on what was granted. What was held already is not news: it may have changed meanwhile."""
         if granted.hold_id in self._left:
             return
@@ -79,9 +78,9 @@ class ClientHolds:
             session.holds.append(granted.hold_id)
         held = self.held.get(granted.hold_id)
         if held is None:
-            kind = Kind.LOCK
+            kind = HoldKind.LOCK
             if isinstance(command, Campaign | AcquirePermits):
-                kind = Kind.ELECTION if isinstance(command, Campaign) else Kind.SEMAPHORE
+                kind = HoldKind.ELECTION if isinstance(command, Campaign) else HoldKind.SEMAPHORE
             held = Held(
                 granted.locks or (Wanted(granted.name, granted.mode, granted.scope),),
                 granted.hold_id,

@@ -4,10 +4,9 @@ import asyncio
 from random import Random
 from typing import Final, Protocol
 
-from cluster.node import Waiting
-from lockstate.commands import AcquirePermits, Command, Proclaim, Release, Wanted
+from lockstate.commands import AcquirePermits, Command, MayWait, Proclaim, Release, Wanted
 from lockstate.ids import SessionId
-from lockstate.results import Granted, Kind, Reason, Refused, Resized, Result
+from lockstate.results import Granted, HoldKind, Reason, Refused, Resized, Result
 from tests.property.model_requests import NO_OUTCOME
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_holds import ClientHolds, Held, weaker
@@ -30,7 +29,7 @@ class Actor(Protocol):
     async def open_session(self) -> None:
         """Open a session."""
 
-    async def acquire(self, command: Waiting, *, leaves: bool = False) -> None:
+    async def acquire(self, command: MayWait, *, leaves: bool = False) -> None:
         """Ask for a hold."""
 
 
@@ -72,11 +71,11 @@ class FullVocabulary:
         if isinstance(command, AcquirePermits) and isinstance(result, Refused) and is_mismatch:
             self._actor.wishes.limits[command.name] = result.facts["limit"]
 
-    async def _wish(self, command: Waiting) -> None:
+    async def _wish(self, command: MayWait) -> None:
         leaves = command.wait_ms > 0 and self._actor.random.random() < LEAVE_CHANCE
         await self._actor.acquire(command, leaves=leaves)
 
-    def _any(self, kind: Kind) -> Held | None:
+    def _any(self, kind: HoldKind) -> Held | None:
         held = [it for it in self._actor.holdings.held.values() if it.kind is kind]
         return self._actor.random.choice(held) if held else None
 
@@ -84,7 +83,7 @@ class FullVocabulary:
 
     async def _convert(self) -> None:
         """Change the mode of a hold. Until it is known what came of it, rely on the weaker mode."""
-        actor, held = self._actor, self._any(Kind.LOCK)
+        actor, held = self._actor, self._any(HoldKind.LOCK)
         if held is None or held.is_converting:
             return
         holdings, command = actor.holdings, actor.wishes.convert(held.hold_id)
@@ -105,7 +104,7 @@ class FullVocabulary:
             # What may still come about later leaves nothing to rely on.
             holdings.give_up(held.hold_id)
 
-    async def _ask(self, command: Waiting, *, leaves: bool) -> tuple[int, Result | None]:
+    async def _ask(self, command: MayWait, *, leaves: bool) -> tuple[int, Result | None]:
         """Ask until there is an outcome, or leave before."""
         asker = self._actor.asker
         asking = asyncio.ensure_future(asker.insist(command, patience_s=command.wait_ms / 1000 + 10))
@@ -119,7 +118,7 @@ class FullVocabulary:
 
     async def _release_part(self) -> None:
         """Give some of several locks back."""
-        actor, held = self._actor, self._any(Kind.LOCK)
+        actor, held = self._actor, self._any(HoldKind.LOCK)
         if held is None or held.is_converting:
             return
         gone = actor.random.sample(held.locks, actor.random.randint(1, len(held.locks)))
@@ -146,7 +145,7 @@ class FullVocabulary:
             await self._actor.open_session()
 
     async def _proclaim(self) -> None:
-        actor, held = self._actor, self._any(Kind.ELECTION)
+        actor, held = self._actor, self._any(HoldKind.ELECTION)
         if held is not None:
             value = f"again at {actor.random.randint(1, 9)}"
             await actor.asker.insist(Proclaim(held.hold_id, value, actor.asker.request_id()))
@@ -165,7 +164,7 @@ class FullVocabulary:
             ReadSemaphore(random.choice(SEMAPHORES)),
             ReadElection(random.choice(ELECTIONS)),
         ]
-        held = self._any(Kind.LOCK)
+        held = self._any(HoldKind.LOCK)
         if held is not None:
             queries.append(CheckToken(random.choice(held.locks).name, held.token))
         await actor.asker.read(random.choice(queries))

@@ -16,7 +16,7 @@ from lockstate.results import (
     ElectionView,
     FenceView,
     Granted,
-    Kind,
+    HoldKind,
     LockView,
     Refused,
     Result,
@@ -159,7 +159,7 @@ class Belief:
     token: int
     from_us: int
     until_us: int
-    kind: Kind = Kind.LOCK
+    kind: HoldKind = HoldKind.LOCK
     permits: int = 0
     since_us: int = 0
 

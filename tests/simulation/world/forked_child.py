@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from cluster.storage.forked_child import Child, Outcome
+from cluster.storage.forked_child import Child, ChildState
 from tests.simulation.world.event_loop import Killed, NodeLoop
 from tests.simulation.world.files import SimFiles
 from tests.simulation.world.scheduler import Event, Scheduler
@@ -25,7 +25,7 @@ class SimChild(Child):
         self._next_pid = next_pid
         self._script: list[tuple[str, tuple[Any, ...]]] = []
         self._fd = -1
-        self._outcome: Outcome = "idle"
+        self._outcome: ChildState = "idle"
         self._next: Event | None = None
         self.encoding_pid = 0
         """The child's pid while it works; 0 else."""
@@ -71,7 +71,7 @@ class SimChild(Child):
             self._loop._busy_until_us = busy_us
         self._next = self._scheduler.after(STEP_US, self._step)
 
-    def poll(self) -> Outcome:
+    def poll(self) -> ChildState:
         """Return how the child is; "done" and "failed" exactly once."""
         outcome = self._outcome
         if outcome in ("done", "failed"):

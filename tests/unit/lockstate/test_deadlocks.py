@@ -4,7 +4,7 @@ import pytest
 
 from lockstate import limits
 from lockstate.ids import OwnerName
-from lockstate.results import CycleView, EventKind, Granted, Kind, Queued, Reason, Refused, Result
+from lockstate.results import CycleView, EventKind, Granted, HoldKind, Queued, Reason, Refused, Result
 from tests.unit.lockstate.world import (
     EXCLUSIVE,
     SHARED,
@@ -36,7 +36,7 @@ def _assert_real(world: World, refused: Refused) -> None:
     steps = refused.cycle
     for at, step in enumerate(steps):
         view = world.machine.semaphore(step.name)
-        if step.kind is Kind.LOCK:
+        if step.kind is HoldKind.LOCK:
             lock = world.machine.lock(step.name)
             holders, queue = lock.holders, lock.queue
         else:
@@ -234,7 +234,7 @@ def test_a_session_that_waits_in_the_way_of_itself() -> None:
     world.permitted("q", 2, 2)
     world.wanting("q", 2, 1, session_id="ann")
     refused = expect(Refused, world.permits("q", 2, 2, session_id="ann", wait_ms=500))
-    assert refused.cycle == (CycleView(OwnerName("ann"), "q", Kind.SEMAPHORE),)
+    assert refused.cycle == (CycleView(OwnerName("ann"), "q", HoldKind.SEMAPHORE),)
 
 
 def test_what_is_waited_for_first_counts_as_held() -> None:
@@ -342,7 +342,7 @@ def test_elections_are_part_of_circles() -> None:
     world.queued("b", session_id="ann")
     refused = expect(Refused, world.campaign("e", "bob", wait_ms=500))
     assert refused.cycle == (
-        CycleView(OwnerName("bob"), "e", Kind.ELECTION),
+        CycleView(OwnerName("bob"), "e", HoldKind.ELECTION),
         CycleView(OwnerName("ann"), "b"),
     )
 
@@ -366,7 +366,7 @@ def test_permits_that_cannot_come_back_are_a_deadlock() -> None:
     world.queued("b", session_id="ann")
     refused = expect(Refused, world.permits("q", 3, 3, session_id="bob", wait_ms=500))
     assert refused.cycle == (
-        CycleView(OwnerName("bob"), "q", Kind.SEMAPHORE),
+        CycleView(OwnerName("bob"), "q", HoldKind.SEMAPHORE),
         CycleView(OwnerName("ann"), "b"),
     )
     _assert_real(world, refused)
@@ -381,8 +381,8 @@ def test_permits_of_two_semaphores() -> None:
     world.wanting("q", 2, session_id="ann")
     refused = expect(Refused, world.permits("p", 2, session_id="bob", wait_ms=500))
     assert [(step.owner, step.name, step.kind) for step in refused.cycle] == [
-        ("bob", "p", Kind.SEMAPHORE),
-        ("ann", "q", Kind.SEMAPHORE),
+        ("bob", "p", HoldKind.SEMAPHORE),
+        ("ann", "q", HoldKind.SEMAPHORE),
     ]
 
 
@@ -405,7 +405,7 @@ def test_a_session_that_has_the_permits_it_wants() -> None:
     world.permitted("q", 3, 2, session_id="ann")
     world.permitted("q", 3, 1)
     refused = expect(Refused, world.permits("q", 3, 3, session_id="ann", wait_ms=500))
-    assert refused.cycle == (CycleView(OwnerName("ann"), "q", Kind.SEMAPHORE),)
+    assert refused.cycle == (CycleView(OwnerName("ann"), "q", HoldKind.SEMAPHORE),)
     assert isinstance(world.permits("q", 3, 1, session_id="ann", wait_ms=500), Queued)
 
 
@@ -549,7 +549,7 @@ def test_a_holder_of_permits_with_one_wait_that_will_end() -> None:
     world.queued("b", session_id="ann")
     refused = expect(Refused, world.permits("q", 2, session_id="bob", wait_ms=500))
     assert refused.cycle == (
-        CycleView(OwnerName("bob"), "q", Kind.SEMAPHORE),
+        CycleView(OwnerName("bob"), "q", HoldKind.SEMAPHORE),
         CycleView(OwnerName("ann"), "b"),
     )
 

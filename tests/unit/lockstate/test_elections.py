@@ -12,7 +12,7 @@ from lockstate.results import (
     ForceReleased,
     Granted,
     HolderView,
-    Kind,
+    HoldKind,
     Proclaimed,
     Queued,
     Reason,
@@ -35,10 +35,10 @@ def test_the_first_to_campaign_leads() -> None:
     elected = expect(Granted, world.campaign("db", "ann", "10.0.0.1"))
     assert (elected.token, elected.owner, elected.mode, elected.expires_in_ms) == (1, "ann", EXCLUSIVE, 5000)
     assert [(it.kind.value, it.name, it.of, it.value, it.token, it.owner) for it in world.events] == [
-        ("elected", "db", Kind.ELECTION, "10.0.0.1", 1, "ann")
+        ("elected", "db", HoldKind.ELECTION, "10.0.0.1", 1, "ann")
     ]
     assert world.machine.election("db") == ElectionView(
-        "db", HolderView(OwnerName("ann"), EXCLUSIVE, 1, 5000, "", "db", kind=Kind.ELECTION), "10.0.0.1"
+        "db", HolderView(OwnerName("ann"), EXCLUSIVE, 1, 5000, "", "db", kind=HoldKind.ELECTION), "10.0.0.1"
     )
 
 
@@ -53,7 +53,7 @@ def test_who_does_not_wait_learns_who_leads() -> None:
     world.campaign("db", "ann")
     refused = expect(Refused, world.campaign("db", "bob"))
     assert (refused.reason, refused.detail) == (Reason.LOCK_HELD, "held by ann")
-    assert [(it.owner, it.name, it.kind) for it in refused.holders] == [("ann", "db", Kind.ELECTION)]
+    assert [(it.owner, it.name, it.kind) for it in refused.holders] == [("ann", "db", HoldKind.ELECTION)]
 
 
 def test_candidates_lead_one_after_the_other() -> None:
@@ -64,8 +64,8 @@ def test_candidates_lead_one_after_the_other() -> None:
     assert world.happened() == [("queued", "db")]
     assert world.campaign("db", "eve", "e", wait_ms=9000, at_ms=5) == Queued(HoldId("h3"), 2)
     assert world.machine.election("db").queue == (
-        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 5, "db", kind=Kind.ELECTION),
-        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "db", kind=Kind.ELECTION),
+        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 5, "db", kind=HoldKind.ELECTION),
+        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "db", kind=HoldKind.ELECTION),
     )
     world.release("h1", at_ms=30)
     assert [(it.kind.value, it.value, it.token, it.lasted_ms) for it in world.events] == [
@@ -203,8 +203,8 @@ def test_leading_is_a_hold_of_the_session() -> None:
     views = [world.machine.session(SessionId(session_id)) for session_id in ("ann", "bob")]
     assert views[0] is not None
     assert views[1] is not None
-    assert [(it.name, it.kind) for it in views[0].holds] == [("db", Kind.ELECTION)]
-    assert [(it.name, it.kind, it.position) for it in views[1].tickets] == [("db", Kind.ELECTION, 1)]
+    assert [(it.name, it.kind) for it in views[0].holds] == [("db", HoldKind.ELECTION)]
+    assert [(it.name, it.kind, it.position) for it in views[1].tickets] == [("db", HoldKind.ELECTION, 1)]
     assert world.renew("h1", at_ms=400) == Renewed(1, 5000)
     assert world.cancel("h1", "a1") == Cancelled(undone=True)
     assert world.happened() == [("resigned", "db"), ("elected", "db")]

@@ -10,7 +10,7 @@ from lockstate.ids import NO_HOLD, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import UNIT, Mode, Scope
 from lockstate.records import Lock, Semaphore
-from lockstate.results import Kind
+from lockstate.results import HoldKind
 from lockstate.state import State
 from tests.unit.lockstate.world import SHARED, SUBTREE, World
 
@@ -154,7 +154,7 @@ def _lease_beside_session(state: State) -> None:
 
 
 def _wish_without_ticket(state: State) -> None:
-    state.wishes[SessionId("s9"), OwnerName("eve"), Kind.LOCK, 0, frozenset()] = {}
+    state.wishes[SessionId("s9"), OwnerName("eve"), HoldKind.LOCK, 0, frozenset()] = {}
 
 
 def _ticket_without_wish(state: State) -> None:
@@ -223,5 +223,5 @@ def test_a_sound_machine_passes() -> None:
     """A machine that only ever applied entries is sound, whatever it has by then."""
     state = _state()
     invariants.check(LockMachine(state))
-    assert {hold.kind for hold in state.holds.values()} == {Kind.LOCK, Kind.SEMAPHORE}
+    assert {hold.kind for hold in state.holds.values()} == {HoldKind.LOCK, HoldKind.SEMAPHORE}
     assert set(state.delays) == {("d", Scope.NODE)}

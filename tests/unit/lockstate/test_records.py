@@ -13,7 +13,7 @@ from lockstate.claims import (
 from lockstate.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, claim_of, intent_of
 from lockstate.records import NOTHING, Delay, Hold, Lock, Session, Ticket, each_lock, precedence
-from lockstate.results import Kind
+from lockstate.results import HoldKind
 from tests.unit.lockstate.world import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, World, wanted
 
 
@@ -76,19 +76,19 @@ def test_several_locks_claim_nothing_twice() -> None:
 
 def test_elections_have_names_of_their_own() -> None:
     """An election claims one record, which no lock's name can have, and nothing above it."""
-    ((name, claim),) = claims_of("a/b", EXCLUSIVE, kind=Kind.ELECTION)
-    assert (name, claim) == (record_name(Kind.ELECTION, "a/b"), claim_of(EXCLUSIVE, NODE))
+    ((name, claim),) = claims_of("a/b", EXCLUSIVE, kind=HoldKind.ELECTION)
+    assert (name, claim) == (record_name(HoldKind.ELECTION, "a/b"), claim_of(EXCLUSIVE, NODE))
     assert not name.isprintable()
     assert not is_lock(name)
     assert shown_name(name) == shown_name("a/b") == "a/b"
-    assert record_name(Kind.LOCK, "a/b") == "a/b"
+    assert record_name(HoldKind.LOCK, "a/b") == "a/b"
     assert is_lock("a/b")
 
 
 def test_permits_are_told_from_records() -> None:
     """What becomes free of a semaphore stands under a name that is neither a lock's nor an election's."""
     assert semaphore_of(permits_of("a")[0]) == "a"
-    assert semaphore_of("a") == semaphore_of(record_name(Kind.ELECTION, "a")) == ""
+    assert semaphore_of("a") == semaphore_of(record_name(HoldKind.ELECTION, "a")) == ""
 
 
 def test_a_name_has_the_ancestors_that_its_path_tells() -> None:
@@ -141,5 +141,5 @@ def test_a_record_names_each_of_its_locks() -> None:
 def test_a_delay_covers_a_lock_unless_it_says_otherwise() -> None:
     """A lock-delay is of a node and of no permits by default."""
     delay = Delay(1, 50, "a")
-    assert (delay.scope, delay.kind, delay.permits) == (NODE, Kind.LOCK, 0)
+    assert (delay.scope, delay.kind, delay.permits) == (NODE, HoldKind.LOCK, 0)
     assert [mode.place for mode in Mode] == [0, 1, 2]

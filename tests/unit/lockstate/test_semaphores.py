@@ -16,7 +16,7 @@ from lockstate.results import (
     Cancelled,
     EventKind,
     Granted,
-    Kind,
+    HoldKind,
     Reason,
     Refused,
     Renewed,
@@ -70,11 +70,11 @@ def test_a_read_shows_holders_and_queue() -> None:
     view = world.machine.semaphore("q")
     assert (view.limit, view.available) == (5, 2)
     assert [(it.owner, it.permits, it.name, it.kind) for it in view.holders] == [
-        ("ann", 3, "q", Kind.SEMAPHORE)
+        ("ann", 3, "q", HoldKind.SEMAPHORE)
     ]
     assert view.queue == (
-        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 200, "q", kind=Kind.SEMAPHORE, permits=4),
-        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "q", kind=Kind.SEMAPHORE, permits=1),
+        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 200, "q", kind=HoldKind.SEMAPHORE, permits=4),
+        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "q", kind=HoldKind.SEMAPHORE, permits=1),
     )
 
 
@@ -295,7 +295,7 @@ def test_a_waiting_session_sees_its_place() -> None:
     world.wanting("q", 2, session_id="s1", owner="bob")
     view = world.machine.session(SessionId("s1"))
     assert view is not None
-    assert [(it.name, it.permits, it.kind) for it in view.holds] == [("q", 1, Kind.SEMAPHORE)]
+    assert [(it.name, it.permits, it.kind) for it in view.holds] == [("q", 1, HoldKind.SEMAPHORE)]
     assert [(it.name, it.permits, it.position) for it in view.tickets] == [("q", 1, 2)]
     attempt = world.machine.attempt(HoldId("h4"))
     assert attempt is not None

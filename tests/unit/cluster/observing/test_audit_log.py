@@ -8,13 +8,13 @@ from cluster.observing import audit_log
 from cluster.observing.audit_log import NEWS_TOLD_MAX
 from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, Kind
+from lockstate.results import Event, EventKind, HoldKind
 
 SECRET = "5ec4e75ec4e75ec4e75ec4e75ec4e75e"
 
 
 def event(
-    kind: EventKind, *, name: str = "a/b", owner: str = "ann", reason: str = "", of: Kind = Kind.LOCK
+    kind: EventKind, *, name: str = "a/b", owner: str = "ann", reason: str = "", of: HoldKind = HoldKind.LOCK
 ) -> Event:
     """Return an event of the entry 9."""
     return Event(
@@ -80,15 +80,15 @@ def test_what_happens_all_the_time_is_for_debug(kind: EventKind, caplog: pytest.
     assert [line.split()[:2] for line in told] == [[level, f"event={kind.value}"]] * is_audited
 
 
-@pytest.mark.parametrize("of", Kind)
+@pytest.mark.parametrize("of", HoldKind)
 @pytest.mark.parametrize("owner", ["ann", ""])
-def test_no_secret_is_told(of: Kind, owner: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_told(of: HoldKind, owner: str, caplog: pytest.LogCaptureFixture) -> None:
     """No line has the id of a session or a hold, also where nobody gave an owner; modes are of locks only."""
     told = lines(caplog, logging.DEBUG, *(event(kind, owner=owner, of=of) for kind in EventKind))
     assert told
     assert SECRET not in str(told)
     assert all(("owner='ann'" if owner else "owner='hold-") in line for line in told)
-    assert any("mode=" in line for line in told) == (of is Kind.LOCK)
+    assert any("mode=" in line for line in told) == (of is HoldKind.LOCK)
 
 
 def test_texts_of_clients_stay_in_their_quotes(caplog: pytest.LogCaptureFixture) -> None:

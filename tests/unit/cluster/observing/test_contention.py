@@ -29,7 +29,7 @@ from lockstate.commands import (
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
-from lockstate.results import Kind, Outcome, Queued, Reason, Refused
+from lockstate.results import HoldKind, Outcome, Queued, Reason, Refused
 from tests.unit.lockstate.world import World, expect
 
 
@@ -218,7 +218,7 @@ def test_kinds_are_apart() -> None:
     assert world.waits("granted", kind="semaphore") == (1, 0.02)
     assert world.waits("granted", kind="election") == (1, 0.03)
     assert (world.holds(kind="semaphore"), world.holds(kind="election")) == ((1, 0.02), (1, 0.03))
-    assert [world.value("grants_total", "a", kind) for kind in Kind] == [1, 2, 2]
+    assert [world.value("grants_total", "a", kind) for kind in HoldKind] == [1, 2, 2]
 
 
 def test_a_proclamation_is_no_election() -> None:

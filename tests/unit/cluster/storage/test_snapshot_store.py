@@ -16,7 +16,7 @@ import pytest
 
 from cluster.errors import DataDirError
 from cluster.storage.files import Files
-from cluster.storage.forked_child import Outcome
+from cluster.storage.forked_child import ChildState
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.snapshot_format import DIGEST_BYTES, write_snapshot
 from cluster.storage.snapshot_store import Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
@@ -35,9 +35,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
         os.sched_yield()
 
 
-def outcome_of(store: SnapshotStore) -> Outcome:
+def outcome_of(store: SnapshotStore) -> ChildState:
     """Poll until the child has ended and return how."""
-    outcomes: list[Outcome] = []
+    outcomes: list[ChildState] = []
 
     def has_ended() -> bool:
         outcomes.append(store.poll())

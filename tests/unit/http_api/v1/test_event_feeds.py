@@ -11,7 +11,7 @@ from http_api.v1 import event_feeds
 from http_api.v1.event_feeds import EventFeeds, render
 from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode, Scope
-from lockstate.results import Event, EventKind, Kind
+from lockstate.results import Event, EventKind, HoldKind
 from tests.unit.http_api.serving import until
 
 
@@ -113,8 +113,8 @@ def test_an_event_is_told_without_secrets() -> None:
     """Each kind of hold has its own fields; a session has none of a hold; no id of a session is told."""
     told = [
         event(4, "a"),
-        event(4, "s", EventKind.FORCED, of=Kind.SEMAPHORE, permits=3, reason="stuck\nfor ever"),
-        event(4, "e", EventKind.ELECTED, of=Kind.ELECTION, value=""),
+        event(4, "s", EventKind.FORCED, of=HoldKind.SEMAPHORE, permits=3, reason="stuck\nfor ever"),
+        event(4, "e", EventKind.ELECTED, of=HoldKind.ELECTION, value=""),
         event(4, "t/u", EventKind.QUEUED, scope=Scope.SUBTREE),
         event(4, "", EventKind.SESSION_EXPIRED),
     ]

@@ -109,7 +109,7 @@ def test_words_are_those_of_the_wire() -> None:
     for name, words in (
         ("Mode", wire.MODES),
         ("Scope", wire.SCOPES),
-        ("Kind", wire.KINDS),
+        ("HoldKind", wire.KINDS),
         ("Algorithm", wire.ALGORITHMS),
     ):
         assert schemas[name]["enum"] == sorted(words)
