@@ -1,0 +1,39 @@
+"""The floor plan in docs/architecture.md: its table of rooms lists the packages that exist and their files."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAN = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+ROOMS = PLAN.partition("## The rooms\n")[2]
+PACKAGES = ("holdfast", "http_api", "api", "cluster", "lockstate")
+PARTS = {"api/requests", "http_api/v1/handlers"}
+"""Packages that are a part of the room above them."""
+
+
+def rows(part: str) -> list[list[str]]:
+    """Return the cells of each row of a table, without those of its head."""
+    lines = [line for line in part.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_table_lists_every_room_and_no_other() -> None:
+    """Each package of the product is a room of the table, and each room of the table is a package."""
+    rooms = [cells[0] for cells in rows(ROOMS)]
+    inits = [path for package in PACKAGES for path in (ROOT / package).rglob("__init__.py")]
+    packages = {path.parent.relative_to(ROOT).as_posix() for path in inits} - PARTS
+    assert sorted(rooms) == sorted(f"`{package}/`" for package in packages)
+
+
+def test_the_files_of_the_plan_exist() -> None:
+    """Each Python file that the plan names is there, in the room whose row names it."""
+    for room, _, holds, _ in rows(ROOMS):
+        for name in re.findall(r"`(\w+\.py)`", holds):
+            assert (ROOT / room.strip("`") / name).is_file(), f"{room}: {name}"
+    for path in re.findall(r"`(\w+/[\w/]+\.py)`", PLAN):
+        assert (ROOT / path).is_file(), path
+
+
+def test_the_plan_is_one_page() -> None:
+    """The plan can be read in one go."""
+    assert len(PLAN.splitlines()) <= 100
