@@ -1,4 +1,4 @@
-"""The floor plan in docs/architecture.md: its table of rooms lists the packages that exist and their files."""
+"""The floor plan in docs/architecture.md: its table lists the rooms and files that exist."""
 
 import re
 from pathlib import Path
