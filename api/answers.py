@@ -1,4 +1,8 @@
-"""What a node answers to writes: one struct per JSON object. No secret but the asker's own."""
+"""What a node answers to writes: one struct per JSON object, and how each is made of a result.
+
+The names of the structs are those of the components in the API's published description; they stay, although
+`lockstate.results` has results of the same names. No answer contains a secret but the asker's own.
+"""
 
 from collections.abc import Iterable
 
@@ -7,6 +11,7 @@ import msgspec
 from api.views import Holder, Leader
 from cluster.consensus.member_list import Members
 from holdfast import wire
+from lockstate import results
 from lockstate.commands import Wanted
 from lockstate.modes import Mode, Scope
 
@@ -15,7 +20,7 @@ encode = _ENCODER.encode
 
 
 class SessionOpened(msgspec.Struct):
-    """A new session. Its id is a secret: who knows it may use it."""
+    """A new session. Its id is a secret: whoever knows it may use it."""
 
     session_id: str
     ttl_ms: int
@@ -24,7 +29,7 @@ class SessionOpened(msgspec.Struct):
 
 
 class SessionKept(msgspec.Struct):
-    """A session whose ttl runs anew."""
+    """A session whose ttl starts anew."""
 
     session_id: str
     expires_in_ms: int
@@ -39,9 +44,9 @@ class SessionClosed(msgspec.Struct):
 
 
 class Granted(msgspec.Struct):
-    """A hold. `hold_id` is a secret; `token` is the fencing token, to be given to what the lock protects.
+    """A hold. `hold_id` is a secret; `token` is the fencing token, for the resource that the lock protects.
 
-    `scope` is there when the lock covers its subtree.
+    `scope` is present when the lock covers its subtree.
     """
 
     hold_id: str
@@ -62,7 +67,7 @@ class HeldLock(msgspec.Struct):
 
 
 class GrantedSeveral(msgspec.Struct):
-    """A hold of several locks, which has one id and one token."""
+    """A hold of several locks, with one id and one token."""
 
     hold_id: str
     token: int
@@ -72,7 +77,7 @@ class GrantedSeveral(msgspec.Struct):
 
 
 class Renewed(msgspec.Struct):
-    """A hold whose lease runs anew."""
+    """A hold whose lease starts anew."""
 
     token: int
     expires_in_ms: int
@@ -80,7 +85,7 @@ class Renewed(msgspec.Struct):
 
 
 class Released(msgspec.Struct):
-    """A hold that was given back. `locks` is what is left of it, when only a part was."""
+    """A hold that was released. `locks` is what is left of it, when only a part was."""
 
     released: bool
     revision: int
@@ -95,7 +100,7 @@ class ForceReleased(msgspec.Struct):
 
 
 class PermitsGranted(msgspec.Struct):
-    """Permits of a semaphore; `available` are left to others."""
+    """Permits of a semaphore; `available` are left for others."""
 
     hold_id: str
     token: int
@@ -116,7 +121,7 @@ class Resized(msgspec.Struct):
 
 
 class RateTaken(msgspec.Struct):
-    """What a rate limit says to one request; `retry_after_ms` is 0 when it is allowed."""
+    """The verdict of a rate limit; `retry_after_ms` is 0 when the request is allowed."""
 
     allowed: bool
     remaining: int
@@ -134,7 +139,7 @@ class FenceAdvanced(msgspec.Struct):
 
 
 class Elected(msgspec.Struct):
-    """An election that was won. `hold_id` is the secret by which the leader proclaims and resigns."""
+    """An election that was won. `hold_id` is the secret with which the leader proclaims and resigns."""
 
     hold_id: str
     token: int
@@ -144,20 +149,20 @@ class Elected(msgspec.Struct):
 
 
 class Proclaimed(msgspec.Struct):
-    """An election whose leader says something else now."""
+    """An election whose leader has changed its value."""
 
     token: int
     revision: int
 
 
 class LeadershipTransferred(msgspec.Struct):
-    """Who leads now."""
+    """The node that leads now."""
 
     leader: str
 
 
 class Member(msgspec.Struct):
-    """A node of the cluster: voter, or joining as long as it does not count."""
+    """A node of the cluster: a voter, or joining until it has caught up."""
 
     id: str
     peer: str
@@ -175,6 +180,63 @@ class Health(msgspec.Struct):
     """All is well; otherwise the answer is a problem document."""
 
     ok: bool
+
+
+# -- from results to answers ------------------------------------------------------------------------------
+
+
+def session_opened(result: results.SessionOpened, revision: int) -> SessionOpened:
+    """Return the answer to an opened session."""
+    return SessionOpened(result.session_id, result.ttl_ms, result.expires_in_ms, revision)
+
+
+def session_kept(result: results.SessionKept, revision: int) -> SessionKept:
+    """Return the answer to a keepalive."""
+    return SessionKept(result.session_id, result.expires_in_ms, revision)
+
+
+def granted(result: results.Granted, revision: int) -> Granted | GrantedSeveral:
+    """Return the answer to an acquire or a conversion: of one lock, or of several."""
+    hold_id, token, expires_in_ms = result.hold_id, result.token, result.expires_in_ms
+    if result.locks:
+        return GrantedSeveral(hold_id, token, held_locks(result.locks), expires_in_ms, revision)
+    answer = Granted(hold_id, token, result.name, result.mode, expires_in_ms, revision)
+    if result.scope is not Scope.NODE:
+        answer.scope = result.scope
+    return answer
+
+
+def released(result: results.Released, revision: int) -> Released:
+    """Return the answer to a release, as a whole or in part."""
+    answer = Released(released=True, revision=revision)
+    if result.locks:
+        answer.locks = held_locks(result.locks)
+    return answer
+
+
+def permits_granted(result: results.Granted, revision: int) -> PermitsGranted:
+    """Return the answer to an acquire of permits."""
+    return PermitsGranted(
+        result.hold_id,
+        result.token,
+        result.name,
+        result.permits,
+        result.available,
+        result.expires_in_ms,
+        revision,
+    )
+
+
+def rate_taken(result: results.RateTaken, waited_ms: int, revision: int) -> RateTaken:
+    """Return the answer of a rate limit, after the wait for the reserved moment."""
+    reset_in_ms = max(result.reset_in_ms - waited_ms, 0)
+    return RateTaken(result.allowed, result.remaining, result.retry_after_ms, reset_in_ms, revision)
+
+
+def elected(result: results.Granted, value: str, revision: int) -> Elected:
+    """Return the answer to a campaign for an election that `value` now stands for."""
+    leader = Leader(result.owner, value, result.token)
+    return Elected(result.hold_id, result.token, leader, result.expires_in_ms, revision)
 
 
 def held_locks(locks: Iterable[Wanted]) -> tuple[HeldLock, ...]:

@@ -1,4 +1,7 @@
-"""A node as its faces see it. `cluster.node.Node` is one; tests may bring a smaller one."""
+"""A node as its faces see it: what it shows of itself, and what `gateway.py` asks of it.
+
+`cluster.node.Node` keeps both contracts; tests may bring a smaller one.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
@@ -17,30 +20,30 @@ Waiting = Acquire | AcquirePermits | Campaign | Convert
 """The commands that may wait in a queue."""
 
 
-class Answer(Protocol):
+class Applied(Protocol):
     """The result of a command, and the revision at which it was applied."""
 
     @property
     def result(self) -> Result:
-        """Return what the state machine said."""
+        """Return what the state machine answered."""
         ...
 
     @property
     def revision(self) -> int:
-        """Return how many entries had been applied then."""
+        """Return how many entries had been applied by then."""
         ...
 
 
-class Metrics(Protocol):
-    """The node's counters."""
+class Counters(Protocol):
+    """The node's metrics."""
 
     def samples(self) -> Iterable[Sample]:
-        """Return every value, those of one name next to each other."""
+        """Return every value; those of one name follow one another."""
         ...
 
 
-class ServingNode(Protocol):
-    """Takes commands and reads. A call that fails raises a ClusterError: it says whether it had effect."""
+class NodeState(Protocol):
+    """What a node shows of itself. Looking at it changes nothing and never waits for other nodes."""
 
     @property
     def machine(self) -> LockMachine:
@@ -53,33 +56,40 @@ class ServingNode(Protocol):
         ...
 
     @property
-    def metrics(self) -> Metrics:
+    def metrics(self) -> Counters:
         """Return the counters."""
         ...
 
     @property
     def is_shutting_down(self) -> bool:
-        """Return whether the node takes no new work."""
-        ...
-
-    async def submit(self, command: Command, timeout_s: float) -> Answer:
-        """Replicate one command and return its result."""
-        ...
-
-    async def acquire(self, command: Waiting, timeout_s: float) -> Answer:
-        """Replicate a request and wait in the queue, if it has to. Cancelled with the calling task."""
+        """Return whether the node refuses new work."""
         ...
 
     async def wait_shutdown(self) -> None:
-        """Return once the node takes no new work."""
-        ...
-
-    async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
-        """Answer from a state at least as new as every answer given anywhere before this call."""
+        """Return once the node refuses new work."""
         ...
 
     def status(self) -> ClusterStatus:
         """Return the cluster as this node sees it."""
+        ...
+
+
+class ServingNode(NodeState, Protocol):
+    """A node that takes commands and reads. Only the gateway calls it.
+
+    A call that fails raises a ClusterError, which says whether it had an effect.
+    """
+
+    async def submit(self, command: Command, timeout_s: float) -> Applied:
+        """Replicate one command and return its result."""
+        ...
+
+    async def acquire(self, command: Waiting, timeout_s: float) -> Applied:
+        """Replicate a request and wait in the queue, if it has to. Cancelled with the calling task."""
+        ...
+
+    async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
+        """Answer from a state at least as new as every answer given anywhere before this call."""
         ...
 
     async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
@@ -87,7 +97,7 @@ class ServingNode(Protocol):
         ...
 
     async def add_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
-        """Add a node and return the committed list; the node counts once it has caught up."""
+        """Add a node and return the committed list; the node votes once it has caught up."""
         ...
 
     async def remove_member(self, node_id: str, timeout_s: float) -> Members:

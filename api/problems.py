@@ -1,23 +1,22 @@
-"""What can go wrong, as problem documents (RFC 9457): one way from a refusal or error to its answer.
+"""What can go wrong, as problem documents (RFC 9457): the one way from a refusal or error to its answer.
 
-Codes, statuses and outcomes are the table in holdfast/wire.py.
+Codes, statuses and outcomes are the table in holdfast/wire.py. What a face adds, such as header lines, is in
+that face.
 """
 
 import urllib.parse
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from api.views import CycleStep, Holder, holders_of
 from cluster.errors import ClusterError
 from holdfast import wire
-from lockstate.results import Reason, Refused, Result
+from lockstate.results import Reason, Refused
 
-T = TypeVar("T")
-
-_HELD: Final = frozenset({Reason.LOCK_HELD, Reason.NO_PERMITS})
-"""Refusals because of others: they say who, even when nobody holds and only waiters are in the way."""
+_BECAUSE_OF_OTHERS: Final = frozenset({Reason.LOCK_HELD, Reason.NO_PERMITS})
+"""Refusals that say who is in the way, even when nobody holds and only waiters are."""
 
 
 class Problem(msgspec.Struct, kw_only=True):
@@ -44,7 +43,7 @@ class Problem(msgspec.Struct, kw_only=True):
 
 
 class ProblemError(Exception):
-    """The call is answered with a problem. `detail` is for people, `code` for programs."""
+    """The request is answered with a problem. `detail` is for people, `code` for programs."""
 
     def __init__(
         self,
@@ -52,57 +51,45 @@ class ProblemError(Exception):
         detail: str,
         *,
         retry_after_ms: int = 0,
-        allow: str = "",
         refused: Refused | None = None,
-        oldest: int | None = None,
-        ends_connection: bool = False,
+        facts: Mapping[str, int] | None = None,
     ) -> None:
         """Make a problem.
 
-        `allow` names the methods of a path, `refused` brings what the state machine says besides, `oldest` is
-        the revision from which on events are still there.
+        `refused` brings what the state machine says besides; `facts` are further numbers of the document.
         """
         super().__init__(detail)
         self.code, self.detail = code, detail
-        self.retry_after_ms, self.allow, self.refused = retry_after_ms, allow, refused
-        self.facts: Mapping[str, int] = refused.facts if refused is not None else {}
-        if oldest is not None:
-            self.facts = {"oldest": oldest}
-        self.ends_connection = ends_connection
+        self.retry_after_ms, self.refused = retry_after_ms, refused
+        self.facts: Mapping[str, int] = facts or (refused.facts if refused is not None else {})
 
 
 def refusal(refused: Refused) -> ProblemError:
-    """Return what the state machine, or a check of its limits, refused."""
+    """Return the problem for what the state machine, or a check of its limits, refused."""
     return ProblemError(
         refused.reason.value, refused.detail, retry_after_ms=refused.retry_after_ms, refused=refused
     )
 
 
-def as_of(missed: ProblemError, revision: int, lag_ms: int) -> ProblemError:
-    """Return the refusal of a stale read that found nothing: it may be there, and not yet on this node."""
-    made = ProblemError(missed.code, f"{missed.detail}, or this node has not seen it yet")
-    made.facts = {"revision": revision, "lag_ms": lag_ms}
-    return made
+def compacted(detail: str, oldest: int) -> ProblemError:
+    """Return the problem for a place in the history that is gone: events are kept from `oldest` on."""
+    return ProblemError("compacted", detail, facts={"oldest": oldest})
 
 
-def expect(result: Result, kind: type[T]) -> T:
-    """Return `result` if it is what was asked for. Raises ProblemError for a refusal."""
-    if isinstance(result, kind):
-        return result
-    if isinstance(result, Refused):
-        raise refusal(result)
-    raise AssertionError(f"expected {kind.__name__}, got {result!r}")
+def as_of(missing: ProblemError, revision: int, lag_ms: int) -> ProblemError:
+    """Return the refusal of a stale read that found nothing: it may exist, and not be known here yet."""
+    detail = f"{missing.detail}, or this node has not seen it yet"
+    return ProblemError(missing.code, detail, facts={"revision": revision, "lag_ms": lag_ms})
 
 
 def of_exception(exc: Exception) -> ProblemError:
-    """Return how `exc` is told to the client. What nobody foresaw is `internal`, without details."""
+    """Return the problem for `exc`. An unforeseen one becomes `internal`, without details."""
     match exc:
         case ProblemError():
             return exc
         case ClusterError():
-            return ProblemError(
-                exc.code, str(exc) or wire.PROBLEMS[exc.code].title, retry_after_ms=exc.retry_after_ms
-            )
+            detail = str(exc) or wire.PROBLEMS[exc.code].title
+            return ProblemError(exc.code, detail, retry_after_ms=exc.retry_after_ms)
         case _:
             return ProblemError(
                 "internal", "an unexpected error; the log of the node has it under the request id"
@@ -110,9 +97,9 @@ def of_exception(exc: Exception) -> ProblemError:
 
 
 def document(problem: ProblemError, request_id: str) -> Problem:
-    """Return the problem document."""
+    """Return the problem document that answers the request `request_id`."""
     kind = wire.PROBLEMS[problem.code]
-    made = Problem(
+    result = Problem(
         type=wire.PROBLEM_TYPE_PREFIX + problem.code,
         title=kind.title,
         status=kind.status,
@@ -124,19 +111,18 @@ def document(problem: ProblemError, request_id: str) -> Problem:
         request_id=request_id,
     )
     if problem.retry_after_ms:
-        made.retry_after_ms = problem.retry_after_ms
+        result.retry_after_ms = problem.retry_after_ms
     for name, number in problem.facts.items():
-        setattr(made, name, number)
-    refused = problem.refused
-    if refused is not None:
-        _add_others(made, refused)
-    return made
+        setattr(result, name, number)
+    if problem.refused is not None:
+        _add_others(result, problem.refused)
+    return result
 
 
-def _add_others(made: Problem, refused: Refused) -> None:
-    """Say who is in the way."""
-    if refused.reason in _HELD:
-        made.holders = holders_of(refused.holders)
-        made.queue_length = refused.queue_length
+def _add_others(document: Problem, refused: Refused) -> None:
+    """Add who is in the way."""
+    if refused.reason in _BECAUSE_OF_OTHERS:
+        document.holders = holders_of(refused.holders)
+        document.queue_length = refused.queue_length
     if refused.cycle:
-        made.cycle = tuple([CycleStep(step.owner, step.name, step.kind) for step in refused.cycle])
+        document.cycle = tuple([CycleStep(step.owner, step.name, step.kind) for step in refused.cycle])

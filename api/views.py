@@ -1,6 +1,7 @@
-"""What reads and refusals show: one struct per JSON object, and how each is made. No secret in any.
+"""What reads and refusals show: one struct per JSON object, and how each is made of a view of the machine.
 
-Modes and scopes are shown of locks, permits of semaphores; for elections neither means anything.
+The names of the structs are those of the components in the API's published description. Modes and scopes are
+shown of locks, permits of semaphores; elections have neither. None of them contains a secret.
 """
 
 from collections.abc import Iterable
@@ -40,7 +41,7 @@ class Holder(msgspec.Struct, kw_only=True):
 
 
 class Waiter(msgspec.Struct, kw_only=True):
-    """Who waits; position 1 is next. A conversion, which stands before all others, says so."""
+    """Who waits; position 1 is next. A conversion, which goes before all others, is marked."""
 
     owner: str
     mode: Mode | Unset = UNSET
@@ -65,7 +66,7 @@ class Ticket(Waiter, kw_only=True):
 
 
 class Leader(msgspec.Struct):
-    """Who leads an election, and what it says."""
+    """Who leads an election, and its value."""
 
     owner: str
     value: str
@@ -88,7 +89,7 @@ class Read(msgspec.Struct, kw_only=True):
 
 
 class Session(Read):
-    """A session, for who knows its id."""
+    """A session, as shown to those that know its id."""
 
     ttl_ms: int
     expires_in_ms: int
@@ -99,7 +100,7 @@ class Session(Read):
 
 
 class Lock(Read):
-    """A lock: free, held or delayed. Holders of subtrees that it lies in are among its own."""
+    """A lock: free, held or delayed. Holders of subtrees that it lies in are among its holders."""
 
     name: str
     state: str
@@ -125,7 +126,7 @@ class Semaphore(Read):
 
 
 class Election(Read):
-    """An election: who leads, or null, and who wants to."""
+    """An election: its leader, or null, and its candidates."""
 
     name: str
     leader: Leader | None
@@ -133,14 +134,14 @@ class Election(Read):
 
 
 class Fence(Read):
-    """Whether a token is a current holder's; `current_token` is the highest of those, 0 when nobody holds."""
+    """Whether a token is that of a current holder; `current_token` is the highest of those, 0 without any."""
 
     valid: bool
     current_token: int
 
 
 class AuditEvent(msgspec.Struct, kw_only=True):
-    """Something that happened, in cluster time: milliseconds, of which only differences mean something."""
+    """Something that happened. Times are milliseconds of cluster time, of which only differences matter."""
 
     revision: int
     event: EventKind
@@ -198,12 +199,12 @@ def waiter_of(view: WaiterView) -> Waiter:
     return waiter
 
 
-def _describe(made: Holder | Waiter, view: HolderView | WaiterView) -> None:
-    """Add what means something for the kind of thing that is held or wanted."""
+def _describe(shown: Holder | Waiter, view: HolderView | WaiterView) -> None:
+    """Add the fields that only this kind of thing has."""
     if view.kind is HoldKind.LOCK:
-        made.mode, made.scope = view.mode, view.scope
+        shown.mode, shown.scope = view.mode, view.scope
     elif view.kind is HoldKind.SEMAPHORE:
-        made.permits = view.permits
+        shown.permits = view.permits
 
 
 def session_of(view: SessionView) -> Session:
@@ -214,7 +215,9 @@ def session_of(view: SessionView) -> Session:
         view.owner,
         view.labels,
         tuple([Held(kind=hold.kind, **msgspec.structs.asdict(holder_of(hold))) for hold in view.holds]),
-        tuple([Ticket(kind=it.kind, **msgspec.structs.asdict(waiter_of(it))) for it in view.tickets]),
+        tuple(
+            [Ticket(kind=ticket.kind, **msgspec.structs.asdict(waiter_of(ticket))) for ticket in view.tickets]
+        ),
     )
 
 
@@ -251,8 +254,8 @@ def audit_of(events: Iterable[Event]) -> Audit:
 
 
 def event_of(event: Event) -> AuditEvent:
-    """Return an event as a JSON object, of the audit and of a watch: no secret is in it."""
-    made = AuditEvent(
+    """Return an event as a JSON object, for the audit and for watchers."""
+    shown = AuditEvent(
         revision=event.revision,
         event=event.kind,
         name=event.name,
@@ -262,12 +265,12 @@ def event_of(event: Event) -> AuditEvent:
         lasted_ms=event.lasted_ms,
     )
     if event.kind is EventKind.SESSION_EXPIRED:
-        return made  # of a session there is no more to say
-    made.kind, made.token = event.of, event.token
+        return shown  # a session has none of the fields below
+    shown.kind, shown.token = event.of, event.token
     if event.of is HoldKind.LOCK:
-        made.mode, made.scope = event.mode, event.scope
+        shown.mode, shown.scope = event.mode, event.scope
     elif event.of is HoldKind.SEMAPHORE:
-        made.permits = event.permits
+        shown.permits = event.permits
     elif event.kind is EventKind.ELECTED:
-        made.value = event.value
-    return made
+        shown.value = event.value
+    return shown

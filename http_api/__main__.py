@@ -21,8 +21,9 @@ from cluster.errors import IdentityRefused, NodeFailed, StartupError
 from cluster.node import Node
 from cluster.storage.forked_child import Child
 from cluster.storage.huge_pages import HugePages
+from http_api.app import build_server
 from http_api.server import logs
-from http_api.server.app import CONNECTIONS_COUNT_MAX, build_server
+from http_api.server.connections import CONNECTIONS_COUNT_MAX
 
 logger = logging.getLogger("http_api")
 

@@ -25,7 +25,7 @@ from aiohttp import web
 import cluster
 from cluster.config import Address, NodeConfig
 from cluster.node import Node
-from http_api.server.app import build_server
+from http_api.app import build_server
 from lockstate.commands import Acquire, Release
 from lockstate.ids import AttemptId, HoldId
 from lockstate.modes import Mode

@@ -1,6 +1,6 @@
-"""What the fields of requests have in common: their types, their bounds, and how a wrong one is refused.
+"""What the fields of requests have in common: types, bounds, and how a wrong one is refused.
 
-The bounds here describe; lockstate keeps them and knows the codes. Every problem names the field.
+The bounds here only describe: lockstate enforces them and knows the codes. Every problem names the field.
 """
 
 from typing import Annotated, Final
@@ -17,11 +17,12 @@ UNSET: Final = msgspec.UNSET
 
 
 def _bounds(smallest: int, largest: int) -> msgspec.Meta:
-    """Tell the bounds of a number to readers of /openapi.json. lockstate keeps them, and knows the codes."""
+    """Return the bounds of a number, for readers of the API's description."""
     return msgspec.Meta(extra_json_schema={"minimum": smallest, "maximum": largest})
 
 
 def _lengths(smallest: int, largest: int) -> msgspec.Meta:
+    """Return the bounds of a text's length, for the same readers."""
     return msgspec.Meta(extra_json_schema={"minLength": smallest, "maxLength": largest})
 
 
@@ -40,16 +41,16 @@ Token = Annotated[int, _bounds(0, limits.TOKEN_MAX)]
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Base of all bodies; as itself, the body of a call that takes none."""
+    """Base of all requests. Used as it is, it stands for a request without fields."""
 
 
 class Write(Request, kw_only=True):
-    """A body that may carry the id by which a repetition gets the first outcome."""
+    """Base of requests that change something. A repetition with its `request_id` gets the first outcome."""
 
     request_id: RequestId | Maybe = UNSET
 
     def checked_id(self) -> str:
-        """Return the id, "" when there is none. Raises ProblemError."""
+        """Return the request id, "" if there is none. Raises ProblemError."""
         if self.request_id is UNSET:
             return ""
         check(limits.check_id("request_id", self.request_id))
@@ -57,13 +58,13 @@ class Write(Request, kw_only=True):
 
 
 def check(refused: Refused | None) -> None:
-    """Raise ProblemError if there is a refusal."""
+    """Raise ProblemError if a check refused something."""
     if refused is not None:
         raise refusal(refused)
 
 
 def check_name(field: str, text: str) -> None:
-    """Raise ProblemError if `text`, which stands in `field`, is no name."""
+    """Raise ProblemError if `text`, which stands in `field`, is not a name."""
     refused = limits.check_name(text)
     if refused is not None:
         _, _, problem = refused.detail.partition(": ")
@@ -77,5 +78,5 @@ def check_between(field: str, value: int, smallest: int, largest: int) -> None:
 
 
 def invalid(detail: str) -> ProblemError:
-    """Return the problem of who has to correct the call."""
+    """Return the problem for a request that has to be corrected."""
     return ProblemError("invalid-request", detail)

@@ -1,6 +1,5 @@
-"""The bodies of calls about locks, and what all calls that acquire have in common. Secrets are made here."""
+"""Requests about locks, and what all requests that acquire have in common."""
 
-import secrets
 from typing import Annotated
 
 import msgspec
@@ -20,22 +19,17 @@ from api.requests.fields import (
     check_name,
     invalid,
 )
+from api.requests.ids import new_hold_ids
 from lockstate import checks, commands, limits
-from lockstate.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.ids import NO_OWNER, NO_SESSION, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 
 ModeOrNot = Annotated[Mode | Maybe, msgspec.Meta(extra_json_schema={"default": Mode.EXCLUSIVE})]
 ScopeOrNot = Annotated[Scope | Maybe, msgspec.Meta(extra_json_schema={"default": Scope.NODE})]
 
 
-def new_ids() -> tuple[HoldId, AttemptId]:
-    """Return new secret ids for a hold (or a conversion's ticket) and for the attempt to get it."""
-    digits = secrets.token_hex(32)
-    return HoldId(digits[:32]), AttemptId(digits[32:])
-
-
 class Acquiring(Write, kw_only=True):
-    """What may be said of every hold: exactly one of `session_id` and `ttl_ms`, and more."""
+    """Base of the requests that acquire. Exactly one of `session_id` and `ttl_ms` is given."""
 
     session_id: SessionIdText | Maybe = UNSET
     ttl_ms: Ttl | Maybe = UNSET
@@ -45,7 +39,7 @@ class Acquiring(Write, kw_only=True):
     note: str = ""
 
     def checked_lease(self) -> tuple[SessionId, int]:
-        """Return session id and ttl, of which one is given; check all that is said of a hold."""
+        """Check the fields of this class; return session id and ttl, of which one is given."""
         if self.owner:
             check(limits.check_text("owner", self.owner, limits.OWNER_BYTES_MAX))
         if self.wait_ms:
@@ -95,7 +89,7 @@ class AcquireRequest(Acquiring, kw_only=True):
             raise invalid("name or locks: one of the two is required")
         check(limits.check_name(self.name))
         session_id, ttl_ms = self.checked_lease()
-        hold_id, attempt_id = new_ids()
+        hold_id, attempt_id = new_hold_ids()
         return commands.Acquire(
             self.name,
             Mode.EXCLUSIVE if self.mode is UNSET else self.mode,
@@ -117,10 +111,10 @@ class AcquireRequest(Acquiring, kw_only=True):
                 raise invalid(f"{field} and locks: only one of the two is allowed")
         if not locks:
             raise invalid("locks: must not be empty")
-        for at, it in enumerate(locks):
-            check_name(f"locks[{at}].name", it.name)
+        for index, lock in enumerate(locks):
+            check_name(f"locks[{index}].name", lock.name)
         session_id, ttl_ms = self.checked_lease()
-        hold_id, attempt_id = new_ids()
+        hold_id, attempt_id = new_hold_ids()
         command = commands.Acquire(
             "",
             Mode.EXCLUSIVE,
@@ -133,14 +127,14 @@ class AcquireRequest(Acquiring, kw_only=True):
             self.lock_delay_ms,
             self.note,
             self.checked_id(),
-            locks=tuple([commands.Wanted(it.name, it.mode, it.scope) for it in locks]),
+            locks=tuple([commands.Wanted(lock.name, lock.mode, lock.scope) for lock in locks]),
         )
         check(checks.check_locks(command))
         return command
 
 
 class RenewRequest(Write, kw_only=True):
-    """Start the lease of a hold anew."""
+    """Renew the lease of a hold."""
 
     hold_id: HoldIdText
     ttl_ms: Ttl | Maybe = UNSET
@@ -156,7 +150,7 @@ class RenewRequest(Write, kw_only=True):
 
 
 class ReleaseHoldRequest(Write, kw_only=True):
-    """Give a hold back as a whole."""
+    """Release a hold as a whole."""
 
     hold_id: HoldIdText
 
@@ -167,7 +161,7 @@ class ReleaseHoldRequest(Write, kw_only=True):
 
 
 class ReleaseRequest(Write, kw_only=True):
-    """Give a hold back, or of a hold of several locks only those that `names` lists."""
+    """Release a hold or, of a hold of several locks, only those that `names` lists."""
 
     hold_id: HoldIdText
     names: (
@@ -188,8 +182,8 @@ class ReleaseRequest(Write, kw_only=True):
     def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
         if not 1 <= len(names) <= limits.LOCKS_COUNT_MAX:
             raise invalid(f"names: {len(names)}; must be 1 to {limits.LOCKS_COUNT_MAX}")
-        for at, name in enumerate(names):
-            check_name(f"names[{at}]", name)
+        for index, name in enumerate(names):
+            check_name(f"names[{index}]", name)
         if len(set(names)) < len(names):
             raise invalid("names: a name is given twice")
         return names
@@ -206,14 +200,14 @@ class ConvertRequest(Write, kw_only=True):
         """Return the command, with new ids for the ticket and the attempt."""
         check(limits.check_id("hold_id", self.hold_id))
         check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
-        ticket_id, attempt_id = new_ids()
+        ticket_id, attempt_id = new_hold_ids()
         return commands.Convert(
             self.hold_id, self.mode, ticket_id, attempt_id, self.wait_ms, self.checked_id()
         )
 
 
 class ForceReleaseRequest(Write, kw_only=True):
-    """End every hold of a lock. The reason is kept for those who ask why."""
+    """End every hold of a lock. The reason is kept in the audit."""
 
     name: Name
     reason: str

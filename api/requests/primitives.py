@@ -1,4 +1,4 @@
-"""The bodies of calls about semaphores, rate limits, fences and elections."""
+"""Requests about semaphores, rate limits, fences and elections."""
 
 from typing import Annotated
 
@@ -20,7 +20,8 @@ from api.requests.fields import (
     check_between,
     check_name,
 )
-from api.requests.locks import Acquiring, new_ids
+from api.requests.ids import new_hold_ids
+from api.requests.locks import Acquiring
 from lockstate import checks, commands, limits
 from lockstate.ids import NO_OWNER, OwnerName
 
@@ -39,7 +40,7 @@ class AcquirePermitsRequest(Acquiring, kw_only=True):
         check(limits.check_name(self.name))
         check(checks.check_limit(self.limit, self.permits))
         session_id, ttl_ms = self.checked_lease()
-        hold_id, attempt_id = new_ids()
+        hold_id, attempt_id = new_hold_ids()
         return commands.AcquirePermits(
             self.name,
             self.limit,
@@ -111,7 +112,7 @@ class CheckFenceRequest(Request, kw_only=True):
 
 
 class AdvanceFenceRequest(Write, kw_only=True):
-    """Let a resource accept a token and higher ones only."""
+    """Make a resource accept this token and higher ones only."""
 
     resource: Name
     token: Token
@@ -139,7 +140,7 @@ class CampaignRequest(Write, kw_only=True):
         check(limits.check_text("value", self.value, limits.VALUE_BYTES_MAX))
         check(limits.check_text("owner", self.owner, limits.OWNER_BYTES_MAX))
         check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
-        hold_id, attempt_id = new_ids()
+        hold_id, attempt_id = new_hold_ids()
         return commands.Campaign(
             self.name,
             self.session_id,
@@ -153,7 +154,7 @@ class CampaignRequest(Write, kw_only=True):
 
 
 class ProclaimRequest(Write, kw_only=True):
-    """Say something else as the leader of an election."""
+    """Change the value of an election, as its leader."""
 
     hold_id: HoldIdText
     value: Value

@@ -1,8 +1,7 @@
-"""The bodies of calls about sessions and about the cluster."""
+"""Requests about sessions and about the cluster."""
 
-import secrets
-
-from api.requests.fields import UNSET, Maybe, Request, Ttl, Write, check, invalid
+from api.requests.fields import UNSET, Maybe, Request, Ttl, Write, check
+from api.requests.ids import new_session_id
 from lockstate import commands, limits
 from lockstate.ids import SessionId
 
@@ -18,25 +17,30 @@ class OpenSessionRequest(Write, kw_only=True):
         check(limits.check_ttl(self.ttl_ms))
         if self.labels:
             check(limits.check_labels(self.labels))
-        return commands.OpenSession(
-            SessionId(secrets.token_hex(16)), self.ttl_ms, self.labels, self.checked_id()
-        )
+        return commands.OpenSession(new_session_id(), self.ttl_ms, self.labels, self.checked_id())
 
 
 class CloseSessionRequest(Write, kw_only=True):
     """Close a session."""
 
-    def command(self, session_id: SessionId) -> commands.CloseSession:
+    def command(self, session_id: str) -> commands.CloseSession:
         """Return the command."""
-        return commands.CloseSession(session_id, self.checked_id())
+        check(limits.check_id("session_id", session_id))
+        return commands.CloseSession(SessionId(session_id), self.checked_id())
 
 
 class KeepAliveRequest(Write, kw_only=True):
-    """Keep a session alive. Repeating that does no harm, so its `request_id` names it and no more."""
+    """Keep a session alive. Repeating that is harmless, so its `request_id` is a name for logs only."""
+
+    def command(self, session_id: str) -> commands.KeepAlive:
+        """Return the command."""
+        self.checked_id()
+        check(limits.check_id("session_id", session_id))
+        return commands.KeepAlive(SessionId(session_id))
 
 
 class TransferRequest(Request, kw_only=True):
-    """Hand leadership over, to the node `to` or to the one that is furthest."""
+    """Hand leadership over, to the node `to` or to the most advanced one."""
 
     to: str | Maybe = UNSET
 
@@ -49,16 +53,6 @@ class AddMemberRequest(Request, kw_only=True):
 
 
 class RemoveMemberRequest(Request, kw_only=True):
-    """Remove a node: its id stands here or in the query."""
+    """Remove a node. A face may take its id from elsewhere, so it may be missing here."""
 
     id: str | Maybe = UNSET
-
-    def node_id(self, in_query: str | None) -> str:
-        """Return the id, which `in_query` may give instead. Raises ProblemError unless exactly one does."""
-        if self.id is UNSET:
-            if in_query is None:
-                raise invalid("id: is required, in the body or the query")
-            return in_query
-        if in_query is not None:
-            raise invalid("id: is given twice, in the body and the query")
-        return self.id

@@ -18,17 +18,17 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
-from api.problems import ProblemError
 from holdfast import wire
+from http_api.server.refusals import CallRefused
 
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _NO_QUERY: Final[dict[str, str]] = {}
 
 _FORM: Final = "application/x-www-form-urlencoded"
-"""What curl -d calls every body."""
+"""The media type that curl -d gives every body."""
 
 _UNDRAINED_BYTES_MAX: Final = 64 * 1024
-"""Wait for the client to read before buffering more than this."""
+"""Bytes of answers that may be buffered before the client has to read."""
 
 _id_prefix: Final = secrets.token_hex(6)
 _id_numbers: Final = itertools.count(1)
@@ -61,7 +61,7 @@ class Call(web.BaseRequest):
         return call_id if is_plain else urllib.parse.quote(call_id)
 
     def read_timeout(self, default_s: float) -> None:
-        """Set `timeout_s` from the header, or to `default_s`. Raises ProblemError."""
+        """Set `timeout_s` from the header, or to `default_s`. Raises CallRefused."""
         header = self.headers.get(wire.HEADER_TIMEOUT_MS)
         if header is None:
             self.timeout_s = default_s
@@ -69,11 +69,11 @@ class Call(web.BaseRequest):
         is_number = header.isascii() and header.isdigit() and len(header) <= len(str(wire.TIMEOUT_MS_MAX))
         if not is_number or not wire.TIMEOUT_MS_MIN <= int(header) <= wire.TIMEOUT_MS_MAX:
             allowed = f"must be {wire.TIMEOUT_MS_MIN} to {wire.TIMEOUT_MS_MAX}"
-            raise ProblemError("invalid-request", f"{wire.HEADER_TIMEOUT_MS}: {header!r}; {allowed}")
+            raise CallRefused("invalid-request", f"{wire.HEADER_TIMEOUT_MS}: {header!r}; {allowed}")
         self.timeout_s = int(header) / 1000
 
     async def body_bytes(self) -> bytes:
-        """Return the JSON body, b"" if there is none. Raises ProblemError when it is too large or no JSON."""
+        """Return the JSON body, b"" if there is none. Raises CallRefused when it is too large or not JSON."""
         payload = self.content
         body = payload.read_nowait() if payload.is_eof() else await self._wait_for_body()
         if len(body) > wire.BODY_BYTES_MAX:
@@ -85,11 +85,11 @@ class Call(web.BaseRequest):
             is_curl = media_type == _FORM and hdrs.ORIGIN not in self.headers
             if media_type != wire.JSON and not is_curl:
                 detail = f"Content-Type: {content_type!r}; must be {wire.JSON}"
-                raise ProblemError("invalid-request", detail)
+                raise CallRefused("invalid-request", detail)
         return body
 
     async def _wait_for_body(self) -> bytes:
-        """Read a body that has not arrived in one piece with its head."""
+        """Return a body that has not arrived in one piece with its head."""
         if (self.content_length or 0) > wire.BODY_BYTES_MAX:
             raise _too_large()
         if self.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
@@ -98,23 +98,23 @@ class Call(web.BaseRequest):
             async with asyncio.timeout(self.timeout_s):
                 return await self.read()
         except TimeoutError:
-            raise ProblemError(
+            raise CallRefused(
                 "invalid-request", "body: did not arrive in time", ends_connection=True
             ) from None
         except web.HTTPRequestEntityTooLarge:
             raise _too_large() from None
         except web.RequestPayloadError as exc:
             detail = f"body: cannot be read: {exc}"
-            raise ProblemError("invalid-request", detail, ends_connection=True) from None
+            raise CallRefused("invalid-request", detail, ends_connection=True) from None
 
 
-def _too_large() -> ProblemError:
+def _too_large() -> CallRefused:
     detail = f"body: more than {wire.BODY_BYTES_MAX} bytes"
-    return ProblemError("payload-too-large", detail, ends_connection=True)
+    return CallRefused("payload-too-large", detail, ends_connection=True)
 
 
 class Reply(web.StreamResponse):
-    """An answer: status, bytes, and header lines that are not always there."""
+    """An answer: status, bytes, and the header lines that only some answers have."""
 
     def __init__(
         self, body: bytes, status: int = 200, content_type: str = wire.JSON, headers: str = ""
@@ -152,7 +152,7 @@ class Reply(web.StreamResponse):
 
 
 class _Heads:
-    """Status lines with the headers that only change with the second."""
+    """Status lines together with the headers that change only once a second."""
 
     second: int = 0
     texts: dict[tuple[int, str], str] = {}

@@ -6,28 +6,30 @@ import time
 from aiohttp import web
 
 from api import answers, problems
-from api.node import ServingNode
-from api.problems import ProblemError
+from api.gateway import Gateway
 from holdfast import wire
 from http_api.server.call import Call, Reply
 from http_api.server.metrics import RequestCounts
+from http_api.server.refusals import CallRefused, header_lines
 from http_api.server.routes import Router
 
 logger = logging.getLogger("http_api.access")
 
 _STATUS_REFUSED = 400
+"""The lowest status of an answer that says no."""
 _STATUS_HELD = 409
-"""What who polls a lock is told all day: no news for who reads the log. Nor is a probe of /readyz."""
+"""The status that clients that poll a lock get all day: not worth a log line. Nor is a probe of /readyz."""
 
 
 class Front:
-    """Answers calls; whatever happens, there is an answer, and it says what happened."""
+    """Answers calls. Whatever happens, there is an answer, and it says what happened."""
 
     def __init__(
-        self, node: ServingNode, router: Router, counts: RequestCounts, request_timeout_ms: int
+        self, gateway: Gateway, router: Router, counts: RequestCounts, request_timeout_ms: int
     ) -> None:
-        """Answer from `node`, within `request_timeout_ms` unless the call says otherwise."""
-        self._node = node
+        """Answer through `gateway`, within `request_timeout_ms` unless the call gives its own timeout."""
+        self._gateway = gateway
+        self._node = gateway.node
         self._router = router
         self._counts = counts
         self._timeout_s = request_timeout_ms / 1000
@@ -41,7 +43,7 @@ class Front:
             route = self._router.resolve(call)
             method, path = route.method, route.path
             call.read_timeout(self._timeout_s)
-            reply = await route.handler(self._node, call)
+            reply = await route.handler(self._gateway, call)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
             reply = problem_reply(call, exc)
         if self._node.is_shutting_down:
@@ -60,20 +62,12 @@ class Front:
 
 
 def problem_reply(call: Call, exc: Exception) -> Reply:
-    """Return the problem document for `exc`; what nobody foresaw is logged."""
+    """Return the problem document for `exc`; an unforeseen one is logged."""
     problem = problems.of_exception(exc)
     if problem.code == "internal" and call.transport is not None:
         logger.error("event=internal-error request_id=%s", call.id, exc_info=exc)
     document = problems.document(problem, call.id)
-    reply = Reply(answers.encode(document), document.status, wire.PROBLEM_JSON, _header_lines(problem))
-    if problem.ends_connection:
+    reply = Reply(answers.encode(document), document.status, wire.PROBLEM_JSON, header_lines(problem))
+    if isinstance(problem, CallRefused) and problem.ends_connection:
         reply.force_close()
     return reply
-
-
-def _header_lines(problem: ProblemError) -> str:
-    """Return the header lines that go with the problem."""
-    lines = f"Allow: {problem.allow}\r\n" if problem.allow else ""
-    if problem.retry_after_ms:
-        lines += f"{wire.HEADER_RETRY_AFTER}: {-(-problem.retry_after_ms // 1000)}\r\n"
-    return lines

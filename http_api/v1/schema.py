@@ -1,6 +1,6 @@
-"""JSON bodies and query values: how they are read, and what is told when they are wrong.
+"""JSON bodies, paths and queries of version 1: how they are read, and how wrong ones are explained.
 
-Every problem names the field. The bodies themselves are in api/requests.
+Every problem names the field. What the bodies mean is in api/requests.
 """
 
 import json
@@ -19,6 +19,7 @@ from lockstate.ids import SessionId
 from lockstate.modes import Mode, Scope
 
 LIST_LIMIT_DEFAULT = 100
+"""Things that a read shows when the client does not say how many."""
 
 R = TypeVar("R", bound=Request)
 
@@ -55,14 +56,14 @@ def decode(body: bytes, kind: type[R]) -> R:
         if len(keys) != len(set(keys)) or b"\\u" in body:
             json.loads(body, object_pairs_hook=_refuse_repetitions)
     except msgspec.ValidationError as exc:
-        raise _told(str(exc)) from None
+        raise _explained(str(exc)) from None
     except (ValueError, RecursionError) as exc:
-        raise invalid(f"body: is no valid JSON: {exc}") from None
+        raise invalid(f"body: is not valid JSON: {exc}") from None
     return request
 
 
-# What may be a key, for a cheap look for repetitions, which msgspec lets pass. May see too many, not too few.
 _KEY = re.compile(rb'"([^"\\]*)"\s*:')
+"""What may be a key, for a cheap search for repeated ones, which msgspec accepts. It never misses one."""
 
 
 def _refuse_repetitions(pairs: list[tuple[str, object]]) -> None:
@@ -76,17 +77,18 @@ def _refuse_repetitions(pairs: list[tuple[str, object]]) -> None:
 _AT = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?")
 _FIELD_NAMED = re.compile(r"Object (missing required field|contains unknown field) `(.*)`")
 _WORDS: Final = {"mode": tuple(Mode), "scope": tuple(Scope), "algorithm": tuple(Algorithm)}
+"""The words that a field may be, where msgspec does not list them."""
 
 
-def _told(message: str) -> ProblemError:
-    """Return a message of msgspec with the field in front: where it is, if that is within another one."""
+def _explained(message: str) -> ProblemError:
+    """Return a message of msgspec as a problem that begins with the path of the field."""
     found = _AT.fullmatch(message)
     assert found is not None, "every text matches"
     problem, path = found[1], (found[2] or "").replace("[...]", "")
     if named := _FIELD_NAMED.fullmatch(problem):
-        missing, field = named.groups()
+        problem_kind, field = named.groups()
         where = f"{path}.{field}" if path else field
-        return invalid(f"{where}: {'is required' if missing.startswith('missing') else 'unknown field'}")
+        return invalid(f"{where}: {'is required' if problem_kind.startswith('missing') else 'unknown field'}")
     words = _WORDS.get(path.rpartition(".")[2])
     allowed = f"; must be one of {', '.join(words)}" if words else ""
     return invalid(f"{path or 'body'}: {problem}{allowed}")
@@ -95,7 +97,7 @@ def _told(message: str) -> ProblemError:
 # -- paths and queries ------------------------------------------------------------------------------------
 
 
-def consistency(call: Call) -> bool:
+def is_stale(call: Call) -> bool:
     """Return whether a stale read was asked for. Raises ProblemError."""
     value = call.query_values.get("consistency", wire.LINEARIZABLE)
     if value not in (wire.LINEARIZABLE, wire.STALE):
@@ -126,7 +128,7 @@ def limit(call: Call, largest: int) -> int:
 def name(call: Call) -> str:
     """Return the name in the path. Raises ProblemError."""
     check(limits.check_name(call.path_value))
-    return SessionId(call.path_value)
+    return call.path_value
 
 
 def name_in_query(call: Call) -> str:

@@ -33,17 +33,32 @@ from holdfast import wire
 from http_api.server.metrics import RequestCounts
 from http_api.server.routes import Route
 from http_api.v1 import watch
-from http_api.v1.handlers import audit, elections, fences, locks, members, rates, semaphores, sessions, status
+from http_api.v1.handlers import (
+    audit,
+    cluster,
+    elections,
+    fences,
+    locks,
+    members,
+    rates,
+    semaphores,
+    sessions,
+)
 
 _WORLD: Final = ("overloaded", "no-leader", "shutting-down", "outcome-unknown")
 """What can come between a node and the cluster."""
 _READ: Final = ("overloaded", "no-leader", "shutting-down")
+"""The same for reads, which have no outcome to be unknown."""
 _CHANGE: Final = ("no-leader", "shutting-down", "outcome-unknown")
+"""The same for changes of the members, of which there are never many."""
 _ACQUIRE: Final = (
     "name-too-long", "ttl-out-of-range", "session-expired", "lease-expired", "deadlock", "queue-full",
     *_WORLD,
 )  # fmt: skip
-"""What can be told to whoever wants to hold something."""
+"""What can be answered to a client that wants to hold something."""
+
+RESERVED: Final = "/v1/stream"
+"""A path that a later version answers, with everything below it."""
 
 _SESSIONS: Final = (
     Route(
@@ -187,9 +202,9 @@ _AUDIT: Final = (
 )  # fmt: skip
 
 _CLUSTER: Final = (
-    Route(method="GET", path=wire.CLUSTER, handler=status.get_cluster, gives=ClusterStatus),
+    Route(method="GET", path=wire.CLUSTER, handler=cluster.get_cluster, gives=ClusterStatus),
     Route(
-        method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, handler=status.transfer_leadership,
+        method="POST", path=wire.CLUSTER_TRANSFER_LEADERSHIP, handler=cluster.transfer_leadership,
         takes=TransferRequest, gives=answers.LeadershipTransferred,
         problems=("transfer-failed", *_WORLD),
     ),
@@ -206,16 +221,16 @@ _CLUSTER: Final = (
 )  # fmt: skip
 
 _HEALTH: Final = (
-    Route(method="GET", path=wire.LIVEZ, handler=status.get_livez, gives=answers.Health),
+    Route(method="GET", path=wire.LIVEZ, handler=cluster.get_livez, gives=answers.Health),
     Route(
-        method="GET", path=wire.READYZ, handler=status.get_readyz,
+        method="GET", path=wire.READYZ, handler=cluster.get_readyz,
         gives=answers.Health, problems=("not-ready", "shutting-down"),
     ),
 )  # fmt: skip
 
 
 def _watching() -> Route:
-    """Return the call whose handler knows all who watch."""
+    """Return the call of the watch, whose handler knows all watchers of its server."""
     return Route(
         method="GET", path=wire.WATCH, handler=watch.watch_handler(), media_type=watch.EVENT_STREAM,
         query=("prefix", "since"), problems=("compacted", *_READ),
@@ -226,7 +241,7 @@ def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
     """Return all calls of the API, for one server."""
     routes = [
         *_SESSIONS, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_AUDIT, _watching(), *_CLUSTER,
-        *_HEALTH, Route(method="GET", path=wire.METRICS, handler=status.metrics_handler(counts)),
+        *_HEALTH, Route(method="GET", path=wire.METRICS, handler=cluster.metrics_handler(counts)),
     ]  # fmt: skip
-    routes.append(Route(method="GET", path=wire.OPENAPI, handler=status.openapi_handler(routes), gives=dict))
+    routes.append(Route(method="GET", path=wire.OPENAPI, handler=cluster.openapi_handler(routes), gives=dict))
     return tuple(routes)

@@ -13,7 +13,9 @@ from typing import Final
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from api.node import ServingNode
+from api import problems
+from api.gateway import Gateway
+from api.node import NodeState
 from api.problems import ProblemError
 from cluster.errors import Overloaded, ShuttingDown
 from cluster.observing.event_log import Compacted, Cut, EventLog, Position
@@ -45,10 +47,11 @@ def watch_handler() -> Handler:
     """Return the handler of /v1/watch: all its streams share what they are fed."""
     feeds: EventFeeds | None = None
 
-    async def watch(node: ServingNode, call: Call) -> Reply:
+    async def watch(gateway: Gateway, call: Call) -> Reply:
         """Tell what happens from a place in the history on, or from now on."""
         nonlocal feeds
-        prefix, position = _prefix(call), await _start(node, call)
+        node = gateway.node
+        prefix, position = _prefix(call), await _start(gateway, call)
         feeds = feeds or EventFeeds(node.events)
         if node.is_shutting_down:
             raise ShuttingDown("this node is stopping; ask another")
@@ -73,16 +76,16 @@ def _prefix(call: Call) -> str:
     return prefix
 
 
-async def _start(node: ServingNode, call: Call) -> Position:
+async def _start(gateway: Gateway, call: Call) -> Position:
     """Return where the stream begins. Raises ProblemError, ClusterError.
 
     A client that has been told of more than this node has applied, by another node, waits until this one has
     applied it, too; without a place of its own it begins behind every answer that was given before.
     """
-    asked = _asked(call)
+    node, asked = gateway.node, _asked(call)
     if asked is not None and asked.known_revision <= node.machine.revision:
         return asked
-    revision = await node.read(lambda machine: machine.revision, call.timeout_s)
+    revision = await gateway.read(lambda machine: machine.revision, call.timeout_s)
     if asked is not None and asked.known_revision > revision:
         detail = f"{asked} has not happened in this cluster, which is at revision {revision}"
         raise _compacted(detail, node.events.oldest)
@@ -103,14 +106,14 @@ def _asked(call: Call) -> Position | None:
 
 
 def _compacted(detail: str, oldest: int) -> ProblemError:
-    """Return the problem of who must look at the present state and watch from there."""
-    return ProblemError("compacted", f"{detail}; read the present state, and watch from there", oldest=oldest)
+    """Return the problem for a client that has to read the present state and watch from there."""
+    return problems.compacted(f"{detail}; read the present state, and watch from there", oldest)
 
 
 class EventStream(Reply):
     """The answer to a watch: it lasts until client, node or slowness end it."""
 
-    def __init__(self, node: ServingNode, feeds: EventFeeds, prefix: str, position: Position) -> None:
+    def __init__(self, node: NodeState, feeds: EventFeeds, prefix: str, position: Position) -> None:
         """Make a stream of what happens below `prefix` behind `position`."""
         super().__init__(b"", content_type=EVENT_STREAM, headers=_HEADERS)
         self.force_close()

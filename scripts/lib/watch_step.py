@@ -13,7 +13,7 @@ from aiohttp import web
 from cluster.node import Node
 from cluster.observing.event_log import Cut
 from http_api.__main__ import _connections_count_max
-from http_api.server.app import build_server
+from http_api.app import build_server
 from http_api.v1.event_feeds import FED_COUNT_MAX
 from http_api.v1.watch import BUFFERED_BYTES_MAX, CLOSING_S
 from scripts.lib.node_load import LOAD_WORKERS, PREFIX, CycleLoad, leading_node, single_config

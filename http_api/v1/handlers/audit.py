@@ -1,23 +1,23 @@
-"""The audit: what happened last, to all, to one name, or by one session."""
+"""The audit: what happened last, to all names, to one, or by one session."""
 
 from api import views
-from api.node import ServingNode
+from api.gateway import Gateway
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from lockstate import limits
 
 
-async def get_audit(node: ServingNode, call: Call) -> Reply:
-    """Return what happened last, the newest first, to a name or to all."""
+async def get_audit(gateway: Gateway, call: Call) -> Reply:
+    """Return what happened last, newest first, to a name or to all."""
     name, limit = schema.name_in_query(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
     return await reads.answer(
-        node, call, lambda machine: machine.audit(name=name, limit=limit), views.audit_of
+        gateway, call, lambda machine: machine.audit(name=name, limit=limit), views.audit_of
     )
 
 
-async def get_session_audit(node: ServingNode, call: Call) -> Reply:
-    """Return what a session did last, the newest first; it may have ended long ago."""
+async def get_session_audit(gateway: Gateway, call: Call) -> Reply:
+    """Return what a session did last, newest first; it may have ended long ago."""
     session_id, limit = schema.session_id(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
     return await reads.answer(
-        node, call, lambda machine: machine.audit(session_id=session_id, limit=limit), views.audit_of
+        gateway, call, lambda machine: machine.audit(session_id=session_id, limit=limit), views.audit_of
     )

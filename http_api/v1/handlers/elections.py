@@ -1,8 +1,7 @@
 """Elections: campaign, proclaim, resign, look at one."""
 
 from api import answers, views
-from api.node import ServingNode
-from api.problems import expect
+from api.gateway import Gateway
 from api.requests.primitives import CampaignRequest, ProclaimRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
@@ -10,30 +9,26 @@ from http_api.v1.handlers import locks
 from lockstate import results
 
 
-async def campaign(node: ServingNode, call: Call) -> Reply:
+async def campaign(gateway: Gateway, call: Call) -> Reply:
     """Ask to lead an election, waiting in its queue if asked to."""
     request = await schema.read(call, CampaignRequest)
-    answer = await node.acquire(request.command(), call.timeout_s)
-    granted = expect(answer.result, results.Granted)
-    leader = views.Leader(granted.owner, request.value, granted.token)
-    made = answers.Elected(granted.hold_id, granted.token, leader, granted.expires_in_ms, answer.revision)
-    return Reply(answers.encode(made))
+    result, revision = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
+    return Reply(answers.encode(answers.elected(result, request.value, revision)))
 
 
-async def proclaim(node: ServingNode, call: Call) -> Reply:
-    """Say something else as the leader of an election."""
+async def proclaim(gateway: Gateway, call: Call) -> Reply:
+    """Change the value of an election, as its leader."""
     request = await schema.read(call, ProclaimRequest)
-    answer = await node.submit(request.command(), call.timeout_s)
-    proclaimed = expect(answer.result, results.Proclaimed)
-    return Reply(answers.encode(answers.Proclaimed(proclaimed.token, answer.revision)))
+    result, revision = await gateway.submit(request.command(), results.Proclaimed, call.timeout_s)
+    return Reply(answers.encode(answers.Proclaimed(result.token, revision)))
 
 
-async def resign(node: ServingNode, call: Call) -> Reply:
-    """Lead an election no longer."""
-    return await locks.release_whole(node, call)
+async def resign(gateway: Gateway, call: Call) -> Reply:
+    """Stop leading an election."""
+    return await locks.release_whole(gateway, call)
 
 
-async def get_election(node: ServingNode, call: Call) -> Reply:
-    """Return an election: who leads and what it says, and who wants to."""
+async def get_election(gateway: Gateway, call: Call) -> Reply:
+    """Return an election: its leader with its value, and its candidates."""
     name = schema.name(call)
-    return await reads.answer(node, call, lambda machine: machine.election(name), views.election_of)
+    return await reads.answer(gateway, call, lambda machine: machine.election(name), views.election_of)

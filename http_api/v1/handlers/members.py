@@ -1,41 +1,34 @@
-"""Calls that change who belongs to the cluster. Both are safe to repeat."""
+"""Members: add and remove nodes of the cluster. Both calls are safe to repeat."""
 
 from api import answers
-from api.node import ServingNode
-from api.problems import ProblemError
+from api.gateway import Gateway
+from api.requests.fields import UNSET, invalid
 from api.requests.service import AddMemberRequest, RemoveMemberRequest
-from cluster.config import check_member, check_node_id
-from cluster.config_sources import WrongValueError
-from cluster.consensus.member_list import Members
 from http_api.server.call import Call, Reply
 from http_api.v1 import schema
 
 
-async def add_member(node: ServingNode, call: Call) -> Reply:
+async def add_member(gateway: Gateway, call: Call) -> Reply:
     """Add a node, which joins and then counts."""
     request = await schema.read(call, AddMemberRequest)
-    try:
-        check_member(request.id, request.peer)
-    except WrongValueError as wrong:
-        raise _invalid(wrong) from None
-    members = await node.add_member(request.id, request.peer, call.timeout_s)
-    return _reply(node, members)
+    members, revision = await gateway.add_member(request.id, request.peer, call.timeout_s)
+    return Reply(answers.encode(answers.member_list(members, revision)))
 
 
-async def remove_member(node: ServingNode, call: Call) -> Reply:
+async def remove_member(gateway: Gateway, call: Call) -> Reply:
     """Remove a node; leadership is handed over first if it leads."""
     request = await schema.read(call, RemoveMemberRequest)
-    try:
-        node_id = check_node_id("id", request.node_id(call.query_values.get("id")))
-    except WrongValueError as wrong:
-        raise _invalid(wrong) from None
-    members = await node.remove_member(node_id, call.timeout_s)
-    return _reply(node, members)
+    members, revision = await gateway.remove_member(_node_id(request, call), call.timeout_s)
+    return Reply(answers.encode(answers.member_list(members, revision)))
 
 
-def _reply(node: ServingNode, members: Members) -> Reply:
-    return Reply(answers.encode(answers.member_list(members, node.machine.revision)))
-
-
-def _invalid(wrong: WrongValueError) -> ProblemError:
-    return ProblemError("invalid-request", f"{wrong.setting}: {wrong.value!r}; {wrong.allowed}")
+def _node_id(request: RemoveMemberRequest, call: Call) -> str:
+    """Return the node's id. Raises ProblemError unless exactly one of body and query gives it."""
+    in_query = call.query_values.get("id")
+    if request.id is UNSET:
+        if in_query is None:
+            raise invalid("id: is required, in the body or the query")
+        return in_query
+    if in_query is not None:
+        raise invalid("id: is given twice, in the body and the query")
+    return request.id

@@ -1,8 +1,7 @@
 """Semaphores: acquire permits, renew and release them, resize, look at one."""
 
 from api import answers, views
-from api.node import ServingNode
-from api.problems import expect
+from api.gateway import Gateway
 from api.requests.primitives import AcquirePermitsRequest, ResizeRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
@@ -10,43 +9,32 @@ from http_api.v1.handlers import locks
 from lockstate import results
 
 
-async def acquire_permits(node: ServingNode, call: Call) -> Reply:
+async def acquire_permits(gateway: Gateway, call: Call) -> Reply:
     """Acquire permits of a semaphore, waiting in its queue if asked to."""
     request = await schema.read(call, AcquirePermitsRequest)
-    answer = await node.acquire(request.command(), call.timeout_s)
-    granted = expect(answer.result, results.Granted)
-    made = answers.PermitsGranted(
-        granted.hold_id,
-        granted.token,
-        granted.name,
-        granted.permits,
-        granted.available,
-        granted.expires_in_ms,
-        answer.revision,
-    )
-    return Reply(answers.encode(made))
+    result, revision = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
+    return Reply(answers.encode(answers.permits_granted(result, revision)))
 
 
-async def renew_permits(node: ServingNode, call: Call) -> Reply:
-    """Start the lease of permits anew."""
-    return await locks.renew(node, call)
+async def renew_permits(gateway: Gateway, call: Call) -> Reply:
+    """Renew the lease of permits."""
+    return await locks.renew(gateway, call)
 
 
-async def release_permits(node: ServingNode, call: Call) -> Reply:
-    """Give permits back."""
-    return await locks.release_whole(node, call)
+async def release_permits(gateway: Gateway, call: Call) -> Reply:
+    """Release permits."""
+    return await locks.release_whole(gateway, call)
 
 
-async def resize_semaphore(node: ServingNode, call: Call) -> Reply:
+async def resize_semaphore(gateway: Gateway, call: Call) -> Reply:
     """Give a semaphore another limit."""
     request = await schema.read(call, ResizeRequest)
-    answer = await node.submit(request.command(), call.timeout_s)
-    resized = expect(answer.result, results.Resized)
-    made = answers.Resized(request.name, resized.limit, resized.available, answer.revision)
-    return Reply(answers.encode(made))
+    result, revision = await gateway.submit(request.command(), results.Resized, call.timeout_s)
+    answer = answers.Resized(request.name, result.limit, result.available, revision)
+    return Reply(answers.encode(answer))
 
 
-async def get_semaphore(node: ServingNode, call: Call) -> Reply:
+async def get_semaphore(gateway: Gateway, call: Call) -> Reply:
     """Return a semaphore with its holders and its queue."""
     name = schema.name(call)
-    return await reads.answer(node, call, lambda machine: machine.semaphore(name), views.semaphore_of)
+    return await reads.answer(gateway, call, lambda machine: machine.semaphore(name), views.semaphore_of)

@@ -10,7 +10,7 @@ import aiohttp
 from aiohttp import web
 
 from holdfast import wire
-from http_api.server.app import build_server
+from http_api.app import build_server
 from tests.unit.http_api.local_node import LocalNode
 
 REQUEST_TIMEOUT_MS = 5_000

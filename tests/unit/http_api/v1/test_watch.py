@@ -16,7 +16,7 @@ from aiohttp import web
 from cluster.config import load
 from cluster.node import Node
 from cluster.observing.event_log import Cut
-from http_api.server.app import build_server
+from http_api.app import build_server
 from http_api.v1 import event_feeds, watch
 from lockstate.commands import (
     Acquire,

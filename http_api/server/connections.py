@@ -1,7 +1,7 @@
-"""The server that answers from the route table.
+"""The HTTP server: accepts connections, parses requests, and hands each to the front (`middleware.py`).
 
-aiohttp's low-level server stands under it: the Application layer would cost as much time per request as all
-the rest of this package.
+It is aiohttp's low-level server: the Application layer would cost as much time per request as all the rest of
+this package.
 """
 
 import asyncio
@@ -14,21 +14,17 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from api.node import ServingNode
-from api.problems import ProblemError
 from holdfast import wire
 from http_api.server.call import Call
-from http_api.server.metrics import RequestCounts
 from http_api.server.middleware import Front, problem_reply
-from http_api.server.routes import Router
-from http_api.v1.table import make_routes
+from http_api.server.refusals import CallRefused
 
 CONNECTIONS_COUNT_MAX: Final = 50_000
-"""Of clients at once, if the process may have so many files open."""
+"""Connections of clients at once, if the process may have so many files open."""
 
 
 class _Protocol(RequestHandler):
-    """A connection. Where bytes are no HTTP, strangers get a problem, and logs do not quote them."""
+    """A connection. Bytes that are not HTTP are answered with a problem, and logs do not quote them."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, unless there are so many already that the journal could run out of descriptors."""
@@ -52,13 +48,13 @@ class _Protocol(RequestHandler):
     ) -> web.StreamResponse:
         """Return the answer to what could not be parsed, and end the connection."""
         assert isinstance(request, Call)
-        detail = f"this is no HTTP request: {type(exc).__name__} ({status})"
-        return problem_reply(request, ProblemError("invalid-request", detail, ends_connection=True))
+        detail = f"this is not an HTTP request: {type(exc).__name__} ({status})"
+        return problem_reply(request, CallRefused("invalid-request", detail, ends_connection=True))
 
 
 @dataclass
 class _Room:
-    """How many connections there are, and may be."""
+    """How many connections there are, and how many there may be."""
 
     count_max: int
     count: int = 0
@@ -75,13 +71,9 @@ class _Server(web.Server):
         return _Protocol(self, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: ours logs
 
 
-def build_server(
-    node: ServingNode, request_timeout_ms: int, connections_count_max: int = CONNECTIONS_COUNT_MAX
-) -> web.Server:
-    """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop."""
+def make_server(front: Front, connections_count_max: int) -> web.Server:
+    """Return a server whose calls `front` answers. Needs a running event loop."""
     loop = asyncio.get_running_loop()
-    counts = RequestCounts()
-    front = Front(node, Router(make_routes(counts)), counts, request_timeout_ms)
 
     def make_call(
         message: RawRequestMessage,

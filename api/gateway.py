@@ -1,0 +1,146 @@
+"""The one way from every face to the node: what a client asks for passes here, and nowhere else.
+
+A face reads a request in its own format, lets it make its command (`api/requests`, which checks the fields),
+and hands the command to the gateway with the kind of result that it expects. A refusal comes back as a
+ProblemError, a failure of the world as a ClusterError; `problems.of_exception` makes one answer of both.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from api import problems
+from api.node import NodeState, ServingNode, Waiting
+from api.problems import ProblemError
+from api.views import Read
+from cluster.config import check_member, check_node_id
+from cluster.config_sources import WrongValueError
+from cluster.consensus.member_list import Members
+from cluster.errors import OutcomeUnknown
+from lockstate.commands import Command
+from lockstate.machine import LockMachine
+from lockstate.results import Refused, Result
+
+R = TypeVar("R", bound=Result)
+T = TypeVar("T")
+
+
+class Gateway:
+    """Passes commands, reads and changes of the members on to one node."""
+
+    def __init__(self, node: ServingNode) -> None:
+        """Pass them on to `node`."""
+        self._node = node
+
+    @property
+    def node(self) -> NodeState:
+        """Return what the node shows of itself: everything but the calls that the gateway makes."""
+        return self._node
+
+    # -- commands -------------------------------------------------------------------------------------------
+
+    async def submit(self, command: Command, kind: type[R], timeout_s: float) -> tuple[R, int]:
+        """Have one command applied; return its result and revision. Raises ProblemError, ClusterError."""
+        applied = await self._node.submit(command, timeout_s)
+        return _expected(applied.result, kind), applied.revision
+
+    async def acquire(self, command: Waiting, kind: type[R], timeout_s: float) -> tuple[R, int]:
+        """Have a command applied that may wait, and wait for its end. Cancelling the task cancels the wait.
+
+        Raises ProblemError, ClusterError.
+        """
+        applied = await self._node.acquire(command, timeout_s)
+        return _expected(applied.result, kind), applied.revision
+
+    async def wait_until(self, cluster_ms: int) -> int:
+        """Wait until cluster time is `cluster_ms`; return how many milliseconds that took.
+
+        `now_ms` of the machine is that of the entry that reserved the moment, or of a later one, and cluster
+        time never runs faster than ours: waiting for the difference never ends too early.
+
+        Raises OutcomeUnknown if the node stops before.
+        """
+        delay_ms = cluster_ms - self._node.machine.now_ms
+        if delay_ms <= 0:
+            return 0
+        stopping = asyncio.ensure_future(self._node.wait_shutdown())
+        try:
+            await asyncio.wait({stopping}, timeout=delay_ms / 1000)
+            if stopping.done():
+                raise OutcomeUnknown(
+                    "this node stops before the reserved moment; repeat the request with the same request_id"
+                    " on another node"
+                )
+        finally:
+            stopping.cancel()
+        return delay_ms
+
+    # -- reads ----------------------------------------------------------------------------------------------
+
+    async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
+        """Return what `query` finds in a state as new as every answer before. Raises ClusterError."""
+        return await self._node.read(query, timeout_s)
+
+    async def view(
+        self,
+        query: Callable[[LockMachine], T],
+        show: Callable[[T], Read],
+        timeout_s: float,
+        *,
+        is_stale: bool,
+    ) -> Read:
+        """Return what `query` finds as `show` shows it, of a new state or of the node's own, with its age.
+
+        Raises ProblemError, ClusterError.
+        """
+        if not is_stale:
+            return show(await self._node.read(query, timeout_s))
+        machine = self._node.machine
+        found = query(machine)
+        revision, lag_ms = machine.revision, self._node.status().lag_ms
+        try:
+            view = show(found)
+        except ProblemError as missing:
+            raise problems.as_of(missing, revision, lag_ms) from missing
+        view.revision, view.lag_ms = revision, lag_ms
+        return view
+
+    # -- the cluster ----------------------------------------------------------------------------------------
+
+    async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
+        """Hand leadership to `to`, or to the most advanced node. Raises ProblemError, ClusterError."""
+        if to is not None:
+            known = [peer.id for peer in self._node.status().nodes]
+            if to not in known:
+                detail = f"to: {to!r}; must be one of {', '.join(known)}"
+                raise ProblemError("invalid-request", detail)
+        return await self._node.transfer_leadership(to, timeout_s)
+
+    async def add_member(self, node_id: str, peer: str, timeout_s: float) -> tuple[Members, int]:
+        """Add a node; return the members and the revision. Raises ProblemError, ClusterError."""
+        try:
+            check_member(node_id, peer)
+        except WrongValueError as wrong:
+            raise _wrong_value(wrong) from None
+        return await self._node.add_member(node_id, peer, timeout_s), self._node.machine.revision
+
+    async def remove_member(self, node_id: str, timeout_s: float) -> tuple[Members, int]:
+        """Remove a node; return the members and the revision. Raises ProblemError, ClusterError."""
+        try:
+            check_node_id("id", node_id)
+        except WrongValueError as wrong:
+            raise _wrong_value(wrong) from None
+        return await self._node.remove_member(node_id, timeout_s), self._node.machine.revision
+
+
+def _expected(result: Result, kind: type[R]) -> R:
+    """Return `result` if it is of the kind that the command gives. Raises ProblemError for a refusal."""
+    if isinstance(result, kind):
+        return result
+    if isinstance(result, Refused):
+        raise problems.refusal(result)
+    raise AssertionError(f"expected {kind.__name__}, got {result!r}")
+
+
+def _wrong_value(wrong: WrongValueError) -> ProblemError:
+    return ProblemError("invalid-request", f"{wrong.setting}: {wrong.value!r}; {wrong.allowed}")

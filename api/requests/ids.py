@@ -1,0 +1,19 @@
+"""The ids that a node makes: secrets, each with 128 random bits, so that nobody guesses one."""
+
+import secrets
+
+from lockstate.ids import AttemptId, HoldId, SessionId
+
+_BYTES = 16
+"""Random bytes of one id."""
+
+
+def new_hold_ids() -> tuple[HoldId, AttemptId]:
+    """Return the ids of a new hold, or of a conversion's ticket, and of the attempt to get it."""
+    digits = secrets.token_hex(2 * _BYTES)  # in one call: half the cost
+    return HoldId(digits[: 2 * _BYTES]), AttemptId(digits[2 * _BYTES :])
+
+
+def new_session_id() -> SessionId:
+    """Return the id of a new session."""
+    return SessionId(secrets.token_hex(_BYTES))

@@ -1,0 +1,20 @@
+"""The HTTP face of a node, put together: the calls of version 1 behind one server."""
+
+from aiohttp import web
+
+from api.gateway import Gateway
+from api.node import ServingNode
+from http_api.server.connections import CONNECTIONS_COUNT_MAX, make_server
+from http_api.server.metrics import RequestCounts
+from http_api.server.middleware import Front
+from http_api.server.routes import Router
+from http_api.v1.table import RESERVED, make_routes
+
+
+def build_server(
+    node: ServingNode, request_timeout_ms: int, connections_count_max: int = CONNECTIONS_COUNT_MAX
+) -> web.Server:
+    """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop."""
+    counts = RequestCounts()
+    router = Router(make_routes(counts), reserved=RESERVED)
+    return make_server(Front(Gateway(node), router, counts, request_timeout_ms), connections_count_max)
