@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from api import problems
-from api.node import NodeState, ServingNode, Waiting
+from api.node import NodeState, ServingNode
 from api.problems import ProblemError
 from api.views import Read
 from cluster.config import check_member, check_node_id
 from cluster.config_sources import WrongValueError
 from cluster.consensus.member_list import Members
 from cluster.errors import OutcomeUnknown
-from lockstate.commands import Command
+from lockstate.commands import Command, MayWait
 from lockstate.machine import LockMachine
 from lockstate.results import Refused, Result
 
@@ -44,7 +44,7 @@ class Gateway:
         applied = await self._node.submit(command, timeout_s)
         return _expected(applied.result, kind), applied.revision
 
-    async def acquire(self, command: Waiting, kind: type[R], timeout_s: float) -> tuple[R, int]:
+    async def acquire(self, command: MayWait, kind: type[R], timeout_s: float) -> tuple[R, int]:
         """Have a command applied that may wait, and wait for its end. Cancelling the task cancels the wait.
 
         Raises ProblemError, ClusterError.

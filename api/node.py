@@ -10,14 +10,11 @@ from cluster.consensus.member_list import Members
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Sample
 from cluster.observing.status import ClusterStatus
-from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert
+from lockstate.commands import Command, MayWait
 from lockstate.machine import LockMachine
 from lockstate.results import Result
 
 T = TypeVar("T")
-
-Waiting = Acquire | AcquirePermits | Campaign | Convert
-"""The commands that may wait in a queue."""
 
 
 class Applied(Protocol):
@@ -84,7 +81,7 @@ class ServingNode(NodeState, Protocol):
         """Replicate one command and return its result."""
         ...
 
-    async def acquire(self, command: Waiting, timeout_s: float) -> Applied:
+    async def acquire(self, command: MayWait, timeout_s: float) -> Applied:
         """Replicate a request and wait in the queue, if it has to. Cancelled with the calling task."""
         ...
 

@@ -7,14 +7,13 @@ from typing import TypeVar
 
 import msgspec
 
-from api.node import Waiting
 from cluster.consensus import member_list
 from cluster.consensus.member_list import Member, Members
 from cluster.errors import ShuttingDown
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Sample
 from cluster.observing.status import ClusterStatus, PeerStatus
-from lockstate.commands import Batch, Cancel, Command, Entry
+from lockstate.commands import Batch, Cancel, Command, Entry, MayWait
 from lockstate.machine import LockMachine
 from lockstate.results import Queued, Result
 
@@ -73,7 +72,7 @@ class LocalNode:
         self._check(timeout_s)
         return self._apply(command)
 
-    async def acquire(self, command: Waiting, timeout_s: float) -> LocalAnswer:
+    async def acquire(self, command: MayWait, timeout_s: float) -> LocalAnswer:
         """Apply a request and wait for its end; undo it when cancelled."""
         self._check(timeout_s)
         answer = self._apply(command)
