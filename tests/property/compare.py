@@ -13,10 +13,10 @@ from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.owners import shown_owner
 from lockstate.results import Event, EventKind, Granted, Outcome, Reason, Refused, Result, Settled
-from tests.property import model_views, programs
+from tests.property import model_views, random_commands
 from tests.property.model_changes import due
 from tests.property.model_deadlock import check_cycle
-from tests.property.model_records import World
+from tests.property.model_records import ModelState
 
 DEADLOCKS = {Reason.DEADLOCK, Reason.CONVERSION_DEADLOCK}
 AUDIT_LIMIT = 1000
@@ -52,7 +52,7 @@ def plain_settled(settled: list[Settled] | tuple[Settled, ...]) -> list[str]:
     return sorted(f"{it.hold_id}: {plain_result(it.result)}" for it in settled)
 
 
-def check_outcome(outcome: Outcome, expected: list[tuple[str, int, Result]], world: World) -> None:
+def check_outcome(outcome: Outcome, expected: list[tuple[str, int, Result]], state: ModelState) -> None:
     """Check that the machine did with an entry what the model did."""
     answers = [
         (batch.origin, seq, result)
@@ -63,15 +63,15 @@ def check_outcome(outcome: Outcome, expected: list[tuple[str, int, Result]], wor
     for (_, _, result), (_, _, wanted) in zip(answers, expected, strict=True):
         assert plain_result(result) == plain_result(wanted), f"machine: {result}; model: {wanted}"
         if isinstance(result, Refused) and isinstance(wanted, Refused) and result.reason in DEADLOCKS:
-            _check_cycle_named(result, wanted, world)
-    _check_equal(plain_events(outcome.events), plain_events(world.events))
-    _check_equal(plain_settled(outcome.settled), plain_settled(world.settled))
+            _check_cycle_named(result, wanted, state)
+    _check_equal(plain_events(outcome.events), plain_events(state.events))
+    _check_equal(plain_settled(outcome.settled), plain_settled(state.settled))
 
 
-def _check_cycle_named(result: Refused, wanted: Refused, world: World) -> None:
+def _check_cycle_named(result: Refused, wanted: Refused, state: ModelState) -> None:
     """Check that a cycle is a real one. The refusal of a repeated request has none."""
     if wanted.detail:
-        ticket, edges = world.deadlocks[int(wanted.detail)]
+        ticket, edges = state.deadlocks[int(wanted.detail)]
         check_cycle(ticket, edges, result.cycle)
     else:
         assert not result.cycle, "who was in the way then is no news"
@@ -83,35 +83,35 @@ def _check_equal(of_machine: list[str], of_model: list[str]) -> None:
     assert of_machine == of_model, f"machine: {only_machine or of_machine}; model: {only_model or of_model}"
 
 
-def check_views(machine: LockMachine, world: World) -> None:
+def check_views(machine: LockMachine, state: ModelState) -> None:
     """Check that readers of the machine see what the model says."""
-    assert (machine.revision, machine.now_ms) == (world.revision, world.now_ms)
-    assert machine.next_token == world.next_token
-    assert sorted(machine.waiting_origins()) == sorted({ticket.origin for ticket in world.tickets})
-    ends = due(world)
+    assert (machine.revision, machine.now_ms) == (state.revision, state.now_ms)
+    assert machine.next_token == state.next_token
+    assert sorted(machine.waiting_origins()) == sorted({ticket.origin for ticket in state.tickets})
+    ends = due(state)
     assert machine.next_deadline_ms() == (ends[0][0] if ends else None)
-    for name in programs.NAMES:
-        _check_equal([plain(machine.lock(name))], [plain(model_views.lock_view(world, name))])
-        for token in (0, 1, world.next_token - 1):
-            assert machine.check_fence(name, token) == model_views.fence_view(world, name, token)
-    for name in programs.SEMAPHORES:
-        _check_equal([plain(machine.semaphore(name))], [plain(model_views.semaphore_view(world, name))])
-    for name in programs.ELECTIONS:
-        _check_equal([plain(machine.election(name))], [plain(model_views.election_view(world, name))])
-    for session_id in programs.SESSION_IDS:
+    for name in random_commands.NAMES:
+        _check_equal([plain(machine.lock(name))], [plain(model_views.lock_view(state, name))])
+        for token in (0, 1, state.next_token - 1):
+            assert machine.check_fence(name, token) == model_views.fence_view(state, name, token)
+    for name in random_commands.SEMAPHORES:
+        _check_equal([plain(machine.semaphore(name))], [plain(model_views.semaphore_view(state, name))])
+    for name in random_commands.ELECTIONS:
+        _check_equal([plain(machine.election(name))], [plain(model_views.election_view(state, name))])
+    for session_id in random_commands.SESSION_IDS:
         _check_equal(
-            [plain(machine.session(session_id))], [plain(model_views.session_view(world, session_id))]
+            [plain(machine.session(session_id))], [plain(model_views.session_view(state, session_id))]
         )
-    _check_pages(machine, world)
-    _check_audit(machine, world)
+    _check_pages(machine, state)
+    _check_audit(machine, state)
 
 
-def _check_pages(machine: LockMachine, world: World) -> None:
+def _check_pages(machine: LockMachine, state: ModelState) -> None:
     """Check the whole list of locks, and the pages of a part of it."""
-    active = model_views.active_names(world)
+    active = model_views.active_names(state)
     views, following = machine.locks("", "", 100)
     _check_equal(
-        [plain(view) for view in views], [plain(model_views.lock_view(world, name)) for name in active]
+        [plain(view) for view in views], [plain(model_views.lock_view(state, name)) for name in active]
     )
     assert following is None
     below = [name for name in active if name.startswith("a/")]
@@ -123,11 +123,11 @@ def _check_pages(machine: LockMachine, world: World) -> None:
     assert found == below
 
 
-def _check_audit(machine: LockMachine, world: World) -> None:
+def _check_audit(machine: LockMachine, state: ModelState) -> None:
     """Check what is told of each name and each session, newest first."""
-    for name in (*programs.NAMES, ""):
-        for session_id in (*programs.SESSION_IDS, NO_SESSION):
+    for name in (*random_commands.NAMES, ""):
+        for session_id in (*random_commands.SESSION_IDS, NO_SESSION):
             if name or session_id:
                 told = machine.audit(name, session_id, AUDIT_LIMIT)
-                known = model_views.audit(world, name, session_id)[:AUDIT_LIMIT]
+                known = model_views.audit(state, name, session_id)[:AUDIT_LIMIT]
                 _check_equal(plain_events(told[::-1]), plain_events(known[::-1]))

@@ -50,50 +50,50 @@ from lockstate.results import (
     SessionOpened,
     WaitsAbandoned,
 )
+from tests.property.model_acquire import acquire, acquire_permits, campaign, change_mode
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
 from tests.property.model_locks import names
-from tests.property.model_records import Hold, Session, Ticket, World
+from tests.property.model_records import Hold, ModelState, Session, Ticket
 from tests.property.model_refusals import limit_mismatch
 from tests.property.model_requests import forget, forget_old, remember, repeat, request_key
 from tests.property.model_views import available, holder_view
-from tests.property.model_wishes import acquire, acquire_permits, campaign, change_mode
 
 
-def apply(world: World, entry: Entry) -> list[tuple[str, int, Result]]:
+def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
     """Apply one entry and return (origin, seq, result) of every command that was not a repetition."""
-    world.revision += 1
-    world.now_ms = max(world.now_ms, entry.now_ms)
-    world.events, world.settled = [], []
-    pass_time(world)
+    state.revision += 1
+    state.now_ms = max(state.now_ms, entry.now_ms)
+    state.events, state.settled = [], []
+    pass_time(state)
     answers = []
     for batch in entry.batches:
-        world.asking = batch.origin
+        state.asking = batch.origin
         for seq, command in zip(batch.seqs, batch.commands, strict=True):
-            if seq <= world.highest_seqs.get(batch.origin, 0):
+            if seq <= state.highest_seqs.get(batch.origin, 0):
                 continue
-            world.highest_seqs[batch.origin] = seq
-            answers.append((batch.origin, seq, run(world, command)))
+            state.highest_seqs[batch.origin] = seq
+            answers.append((batch.origin, seq, run(state, command)))
     return answers
 
 
-def pass_time(world: World) -> None:
+def pass_time(state: ModelState) -> None:
     """End what is over, as much of it as one entry may end, and forget old requests."""
-    forget_old(world)
+    forget_old(state)
     ended = 0
-    while ended < limits.EXPIRIES_PER_ENTRY_MAX and due(world) and due(world)[0][0] < world.now_ms:
-        thing = due(world)[0][2]
-        ended += weight(world, thing)
-        expire(world, thing)
+    while ended < limits.EXPIRIES_PER_ENTRY_MAX and due(state) and due(state)[0][0] < state.now_ms:
+        thing = due(state)[0][2]
+        ended += weight(state, thing)
+        expire(state, thing)
 
 
-def weight(world: World, thing: object) -> int:
+def weight(state: ModelState, thing: object) -> int:
     """Return what the end of something counts: what is held or wanted as much as it claims, all else one."""
     if isinstance(thing, Hold):
         return claims(thing)
     if not isinstance(thing, Session):
         return 1
-    things: list[Hold | Ticket] = [*world.holds, *world.tickets]
+    things: list[Hold | Ticket] = [*state.holds, *state.tickets]
     return max(1, sum(claims(it) for it in things if it.session_id == thing.session_id))
 
 
@@ -108,21 +108,21 @@ def claims(thing: Hold | Ticket) -> int:
     return len(claimed)
 
 
-def run(world: World, command: Command | Undecodable) -> Result:
+def run(state: ModelState, command: Command | Undecodable) -> Result:
     """Apply one command, or repeat what became of it."""
     refused = refuse_bad_request_id(command)
     if refused is not None:
         return refused
     key = request_key(command)
-    if key in world.requests:
-        return repeat(world, command, world.requests[key])
-    result = refuse_bad(command) or refuse_used(world, command) or decide(world, command)
+    if key in state.requests:
+        return repeat(state, command, state.requests[key])
+    result = refuse_bad(command) or refuse_used(state, command) or decide(state, command)
     if key is not None:
-        remember(world, key, command, result)
+        remember(state, key, command, result)
     return result
 
 
-def refuse_used(world: World, command: Command | Undecodable) -> Refused | None:
+def refuse_used(state: ModelState, command: Command | Undecodable) -> Refused | None:
     """Refuse a command that gives something new an id which something else has."""
     new_id: SessionId | HoldId
     match command:
@@ -134,90 +134,90 @@ def refuse_used(world: World, command: Command | Undecodable) -> Refused | None:
             new_id = command.ticket_id
         case _:
             return None
-    known = world.session(SessionId(new_id)) or world.hold(HoldId(new_id)) or world.ticket(HoldId(new_id))
+    known = state.session(SessionId(new_id)) or state.hold(HoldId(new_id)) or state.ticket(HoldId(new_id))
     return Refused(Reason.INVALID_REQUEST, "") if known is not None else None
 
 
-def decide(world: World, command: Command | Undecodable) -> Result:  # noqa: C901, PLR0912 - a case for each command
+def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa: C901, PLR0912 - a case for each command
     """Apply one command that is well formed and new."""
     match command:
         case OpenSession():
-            return open_session(world, command)
+            return open_session(state, command)
         case KeepAlive() | CloseSession():
-            session = world.session(command.session_id)
+            session = state.session(command.session_id)
             if session is None:
                 return Refused(Reason.SESSION_EXPIRED, "")
             if isinstance(command, KeepAlive):
-                return SessionKept(command.session_id, world.restart(session.lease))
-            return SessionClosed(end_session(world, session, EventKind.RELEASED))
+                return SessionKept(command.session_id, state.restart(session.lease))
+            return SessionClosed(end_session(state, session, EventKind.RELEASED))
         case Acquire():
-            return acquire(world, command)
+            return acquire(state, command)
         case AcquirePermits():
-            result = acquire_permits(world, command)
+            result = acquire_permits(state, command)
         case Campaign():
-            return campaign(world, command)
+            return campaign(state, command)
         case Convert():
-            return change_mode(world, command)
+            return change_mode(state, command)
         case Cancel():
-            result = cancel(world, command)
+            result = cancel(state, command)
         case AbandonWaits():
-            return abandon_waits(world, command)
+            return abandon_waits(state, command)
         case Renew():
-            return renew(world, command)
+            return renew(state, command)
         case Release():
-            result = release(world, command)
+            result = release(state, command)
         case ForceRelease():
-            result = force_release(world, command)
+            result = force_release(state, command)
         case ResizeSemaphore():
-            result = resize(world, command)
+            result = resize(state, command)
         case Proclaim():
-            return proclaim(world, command)
+            return proclaim(state, command)
         case AdvanceFence():
-            return advance_fence(world, command)
+            return advance_fence(state, command)
         case Tick() | Barrier() | Undecodable():
             return Done()
         case TakeRate():
             raise NotImplementedError("rate limits have a model of their own")
-    serve(world)
+    serve(state)
     return result
 
 
-def open_session(world: World, command: OpenSession) -> Result:
+def open_session(state: ModelState, command: OpenSession) -> Result:
     """Open a session."""
     owner = OwnerName(command.labels.get("owner") or f"session-{command.session_id}")
-    lease = world.new_lease(command.ttl_ms)
-    world.sessions.append(Session(command.session_id, owner, command.labels, lease))
+    lease = state.new_lease(command.ttl_ms)
+    state.sessions.append(Session(command.session_id, owner, command.labels, lease))
     return SessionOpened(command.session_id, command.ttl_ms, command.ttl_ms)
 
 
-def cancel(world: World, command: Cancel) -> Result:
+def cancel(state: ModelState, command: Cancel) -> Result:
     """End the wait of an attempt, or what it got; nothing if a later attempt took over."""
-    ticket, hold = world.ticket(command.hold_id), world.hold(command.hold_id)
+    ticket, hold = state.ticket(command.hold_id), state.hold(command.hold_id)
     attempt = ticket or hold
     if attempt is None or attempt.attempt_id != command.attempt_id:
         return Cancelled(undone=False)
-    forget(world, attempt.request, command.hold_id)
+    forget(state, attempt.request, command.hold_id)
     if ticket is not None:
-        end_wait(world, ticket)
+        end_wait(state, ticket)
     elif hold is not None:
-        end_hold(world, hold, EventKind.RELEASED)
+        end_hold(state, hold, EventKind.RELEASED)
     return Cancelled(undone=True)
 
 
-def abandon_waits(world: World, command: AbandonWaits) -> Result:
+def abandon_waits(state: ModelState, command: AbandonWaits) -> Result:
     """End the waits of a node process that is gone, the first to come first."""
-    waits = [ticket for ticket in world.tickets if ticket.origin == command.origin]
+    waits = [ticket for ticket in state.tickets if ticket.origin == command.origin]
     ended = waits[: limits.ABANDONED_PER_COMMAND_MAX]
     for ticket in ended:
-        forget(world, ticket.request, ticket.ticket_id)
-        end_wait(world, ticket)
-    serve(world)
-    return WaitsAbandoned(len(ended), sum(ticket.origin == command.origin for ticket in world.tickets))
+        forget(state, ticket.request, ticket.ticket_id)
+        end_wait(state, ticket)
+    serve(state)
+    return WaitsAbandoned(len(ended), sum(ticket.origin == command.origin for ticket in state.tickets))
 
 
-def renew(world: World, command: Renew) -> Result:
+def renew(state: ModelState, command: Renew) -> Result:
     """Start the lease of a hold anew, or that of its session."""
-    hold = world.hold(command.hold_id)
+    hold = state.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
     refused = limits.check_ttl(command.ttl_ms) if command.ttl_ms else None
@@ -226,12 +226,12 @@ def renew(world: World, command: Renew) -> Result:
     if hold.session_id and command.ttl_ms:
         return Refused(Reason.INVALID_REQUEST, "")
     hold.lease.ttl_ms = command.ttl_ms or hold.lease.ttl_ms
-    return Renewed(hold.token, world.restart(hold.lease))
+    return Renewed(hold.token, state.restart(hold.lease))
 
 
-def release(world: World, command: Release) -> Result:
+def release(state: ModelState, command: Release) -> Result:
     """Give back a hold, or some of its locks."""
-    hold = world.hold(command.hold_id)
+    hold = state.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
     if len(set(command.names)) < len(command.names):
@@ -240,57 +240,57 @@ def release(world: World, command: Release) -> Result:
         return Refused(Reason.NOT_HOLDER, "")
     left = [lock for lock in hold.locks if command.names and lock.name not in command.names]
     if not left:
-        end_hold(world, hold, EventKind.RELEASED)
+        end_hold(state, hold, EventKind.RELEASED)
         return Released()
-    if any(ticket.converts is hold for ticket in world.tickets):
+    if any(ticket.converts is hold for ticket in state.tickets):
         return Refused(Reason.INVALID_REQUEST, "")
     gone = [lock for lock in hold.locks if lock not in left]
-    tell(world, EventKind.RELEASED, hold, hold.granted_at_ms, only=gone)
+    tell(state, EventKind.RELEASED, hold, hold.granted_at_ms, only=gone)
     hold.locks = left
     return Released(tuple(left))
 
 
-def force_release(world: World, command: ForceRelease) -> Result:
+def force_release(state: ModelState, command: ForceRelease) -> Result:
     """End every hold that has the lock of this very name, and keep the lock from everybody for a while."""
-    ended = [h for h in world.holds if h.kind is HoldKind.LOCK and command.name in names(h)]
+    ended = [h for h in state.holds if h.kind is HoldKind.LOCK and command.name in names(h)]
     views = tuple(
-        holder_view(world, hold, lock) for hold in ended for lock in hold.locks if lock.name == command.name
+        holder_view(state, hold, lock) for hold in ended for lock in hold.locks if lock.name == command.name
     )
     for hold in ended:
-        end_hold(world, hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
+        end_hold(state, hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
     return ForceReleased(views)
 
 
-def resize(world: World, command: ResizeSemaphore) -> Result:
+def resize(state: ModelState, command: ResizeSemaphore) -> Result:
     """Give a semaphore another limit. Who wants more than that is refused, who has more keeps it."""
-    if command.name not in world.limits:
+    if command.name not in state.limits:
         return Refused(Reason.NOT_HOLDER, "")
-    world.limits[command.name] = command.limit
-    for ticket in list(world.tickets):
+    state.limits[command.name] = command.limit
+    for ticket in list(state.tickets):
         of_it = ticket.kind is HoldKind.SEMAPHORE and names(ticket) == [command.name]
         if of_it and ticket.permits > command.limit:
-            end_wait(world, ticket, limit_mismatch(world, command.name))
-    serve(world)
-    return Resized(command.limit, available(world, command.name) if command.name in world.limits else 0)
+            end_wait(state, ticket, limit_mismatch(state, command.name))
+    serve(state)
+    return Resized(command.limit, available(state, command.name) if command.name in state.limits else 0)
 
 
-def proclaim(world: World, command: Proclaim) -> Result:
+def proclaim(state: ModelState, command: Proclaim) -> Result:
     """Give the election that a hold leads another value."""
-    hold = world.hold(command.hold_id)
+    hold = state.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
     if hold.kind is not HoldKind.ELECTION:
         return Refused(Reason.INVALID_REQUEST, "")
     if hold.value != command.value:
         hold.value = command.value
-        tell(world, EventKind.ELECTED, hold)
+        tell(state, EventKind.ELECTED, hold)
     return Proclaimed(hold.token)
 
 
-def advance_fence(world: World, command: AdvanceFence) -> Result:
+def advance_fence(state: ModelState, command: AdvanceFence) -> Result:
     """Raise the highest token that a resource has seen."""
-    highest = world.fences.get(command.resource, 0)
+    highest = state.fences.get(command.resource, 0)
     if command.token < highest:
         return Refused(Reason.STALE_TOKEN, "", facts={"highest_token": highest})
-    world.fences[command.resource] = command.token
+    state.fences[command.resource] = command.token
     return FenceAdvanced(command.token)

@@ -19,7 +19,7 @@ from tests.property.model_locks import (
     tickets_in_the_way,
     twin,
 )
-from tests.property.model_records import Edge, Hold, Party, Ticket, World
+from tests.property.model_records import Edge, Hold, ModelState, Party, Ticket
 
 
 def party(thing: Hold | Ticket) -> Party:
@@ -30,32 +30,32 @@ def party(thing: Hold | Ticket) -> Party:
     return "no session", of.hold_id if isinstance(of, Hold) else of.ticket_id
 
 
-def tickets_needed(world: World, ticket: Ticket) -> list[Ticket]:
+def tickets_needed(state: ModelState, ticket: Ticket) -> list[Ticket]:
     """Return the tickets that have to be served before this one: the one that it goes with, or its queue."""
-    first = twin(world, ticket)
+    first = twin(state, ticket)
     if first is not None:
         return [first]
     if ticket.kind is HoldKind.SEMAPHORE:
-        return [t for t in earlier(world, ticket) if names(t) == names(ticket)]
-    return tickets_in_the_way(world, ticket)
+        return [t for t in earlier(state, ticket) if names(t) == names(ticket)]
+    return tickets_in_the_way(state, ticket)
 
 
-def to_be_given_back(world: World, ticket: Ticket) -> list[Hold | Ticket]:
+def to_be_given_back(state: ModelState, ticket: Ticket) -> list[Hold | Ticket]:
     """Return what is held, or will be before it is this ticket's turn, and keeps it waiting.
 
     Of a semaphore that is all, for any may be what is missing. Two that ask for the same get one hold.
     """
-    if twin(world, ticket) is not None:
+    if twin(state, ticket) is not None:
         return []
-    queued = [t for t in tickets_needed(world, ticket) if twin(world, t) is None]
+    queued = [t for t in tickets_needed(state, ticket) if twin(state, t) is None]
     if ticket.kind is HoldKind.SEMAPHORE:
-        return [h for h in world.holds if h.kind is HoldKind.SEMAPHORE and names(h) == names(ticket)] + queued
-    return holds_in_the_way(world, ticket) + queued
+        return [h for h in state.holds if h.kind is HoldKind.SEMAPHORE and names(h) == names(ticket)] + queued
+    return holds_in_the_way(state, ticket) + queued
 
 
-def keepers(world: World, thing: Hold | Ticket) -> list[Ticket]:
+def keepers(state: ModelState, thing: Hold | Ticket) -> list[Ticket]:
     """Return the tickets for the sake of which something is kept: those of its party."""
-    return [ticket for ticket in world.tickets if party(ticket) == party(thing)]
+    return [ticket for ticket in state.tickets if party(ticket) == party(thing)]
 
 
 class Wait(NamedTuple):
@@ -66,15 +66,15 @@ class Wait(NamedTuple):
     kept: list[tuple[Hold | Ticket, list[Ticket]]]
 
 
-def waits(world: World) -> list[Wait]:
+def waits(state: ModelState) -> list[Wait]:
     """Return what each ticket waits for."""
     return [
-        Wait(t, tickets_needed(world, t), [(it, keepers(world, it)) for it in to_be_given_back(world, t)])
-        for t in world.tickets
+        Wait(t, tickets_needed(state, t), [(it, keepers(state, it)) for it in to_be_given_back(state, t)])
+        for t in state.tickets
     ]
 
 
-def is_blocked_by(world: World, wait: Wait, stuck: list[HoldId]) -> bool:
+def is_blocked_by(state: ModelState, wait: Wait, stuck: list[HoldId]) -> bool:
     """Whether a ticket cannot be served as long as the `stuck` are not, and what they have is kept."""
     if any(other.ticket_id in stuck for other in wait.needed):
         return True
@@ -82,51 +82,51 @@ def is_blocked_by(world: World, wait: Wait, stuck: list[HoldId]) -> bool:
     if wait.ticket.kind is not HoldKind.SEMAPHORE:
         return bool(kept)
     (name,) = names(wait.ticket)
-    return world.limits[name] - sum(thing.permits for thing in kept) < wait.ticket.permits
+    return state.limits[name] - sum(thing.permits for thing in kept) < wait.ticket.permits
 
 
-def stuck_waits(world: World) -> list[Wait]:
+def stuck_waits(state: ModelState) -> list[Wait]:
     """Return the waits of the tickets that can never be served by what others do."""
-    stuck = waits(world)
+    stuck = waits(state)
     while True:
         ids = [wait.ticket.ticket_id for wait in stuck]
-        still = [wait for wait in stuck if is_blocked_by(world, wait, ids)]
+        still = [wait for wait in stuck if is_blocked_by(state, wait, ids)]
         if len(still) == len(stuck):
             return stuck
         stuck = still
 
 
-def refuse_stuck(world: World, ticket: Ticket) -> Refused | None:
+def refuse_stuck(state: ModelState, ticket: Ticket) -> Refused | None:
     """Refuse a new ticket that would be stuck, and wait for itself in the end.
 
     One that only waits for others that are stuck may do so: they are refused, or their leases end.
     """
-    world.tickets.append(ticket)
-    every = edges(world)
-    world.tickets.remove(ticket)
+    state.tickets.append(ticket)
+    every = edges(state)
+    state.tickets.remove(ticket)
     if ticket.ticket_id not in reachable(every, ticket.ticket_id):
         return None
-    return _refuse(world, ticket, every, Reason.DEADLOCK)
+    return _refuse(state, ticket, every, Reason.DEADLOCK)
 
 
-def refuse_conversion(world: World, ticket: Ticket) -> Refused | None:
+def refuse_conversion(state: ModelState, ticket: Ticket) -> Refused | None:
     """Refuse a new conversion that would wait for another one which waits for it."""
-    world.tickets.append(ticket)
-    every = edges(world)
-    world.tickets.remove(ticket)
+    state.tickets.append(ticket)
+    every = edges(state)
+    state.tickets.remove(ticket)
     waits = [(one, other) for one, _, other in every]
     closes = any(
         (ticket.ticket_id, other.ticket_id) in waits and (other.ticket_id, ticket.ticket_id) in waits
-        for other in world.tickets
+        for other in state.tickets
         if other.converts is not None
     )
-    return _refuse(world, ticket, every, Reason.CONVERSION_DEADLOCK) if closes else None
+    return _refuse(state, ticket, every, Reason.CONVERSION_DEADLOCK) if closes else None
 
 
-def _refuse(world: World, ticket: Ticket, every: list[Edge], reason: Reason) -> Refused:
+def _refuse(state: ModelState, ticket: Ticket, every: list[Edge], reason: Reason) -> Refused:
     """Return a refusal. Which cycle is named is left open: `detail` is the number of the edges."""
-    world.deadlocks.append((ticket, every))
-    return Refused(reason, str(len(world.deadlocks) - 1))
+    state.deadlocks.append((ticket, every))
+    return Refused(reason, str(len(state.deadlocks) - 1))
 
 
 def shown(owner: OwnerName) -> OwnerName:
@@ -134,9 +134,9 @@ def shown(owner: OwnerName) -> OwnerName:
     return OwnerName(re.sub(r"^(session|hold)-.*", r"\1-*", owner))
 
 
-def edges(world: World) -> list[Edge]:
+def edges(state: ModelState) -> list[Edge]:
     """Return which stuck ticket waits for which, and for what."""
-    stuck = stuck_waits(world)
+    stuck = stuck_waits(state)
     ids = [wait.ticket.ticket_id for wait in stuck]
     return [
         (ticket.ticket_id, CycleView(shown(ticket.owner), name, ticket.kind), other.ticket_id)

@@ -7,7 +7,7 @@ from lockstate import limits
 from lockstate.commands import Wanted
 from lockstate.modes import Mode, Scope
 from lockstate.results import HoldKind
-from tests.property.model_records import Delay, Hold, Ticket, World
+from tests.property.model_records import Delay, Hold, ModelState, Ticket
 
 MAY_SHARE = [{Mode.SHARED}, {Mode.SHARED, Mode.UPDATE}]
 """The modes of two holders of one name, taken as a set."""
@@ -45,20 +45,20 @@ def is_the_same(one: Hold | Ticket, other: Hold | Ticket) -> bool:
     return of_one == of_other
 
 
-def twin(world: World, ticket: Ticket) -> Ticket | None:
+def twin(state: ModelState, ticket: Ticket) -> Ticket | None:
     """Return the first ticket before `ticket` that asks for the same, and whose hold it will share."""
-    return next((t for t in earlier(world, ticket) if is_the_same(t, ticket)), None)
+    return next((t for t in earlier(state, ticket) if is_the_same(t, ticket)), None)
 
 
-def line(world: World) -> list[Ticket]:
+def line(state: ModelState) -> list[Ticket]:
     """Return all tickets in the order in which they come: conversions ahead of all others."""
-    return sorted(world.tickets, key=lambda t: (t.converts is None, t.created))
+    return sorted(state.tickets, key=lambda t: (t.converts is None, t.created))
 
 
-def earlier(world: World, ticket: Ticket) -> list[Ticket]:
+def earlier(state: ModelState, ticket: Ticket) -> list[Ticket]:
     """Return the tickets of its kind that come before `ticket`, which may still stand outside."""
     place = (ticket.converts is None, ticket.created)
-    return [t for t in line(world) if t.kind is ticket.kind and (t.converts is None, t.created) < place]
+    return [t for t in line(state) if t.kind is ticket.kind and (t.converts is None, t.created) < place]
 
 
 def names(thing: Hold | Ticket) -> list[str]:
@@ -66,66 +66,66 @@ def names(thing: Hold | Ticket) -> list[str]:
     return [lock.name for lock in thing.locks]
 
 
-def holds_in_the_way(world: World, ticket: Ticket) -> list[Hold]:
+def holds_in_the_way(state: ModelState, ticket: Ticket) -> list[Hold]:
     """Return the holds that conflict with what the ticket wants, in order of token; its own never does."""
     return [
         hold
-        for hold in world.holds
+        for hold in state.holds
         if hold.kind is ticket.kind and hold is not ticket.converts and clash(hold.locks, ticket.locks)
     ]
 
 
-def tickets_in_the_way(world: World, ticket: Ticket) -> list[Ticket]:
+def tickets_in_the_way(state: ModelState, ticket: Ticket) -> list[Ticket]:
     """Return the earlier tickets that conflict with what the ticket wants."""
-    return [t for t in earlier(world, ticket) if clash(t.locks, ticket.locks)]
+    return [t for t in earlier(state, ticket) if clash(t.locks, ticket.locks)]
 
 
-def delays_in_the_way(world: World, ticket: Ticket) -> list[Delay]:
+def delays_in_the_way(state: ModelState, ticket: Ticket) -> list[Delay]:
     """Return the delays that cover anything of what the ticket wants."""
     return [
         delay
-        for delay in world.delays
+        for delay in state.delays
         if delay.kind is ticket.kind
         and clash([Wanted(delay.name, Mode.EXCLUSIVE, delay.scope)], ticket.locks)
     ]
 
 
-def is_full(world: World, ticket: Ticket) -> bool:
+def is_full(state: ModelState, ticket: Ticket) -> bool:
     """Whether a name that the ticket wants has as many holders as it may have."""
     if ticket.converts is not None:
         return False
     return any(
-        sum(name in names(hold) for hold in world.holds if hold.kind is ticket.kind)
+        sum(name in names(hold) for hold in state.holds if hold.kind is ticket.kind)
         >= limits.HOLDERS_COUNT_MAX
         for name in names(ticket)
     )
 
 
-def used(world: World, name: str) -> int:
+def used(state: ModelState, name: str) -> int:
     """Return how many permits of a semaphore are held or stay away."""
-    held = sum(h.permits for h in world.holds if h.kind is HoldKind.SEMAPHORE and names(h) == [name])
-    return held + sum(d.permits for d in world.delays if d.kind is HoldKind.SEMAPHORE and d.name == name)
+    held = sum(h.permits for h in state.holds if h.kind is HoldKind.SEMAPHORE and names(h) == [name])
+    return held + sum(d.permits for d in state.delays if d.kind is HoldKind.SEMAPHORE and d.name == name)
 
 
-def is_grantable(world: World, ticket: Ticket) -> bool:
+def is_grantable(state: ModelState, ticket: Ticket) -> bool:
     """Whether the ticket may have what it wants now."""
     if ticket.kind is HoldKind.SEMAPHORE:
         (name,) = names(ticket)
-        first = not any(names(t) == [name] for t in earlier(world, ticket))
-        return first and used(world, name) + ticket.permits <= world.limits[name]
+        first = not any(names(t) == [name] for t in earlier(state, ticket))
+        return first and used(state, name) + ticket.permits <= state.limits[name]
     return not (
-        holds_in_the_way(world, ticket)
-        or tickets_in_the_way(world, ticket)
-        or delays_in_the_way(world, ticket)
-        or is_full(world, ticket)
+        holds_in_the_way(state, ticket)
+        or tickets_in_the_way(state, ticket)
+        or delays_in_the_way(state, ticket)
+        or is_full(state, ticket)
     )
 
 
-def queue(world: World, kind: HoldKind, name: str) -> list[Ticket]:
+def queue(state: ModelState, kind: HoldKind, name: str) -> list[Ticket]:
     """Return the tickets for exactly this name, in order."""
-    return [t for t in line(world) if t.kind is kind and name in names(t)]
+    return [t for t in line(state) if t.kind is kind and name in names(t)]
 
 
-def position(world: World, ticket: Ticket) -> int:
+def position(state: ModelState, ticket: Ticket) -> int:
     """Return the largest of the ticket's places in its queues, from 1."""
-    return max(queue(world, ticket.kind, name).index(ticket) + 1 for name in names(ticket))
+    return max(queue(state, ticket.kind, name).index(ticket) + 1 for name in names(ticket))

@@ -122,7 +122,7 @@ class Request:
 
 
 @dataclass
-class World:
+class ModelState:
     """The whole state. Lists are searched from end to end, nothing is indexed and nothing is counted."""
 
     revision: int = 0

@@ -34,7 +34,7 @@ from lockstate.results import (
     SessionOpened,
 )
 from tests.property.model_locks import position
-from tests.property.model_records import Key, Request, Ticket, World
+from tests.property.model_records import Key, ModelState, Request, Ticket
 
 NO_OUTCOME = {
     Reason.INVALID_REQUEST,
@@ -87,68 +87,68 @@ def without_holders(result: Result) -> Result:
     return msgspec.structs.replace(result, holders=(), detail="") if isinstance(result, Refused) else result
 
 
-def remember(world: World, key: Key, command: Command | Undecodable, result: Result) -> None:
+def remember(state: ModelState, key: Key, command: Command | Undecodable, result: Result) -> None:
     """Keep the first outcome of a request, unless it was a mistake."""
     if isinstance(result, Refused) and result.reason in NO_OUTCOME:
         return
     answers_to = result.hold_id if isinstance(result, Granted | Queued) else NO_HOLD
     waiting = isinstance(result, Queued)
-    world.requests[key] = Request(
-        content(command), answers_to, None if waiting else without_holders(result), world.now_ms
+    state.requests[key] = Request(
+        content(command), answers_to, None if waiting else without_holders(result), state.now_ms
     )
 
 
-def conclude(world: World, ticket: Ticket, result: Granted | Refused) -> None:
+def conclude(state: ModelState, ticket: Ticket, result: Granted | Refused) -> None:
     """Keep how the wait of a request ended."""
-    for request in world.requests.values():
+    for request in state.requests.values():
         if request.result is None and request.answers_to == ticket.ticket_id:
             request.result = without_holders(result)
-            request.outcome_ms = world.now_ms
+            request.outcome_ms = state.now_ms
 
 
-def forget(world: World, key: Key | None, answers_to: str) -> None:
+def forget(state: ModelState, key: Key | None, answers_to: str) -> None:
     """Forget a request that was undone."""
-    if key in world.requests and world.requests[key].answers_to == answers_to:
-        del world.requests[key]
+    if key in state.requests and state.requests[key].answers_to == answers_to:
+        del state.requests[key]
 
 
-def forget_old(world: World) -> None:
+def forget_old(state: ModelState) -> None:
     """Forget outcomes that are older than they must be."""
-    for key, request in list(world.requests.items()):
-        if request.result is not None and world.now_ms > request.outcome_ms + limits.REQUEST_AGE_MS:
-            del world.requests[key]
+    for key, request in list(state.requests.items()):
+        if request.result is not None and state.now_ms > request.outcome_ms + limits.REQUEST_AGE_MS:
+            del state.requests[key]
 
 
-def repeat(world: World, command: Command | Undecodable, remembered: Request) -> Result:
+def repeat(state: ModelState, command: Command | Undecodable, remembered: Request) -> Result:
     """Answer a repeated request: what it got first, with what is left of it by now."""
     if remembered.content != content(command):
         return Refused(Reason.INVALID_REQUEST, "")
     if isinstance(command, MayWait):
-        ticket = world.ticket(remembered.answers_to)
+        ticket = state.ticket(remembered.answers_to)
         if ticket is not None:
             ticket.attempt_id, ticket.request = command.attempt_id, request_key(command)
-            ticket.origin = world.asking
-            return Queued(ticket.ticket_id, position(world, ticket))
+            ticket.origin = state.asking
+            return Queued(ticket.ticket_id, position(state, ticket))
     result = remembered.result
     assert result is not None, "a request without a result waits"
     match result:
         case Granted():
-            hold = world.hold(result.hold_id)
+            hold = state.hold(result.hold_id)
             if hold is not None and hold.request == request_key(command):
                 assert isinstance(command, Acquisition)
                 hold.attempt_id = command.attempt_id
-            return msgspec.structs.replace(result, expires_in_ms=world.left_ms(hold) if hold else 0)
+            return msgspec.structs.replace(result, expires_in_ms=state.left_ms(hold) if hold else 0)
         case Renewed():
             assert isinstance(command, Renew)
-            hold = world.hold(command.hold_id)
-            return msgspec.structs.replace(result, expires_in_ms=world.left_ms(hold) if hold else 0)
+            hold = state.hold(command.hold_id)
+            return msgspec.structs.replace(result, expires_in_ms=state.left_ms(hold) if hold else 0)
         case SessionOpened():
-            session = world.session(result.session_id)
-            left_ms = max(0, session.lease.expires_at_ms - world.now_ms) if session else 0
+            session = state.session(result.session_id)
+            left_ms = max(0, session.lease.expires_at_ms - state.now_ms) if session else 0
             return msgspec.structs.replace(result, expires_in_ms=left_ms)
         case RateTaken():
             # What was to be waited for may be over; 0 would mean that no waiting helps.
-            ago_ms = world.now_ms - remembered.outcome_ms
+            ago_ms = state.now_ms - remembered.outcome_ms
             again_ms = max(1, result.retry_after_ms - ago_ms) if result.retry_after_ms else 0
             whole_ms = max(0, result.reset_in_ms - ago_ms)
             return msgspec.structs.replace(result, retry_after_ms=again_ms, reset_in_ms=whole_ms)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from lockstate import limits
-from tests.property import sights
-from tests.property.pair import Pair
+from tests.property import situations
+from tests.property.machine_with_model import MachineWithModel
 
 SEEDS = 80
 STEPS = 60
@@ -36,7 +36,7 @@ class Lockstep(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pair = Pair()
+        self.pair = MachineWithModel()
         self.ends_max: int | None = None
 
     @initialize(rng=st.randoms(use_true_random=False), ends_max=st.sampled_from(ENDS_MAX))
@@ -60,7 +60,7 @@ TestLockstep.settings = settings(stateful_step_count=40, suppress_health_check=[
 def run(seed: int) -> tuple[Counter[str], AssertionError | None]:
     """Return what is seen in the history of one seed, and where machine and model differ, if they do."""
     rng = Random(seed)
-    pair = Pair()
+    pair = MachineWithModel()
     try:
         with bounded(ENDS_MAX[seed % len(ENDS_MAX)]):
             pair.come_back(rng)
@@ -80,8 +80,8 @@ def test_machine_and_model_agree(seed: int) -> None:
     assert seen.total() > 0, "something was seen"
 
 
-@pytest.mark.parametrize("sight", sights.SIGHTS)
+@pytest.mark.parametrize("sight", situations.SITUATIONS)
 def test_the_interesting_is_often_seen(sight: str) -> None:
     """The histories of the seeds come through each situation in which a machine is likely to be wrong."""
     count = sum(run(seed)[0][sight] for seed in range(SEEDS))
-    assert count >= sights.SIGHTS[sight], f"seen {count} times"
+    assert count >= situations.SITUATIONS[sight], f"seen {count} times"

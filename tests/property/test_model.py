@@ -38,17 +38,17 @@ from lockstate.results import (
 from tests.property.model import apply
 from tests.property.model_deadlock import check_cycle
 from tests.property.model_locks import conflict
-from tests.property.model_records import World
+from tests.property.model_records import ModelState
 from tests.property.model_views import election_view, lock_view, semaphore_view
 
 SHARED, UPDATE, EXCLUSIVE = Mode.SHARED, Mode.UPDATE, Mode.EXCLUSIVE
 
 
-class Told:
-    """A model that is told one command at a time."""
+class ModelDriver:
+    """A model, fed one command at a time."""
 
     def __init__(self, *session_ids: str) -> None:
-        self.world = World()
+        self.state = ModelState()
         self.seq = 0
         for session_id in session_ids:
             self.ask(OpenSession(SessionId(session_id), 1000, {"owner": session_id}))
@@ -56,7 +56,7 @@ class Told:
     def ask(self, command: Command, now_ms: int = 0) -> Result:
         """Apply one command and return its result."""
         self.seq += 1
-        ((_, _, result),) = apply(self.world, Entry(now_ms, (Batch("n1", (self.seq,), (command,)),)))
+        ((_, _, result),) = apply(self.state, Entry(now_ms, (Batch("n1", (self.seq,), (command,)),)))
         return result
 
     def lock(self, session_id: str, name: str, hold_id: str, mode: Mode = EXCLUSIVE) -> Result:
@@ -71,7 +71,7 @@ class Told:
         """Return the waits that the last entry ended, each with how."""
         return [
             (s.hold_id, s.result.reason if isinstance(s.result, Refused) else "granted")
-            for s in self.world.settled
+            for s in self.state.settled
         ]
 
 
@@ -103,65 +103,65 @@ def test_locks_conflict_over_a_common_name(one: Wanted, other: Wanted, *, expect
 
 def test_several_locks_come_together() -> None:
     """A ticket for several locks holds none of them until it can have all, and then has one token."""
-    told = Told("s1", "s2")
-    told.lock("s1", "a", "h1")
+    model = ModelDriver("s1", "s2")
+    model.lock("s1", "a", "h1")
     both = (Wanted("a"), Wanted("b"))
     asked = Acquire(
         "", EXCLUSIVE, HoldId("h2"), AttemptId("a"), session_id=SessionId("s2"), wait_ms=500, locks=both
     )
-    assert told.ask(asked) == Queued(HoldId("h2"), 1)
-    assert lock_view(told.world, "b").state == "free"
-    told.ask(Release(HoldId("h1")))
-    assert told.settled() == [("h2", "granted")]
-    assert [lock_view(told.world, name).holders[0].token for name in "ab"] == [2, 2]
-    assert told.ask(Release(HoldId("h2"), names=("a", "c"))) == Refused(Reason.NOT_HOLDER, "")
-    assert told.ask(Release(HoldId("h2"), names=("a",))) == Released((Wanted("b"),))
-    assert told.ask(Release(HoldId("h2"), names=("b",))) == Released()
+    assert model.ask(asked) == Queued(HoldId("h2"), 1)
+    assert lock_view(model.state, "b").state == "free"
+    model.ask(Release(HoldId("h1")))
+    assert model.settled() == [("h2", "granted")]
+    assert [lock_view(model.state, name).holders[0].token for name in "ab"] == [2, 2]
+    assert model.ask(Release(HoldId("h2"), names=("a", "c"))) == Refused(Reason.NOT_HOLDER, "")
+    assert model.ask(Release(HoldId("h2"), names=("a",))) == Released((Wanted("b"),))
+    assert model.ask(Release(HoldId("h2"), names=("b",))) == Released()
 
 
 def test_a_wait_for_permits_and_a_lock_can_be_a_deadlock() -> None:
     """Who holds permits and waits for one who waits for them is refused, with the cycle."""
-    told = Told("s1", "s2", "s3")
+    model = ModelDriver("s1", "s2", "s3")
     permits = AcquirePermits(
         "pool", 3, 2, HoldId("h1"), AttemptId("a"), session_id=SessionId("s1"), wait_ms=500
     )
-    told.ask(permits)
-    told.lock("s2", "a", "h2")
+    model.ask(permits)
+    model.lock("s2", "a", "h2")
     waits = AcquirePermits(
         "pool", 3, 2, HoldId("h3"), AttemptId("a"), session_id=SessionId("s2"), wait_ms=500
     )
-    assert told.ask(waits) == Queued(HoldId("h3"), 1)
-    assert reason(told.lock("s1", "a", "h4")) is Reason.DEADLOCK
-    told.ask(
+    assert model.ask(waits) == Queued(HoldId("h3"), 1)
+    assert reason(model.lock("s1", "a", "h4")) is Reason.DEADLOCK
+    model.ask(
         AcquirePermits("pool", 3, 1, HoldId("h5"), AttemptId("a"), session_id=SessionId("s3"), wait_ms=500)
     )
-    told.ask(Release(HoldId("h1")))
-    assert told.settled() == [("h3", "granted"), ("h5", "granted")]
+    model.ask(Release(HoldId("h1")))
+    assert model.settled() == [("h3", "granted"), ("h5", "granted")]
 
 
 def test_permits_of_others_resolve_a_wait() -> None:
     """Who waits for permits is not stuck as long as others, who can go on, hold enough of them."""
-    told = Told("s1", "s2", "s3")
+    model = ModelDriver("s1", "s2", "s3")
     for at in (1, 3):
-        told.ask(
+        model.ask(
             AcquirePermits("pool", 2, 1, HoldId(f"h{at}"), AttemptId("a"), session_id=SessionId(f"s{at}"))
         )
-    told.lock("s2", "a", "h2")
-    told.ask(
+    model.lock("s2", "a", "h2")
+    model.ask(
         AcquirePermits("pool", 2, 1, HoldId("h4"), AttemptId("a"), session_id=SessionId("s2"), wait_ms=500)
     )
-    assert isinstance(told.lock("s1", "a", "h5"), Queued)
-    assert reason(told.lock("s3", "a", "h6")) is Reason.DEADLOCK
+    assert isinstance(model.lock("s1", "a", "h5"), Queued)
+    assert reason(model.lock("s3", "a", "h6")) is Reason.DEADLOCK
 
 
 def test_a_cycle_is_checked_step_by_step() -> None:
     """A cycle of two is taken for one only if each owner really blocks the one before."""
-    told = Told("s1", "s2", "s3")
-    told.lock("s1", "a", "h1")
-    told.lock("s2", "b", "h2")
-    told.lock("s2", "a", "h3")
-    assert reason(told.lock("s1", "b", "h4")) is Reason.DEADLOCK
-    ((ticket, edges),) = told.world.deadlocks
+    model = ModelDriver("s1", "s2", "s3")
+    model.lock("s1", "a", "h1")
+    model.lock("s2", "b", "h2")
+    model.lock("s2", "a", "h3")
+    assert reason(model.lock("s1", "b", "h4")) is Reason.DEADLOCK
+    ((ticket, edges),) = model.state.deadlocks
     check_cycle(ticket, edges, [CycleView(OwnerName("s1"), "b"), CycleView(OwnerName("s2"), "a")])
     for wrong in (
         [CycleView(OwnerName("s1"), "b"), CycleView(OwnerName("s3"), "a")],
@@ -176,102 +176,102 @@ def test_a_cycle_is_checked_step_by_step() -> None:
 
 def test_conversions_stand_ahead_of_tickets() -> None:
     """A conversion that waits is served before a ticket that came earlier, and gets a new token."""
-    told = Told("s1", "s2", "s3")
-    told.lock("s1", "a", "h1", SHARED)
-    told.lock("s2", "a", "h2", SHARED)
-    assert told.lock("s3", "a", "h3") == Queued(HoldId("h3"), 1)
-    assert told.ask(Convert(HoldId("h1"), EXCLUSIVE, HoldId("t1"), AttemptId("a"), 500)) == Queued(
+    model = ModelDriver("s1", "s2", "s3")
+    model.lock("s1", "a", "h1", SHARED)
+    model.lock("s2", "a", "h2", SHARED)
+    assert model.lock("s3", "a", "h3") == Queued(HoldId("h3"), 1)
+    assert model.ask(Convert(HoldId("h1"), EXCLUSIVE, HoldId("t1"), AttemptId("a"), 500)) == Queued(
         HoldId("t1"), 1
     )
     assert (
-        reason(told.ask(Convert(HoldId("h1"), UPDATE, HoldId("t2"), AttemptId("a"))))
+        reason(model.ask(Convert(HoldId("h1"), UPDATE, HoldId("t2"), AttemptId("a"))))
         is Reason.INVALID_REQUEST
     )
     assert (
-        reason(told.ask(Convert(HoldId("h2"), EXCLUSIVE, HoldId("t3"), AttemptId("a"))))
+        reason(model.ask(Convert(HoldId("h2"), EXCLUSIVE, HoldId("t3"), AttemptId("a"))))
         is Reason.CONVERSION_DEADLOCK
     )
-    told.ask(Release(HoldId("h2")))
-    assert told.settled() == [("t1", "granted")]
-    assert lock_view(told.world, "a").holders[0].token == 3
-    told.ask(Convert(HoldId("h1"), SHARED, HoldId("t4"), AttemptId("a")))
-    told.ask(Release(HoldId("h1")))
-    assert told.settled() == [("h3", "granted")]
+    model.ask(Release(HoldId("h2")))
+    assert model.settled() == [("t1", "granted")]
+    assert lock_view(model.state, "a").holders[0].token == 3
+    model.ask(Convert(HoldId("h1"), SHARED, HoldId("t4"), AttemptId("a")))
+    model.ask(Release(HoldId("h1")))
+    assert model.settled() == [("h3", "granted")]
 
 
 def test_a_conversion_ends_with_its_hold() -> None:
     """Forcing away the hold ends its conversion's wait with lease-expired."""
-    told = Told("s1", "s2")
-    told.lock("s1", "a", "h1", SHARED)
-    told.lock("s2", "a", "h2", SHARED)
-    told.ask(Convert(HoldId("h1"), EXCLUSIVE, HoldId("t1"), AttemptId("a"), 500))
-    forced = told.ask(ForceRelease("a", "because", 100))
+    model = ModelDriver("s1", "s2")
+    model.lock("s1", "a", "h1", SHARED)
+    model.lock("s2", "a", "h2", SHARED)
+    model.ask(Convert(HoldId("h1"), EXCLUSIVE, HoldId("t1"), AttemptId("a"), 500))
+    forced = model.ask(ForceRelease("a", "because", 100))
     assert isinstance(forced, ForceReleased)
     assert [view.token for view in forced.released] == [1, 2]
-    assert told.settled() == [("t1", Reason.LEASE_EXPIRED)]
-    assert lock_view(told.world, "a").state == "delayed"
-    told.ask(Tick(), 101)
-    assert lock_view(told.world, "a").state == "free"
+    assert model.settled() == [("t1", Reason.LEASE_EXPIRED)]
+    assert lock_view(model.state, "a").state == "delayed"
+    model.ask(Tick(), 101)
+    assert lock_view(model.state, "a").state == "free"
 
 
 def test_permits_of_a_smaller_semaphore_drain() -> None:
     """After a resize nobody loses permits; who wants more than there will ever be is refused."""
-    told = Told("s1", "s2", "s3")
-    told.ask(AcquirePermits("pool", 3, 3, HoldId("h1"), AttemptId("a"), session_id=SessionId("s1")))
-    told.ask(
+    model = ModelDriver("s1", "s2", "s3")
+    model.ask(AcquirePermits("pool", 3, 3, HoldId("h1"), AttemptId("a"), session_id=SessionId("s1")))
+    model.ask(
         AcquirePermits("pool", 3, 2, HoldId("h2"), AttemptId("a"), session_id=SessionId("s2"), wait_ms=500)
     )
-    told.ask(
+    model.ask(
         AcquirePermits("pool", 3, 1, HoldId("h3"), AttemptId("a"), session_id=SessionId("s3"), wait_ms=500)
     )
-    assert told.ask(ResizeSemaphore("pool", 1)) == Resized(1, -2)
-    assert told.settled() == [("h2", Reason.LIMIT_MISMATCH)]
-    told.ask(Release(HoldId("h1")))
-    assert told.settled() == [("h3", "granted")]
-    told.ask(Release(HoldId("h3")))
-    assert semaphore_view(told.world, "pool").limit == 0
+    assert model.ask(ResizeSemaphore("pool", 1)) == Resized(1, -2)
+    assert model.settled() == [("h2", Reason.LIMIT_MISMATCH)]
+    model.ask(Release(HoldId("h1")))
+    assert model.settled() == [("h3", "granted")]
+    model.ask(Release(HoldId("h3")))
+    assert semaphore_view(model.state, "pool").limit == 0
 
 
 def test_an_election_has_one_leader_and_its_value() -> None:
     """The first to campaign leads with its value; the next leads once it resigns."""
-    told = Told("s1", "s2")
-    assert isinstance(told.ask(Campaign("e", SessionId("s1"), "one", HoldId("h1"), AttemptId("a"))), Granted)
+    model = ModelDriver("s1", "s2")
+    assert isinstance(model.ask(Campaign("e", SessionId("s1"), "one", HoldId("h1"), AttemptId("a"))), Granted)
     assert (
-        reason(told.ask(Campaign("e", SessionId("s2"), "two", HoldId("h2"), AttemptId("a"))))
+        reason(model.ask(Campaign("e", SessionId("s2"), "two", HoldId("h2"), AttemptId("a"))))
         is Reason.LOCK_HELD
     )
-    told.ask(Campaign("e", SessionId("s2"), "two", HoldId("h2"), AttemptId("a"), wait_ms=500))
-    assert told.ask(Proclaim(HoldId("h1"), "new")) == Proclaimed(1)
-    assert election_view(told.world, "e").value == "new"
-    told.ask(Release(HoldId("h1")))
-    assert election_view(told.world, "e").value == "two"
+    model.ask(Campaign("e", SessionId("s2"), "two", HoldId("h2"), AttemptId("a"), wait_ms=500))
+    assert model.ask(Proclaim(HoldId("h1"), "new")) == Proclaimed(1)
+    assert election_view(model.state, "e").value == "new"
+    model.ask(Release(HoldId("h1")))
+    assert election_view(model.state, "e").value == "two"
 
 
 def test_a_repeated_request_takes_the_attempt_over() -> None:
     """The later attempt of a request waits in the place of the first; cancelling the first undoes nothing."""
-    told = Told("s1", "s2")
-    told.lock("s1", "a", "h1")
+    model = ModelDriver("s1", "s2")
+    model.lock("s1", "a", "h1")
     asked = Acquire(
         "a", EXCLUSIVE, HoldId("h2"), AttemptId("a1"), session_id=SessionId("s2"), wait_ms=500, request_id="r"
     )
     again = Acquire(
         "a", EXCLUSIVE, HoldId("h3"), AttemptId("a2"), session_id=SessionId("s2"), wait_ms=500, request_id="r"
     )
-    assert told.ask(asked) == told.ask(again) == Queued(HoldId("h2"), 1)
-    told.ask(Cancel(HoldId("h2"), AttemptId("a1")))
-    assert told.settled() == []
-    told.ask(Cancel(HoldId("h2"), AttemptId("a2")))
-    assert told.settled() == [("h2", Reason.LOCK_HELD)]
+    assert model.ask(asked) == model.ask(again) == Queued(HoldId("h2"), 1)
+    model.ask(Cancel(HoldId("h2"), AttemptId("a1")))
+    assert model.settled() == []
+    model.ask(Cancel(HoldId("h2"), AttemptId("a2")))
+    assert model.settled() == [("h2", Reason.LOCK_HELD)]
 
 
-def command_results(told: Told, commands: Sequence[Command]) -> list[str]:
+def command_results(model: ModelDriver, commands: Sequence[Command]) -> list[str]:
     """Return the kinds of the results of some commands."""
-    return [type(told.ask(command)).__name__ for command in commands]
+    return [type(model.ask(command)).__name__ for command in commands]
 
 
 def test_a_subtree_waits_for_what_lies_in_it() -> None:
     """A subtree is granted when nobody holds anything in it, and a name beside it is not concerned."""
-    told = Told("s1", "s2")
+    model = ModelDriver("s1", "s2")
     subtree = Acquire(
         "a",
         EXCLUSIVE,
@@ -284,12 +284,12 @@ def test_a_subtree_waits_for_what_lies_in_it() -> None:
     below = Acquire("a/b/c", SHARED, HoldId("h1"), AttemptId("a"), session_id=SessionId("s1"))
     beside = Acquire("ab", EXCLUSIVE, HoldId("h2"), AttemptId("a"), session_id=SessionId("s1"))
     inside = Acquire("a/d", SHARED, HoldId("h4"), AttemptId("a"), ttl_ms=100)
-    assert command_results(told, [below, beside, subtree, inside]) == [
+    assert command_results(model, [below, beside, subtree, inside]) == [
         "Granted",
         "Granted",
         "Queued",
         "Refused",
     ]
-    told.ask(Release(HoldId("h1")))
-    assert told.settled() == [("h3", "granted")]
-    assert [view.name for view in lock_view(told.world, "a/x").holders] == ["a"]
+    model.ask(Release(HoldId("h1")))
+    assert model.settled() == [("h3", "granted")]
+    assert [view.name for view in lock_view(model.state, "a/x").holders] == ["a"]

@@ -33,7 +33,7 @@ class Admission(NamedTuple):
     limit: int
 
 
-class Model:
+class RateModel:
     """One rate limit as the list of its admissions."""
 
     def __init__(self, algorithm: Algorithm, window_ms: int) -> None:
@@ -93,7 +93,7 @@ class Model:
 class Table:
     """The real thing, with one rate limit in it."""
 
-    def __init__(self, model: Model, rows: bytes = b"\x90") -> None:
+    def __init__(self, model: RateModel, rows: bytes = b"\x90") -> None:
         self.model = model
         self.deadlines = Deadlines()
         self.rates = RateLimits(self.deadlines, lambda: 7)
@@ -160,7 +160,7 @@ def check_retry(table: Table, step: Step, now_ms: int, taken: RateTaken) -> None
     assert (again.allowed, again.at_ms) == (True, retry_ms + step.wait_ms)
 
 
-def check_promises(model: Model) -> None:
+def check_promises(model: RateModel) -> None:
     """No two admissions are out of order, and no window has more than it may."""
     admissions, window_ms = model.admissions, model.window_ms
     moments_ms = [it.at_ms for it in admissions]
@@ -189,7 +189,7 @@ def test_every_answer_is_that_of_the_model(
     algorithm: Algorithm, window_ms: int, now_ms: int, program: list[Step]
 ) -> None:
     """Whatever is asked, the answer is exact: with restarts, and whether what is whole was dropped or not."""
-    model = Model(algorithm, window_ms)
+    model = RateModel(algorithm, window_ms)
     kept, dropped, restarted = Table(model), Table(model), Table(model)
     for step in program:
         now_ms += step.pass_ms
@@ -217,7 +217,7 @@ def test_a_coarse_log_is_short_and_never_early(window_ms: int, now_ms: int, prog
     """A log that counts in steps keeps the promise, frees less than a step late, and has as many rows."""
     rows_max = 4
     step_ms = -(-window_ms // rows_max)
-    model, late = Model(SLIDING, window_ms), Model(SLIDING, window_ms + step_ms - 1)
+    model, late = RateModel(SLIDING, window_ms), RateModel(SLIDING, window_ms + step_ms - 1)
     late.admissions = model.admissions
     table = Table(model)
     with patch.object(limits, "RATE_ROWS_MAX", rows_max):

@@ -73,7 +73,7 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class PendingRequest:
     """What a client asks for that may wait: for the names of which locks, and what it knew of them before."""
 
     client: Client
@@ -109,11 +109,11 @@ class Line:
         return self.options.get("request", "")
 
 
-class Speech:
+class CommandParser:
     """Turns what clients say into commands. The secrets in them tell whose they are."""
 
     def __init__(self) -> None:
-        self.attempts: dict[str, Attempt] = {}
+        self.attempts: dict[str, PendingRequest] = {}
         """By hold id, or ticket id of a conversion."""
 
     def command(self, client: Client, verb: str, arguments: list[str]) -> Command:
@@ -179,7 +179,7 @@ class Speech:
         hold_id = client.holds[name]
         attempt = client.attempts[name] = client.attempts[name] + 1
         ticket_id = client.conversions[name] = HoldId(f"{client.name}-{name}-converts-{attempt}")
-        self.attempts[ticket_id] = Attempt(client, self.attempts[hold_id].names, {})
+        self.attempts[ticket_id] = PendingRequest(client, self.attempts[hold_id].names, {})
         return Convert(
             hold_id, mode, ticket_id, AttemptId(f"attempt-{attempt}"), line.ms("wait"), line.request_id
         )
@@ -189,7 +189,7 @@ class Speech:
         whole = "+".join(names)
         attempt = client.attempts.get(whole, 0) + 1
         hold_id = HoldId(f"{client.name}-{whole}-{attempt}")
-        self.attempts[hold_id] = Attempt(
+        self.attempts[hold_id] = PendingRequest(
             client, names, {name: client.holds[name] for name in names if name in client.holds}
         )
         for name in {*names, whole}:

@@ -29,10 +29,10 @@ from lockstate.commands import AbandonWaits, Command, Tick
 from lockstate.ids import NO_SESSION
 from lockstate.machine import LockMachine
 from lockstate.results import Done, EventKind, Granted, Outcome, Queued, Refused, Result
-from tests.scenarios import telling
-from tests.scenarios.clients import Client, Line, Speech, milliseconds
+from tests.scenarios import trace_lines
+from tests.scenarios.clients import Client, CommandParser, Line, milliseconds
 from tests.scenarios.script import Block
-from tests.scenarios.telling import seconds
+from tests.scenarios.trace_lines import seconds
 
 
 class Runner:
@@ -46,7 +46,7 @@ class Runner:
         self.origin = "n1"
         self.tells_everything = False
         self.asked: set[type[Command]] = set()
-        self.speech = Speech()
+        self.parser = CommandParser()
         self.clients: dict[str, Client] = {}
         self.resources: dict[str, FencedResource] = {}
 
@@ -62,7 +62,7 @@ class Runner:
             if action is not None:
                 trace += [*self._apply(asked), *action()]
                 asked.clear()
-        return telling.shortened(trace + self._apply(asked))
+        return trace_lines.shortened(trace + self._apply(asked))
 
     def _read_line(
         self, words: list[str], asked: list[tuple[str, Command]]
@@ -88,7 +88,7 @@ class Runner:
                 if action is not None:
                     return action
                 client, verb, *arguments = words
-                asked.append((client, self.speech.command(self._client(client), verb, arguments)))
+                asked.append((client, self.parser.command(self._client(client), verb, arguments)))
         return None
 
     def _action(self, words: list[str]) -> Callable[[], list[str]] | None:
@@ -145,17 +145,17 @@ class Runner:
                 (settled.result, settled.hold_id)
                 for settled in outcome.settled
                 if isinstance(settled.result, Refused)
-                for _ in self.speech.attempts[settled.hold_id].names
+                for _ in self.parser.attempts[settled.hold_id].names
             ]
         )
         for event in outcome.events:
             refused = None
             if event.kind is EventKind.WAIT_ENDED:
                 refused, hold_id = next(refusals)
-                assert event.name in self.speech.attempts[hold_id].names, (
+                assert event.name in self.parser.attempts[hold_id].names, (
                     "the ends of waits come in their order"
                 )
-            yield f"  * {telling.event_text(event, refused)}"
+            yield f"  * {trace_lines.event_text(event, refused)}"
         assert next(refusals, None) is None, "every refusal of a waiter is the end of a wait"
         for settled in outcome.settled:
             self._remember(settled.hold_id, settled.result)
@@ -163,17 +163,17 @@ class Runner:
     def _describe_results(self, asked: list[tuple[str, Command]], outcome: Outcome) -> Iterator[str]:
         for (client, command), result in zip(asked, outcome.batches[0].results, strict=True):
             secret = getattr(command, "ticket_id", "") or getattr(command, "hold_id", "")
-            attempt = self.speech.attempts.get(secret)
+            attempt = self.parser.attempts.get(secret)
             if hasattr(command, "attempt_id"):
                 self._remember(secret, result)
             if not isinstance(result, Done):
                 names = attempt.names if attempt else ()
-                text = telling.result_text(result, names, fully=self.tells_everything)
+                text = trace_lines.result_text(result, names, fully=self.tells_everything)
                 yield f"  {client} <- {text}"
 
     def _remember(self, secret: str, result: Result) -> None:
         """Take note of what an attempt brought its client."""
-        attempt = self.speech.attempts.get(secret)
+        attempt = self.parser.attempts.get(secret)
         if attempt is None:
             return
         client, is_conversion = attempt.client, secret in attempt.client.conversions.values()
@@ -192,24 +192,24 @@ class Runner:
         verb, line = words[0], Line.of(words[1:])
         match verb, line.words:
             case "show", ["semaphore", name]:
-                yield from telling.semaphore_lines(machine.semaphore(name))
+                yield from trace_lines.semaphore_lines(machine.semaphore(name))
             case "show", ["election", name]:
-                yield from telling.election_lines(machine.election(name))
+                yield from trace_lines.election_lines(machine.election(name))
             case "show", ["session", name]:
-                yield from telling.session_lines(machine.session(self._client(name).session_id))
+                yield from trace_lines.session_lines(machine.session(self._client(name).session_id))
             case "show", [name]:
-                yield from telling.lock_lines(machine.lock(name))
+                yield from trace_lines.lock_lines(machine.lock(name))
             case "list", [*prefix]:
                 options = line.options
                 limit = int(options.get("limit", "100"))
                 views, after = machine.locks("".join(prefix), options.get("after", ""), limit)
-                yield from (shown for view in views for shown in telling.lock_lines(view))
+                yield from (shown for view in views for shown in trace_lines.lock_lines(view))
                 yield f"more after {after}" if after else "no more"
             case "audit", []:
                 yield from self._audit(machine, line)
             case "check", [name]:
                 token = int(line.options["token"])
-                yield telling.fence_line(name, token, machine.check_fence(name, token))
+                yield trace_lines.fence_line(name, token, machine.check_fence(name, token))
             case "count", [table]:
                 yield f"{machine.counts()[table]} {table}"
             case _:
@@ -220,7 +220,7 @@ class Runner:
         session_id = self._client(options["client"]).session_id if "client" in options else NO_SESSION
         found = machine.audit(options.get("name", ""), session_id, int(options.get("limit", "1000")))
         yield "the newest first:" if found else "nothing happened"
-        yield from telling.audit_lines(found)
+        yield from trace_lines.audit_lines(found)
 
     def _next_deadline(self, machine: LockMachine) -> str:
         deadline_ms = machine.next_deadline_ms()

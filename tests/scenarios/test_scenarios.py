@@ -8,7 +8,7 @@ import pytest
 from lockstate.commands import Barrier, Command
 from tests.scenarios.runner import Runner
 from tests.scenarios.script import Block, parse, rewritten
-from tests.scenarios.telling import shortened
+from tests.scenarios.trace_lines import shortened
 
 FOLDER = Path(__file__).parent
 SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.txt"))

@@ -30,7 +30,7 @@ from tests.property import model_views
 from tests.property.model import pass_time, run
 from tests.property.model_changes import end_wait, serve
 from tests.property.model_checks import refuse_bad_request_id
-from tests.property.model_records import Edge, Hold, Key, Lease, Ticket, World
+from tests.property.model_records import Edge, Hold, Key, Lease, ModelState, Ticket
 from tests.property.model_requests import forget, remember, repeat, request_key
 from tests.simulation.checks.expected_rates import ExpectedRates
 
@@ -71,8 +71,8 @@ class Step:
     events: list[Event] = field(default_factory=list)
 
 
-class _NotingWorld(World):
-    """The state of the model, which notes the leases that begin."""
+class _RecordingState(ModelState):
+    """The state of the model, which records the leases that begin."""
 
     step = Step(0, 0)
 
@@ -107,9 +107,9 @@ class Expected:
     """The model, as it is after the newest entry; and what readers see of it."""
 
     def __init__(self) -> None:
-        self.world = world = _NotingWorld()
+        self.state = state = _RecordingState()
         # An audit does not go back for ever.
-        world.history = deque(maxlen=limits.AUDIT_COUNT_MAX)  # type: ignore[assignment]
+        state.history = deque(maxlen=limits.AUDIT_COUNT_MAX)  # type: ignore[assignment]
         self.rates = ExpectedRates()
         self._waiting_at: dict[HoldId, str] = {}
         self._purge_at_ms = 0
@@ -117,38 +117,38 @@ class Expected:
     @property
     def revision(self) -> int:
         """Return how many entries were applied."""
-        return self.world.revision
+        return self.state.revision
 
     @property
     def now_ms(self) -> int:
         """Return the cluster time of the newest entry."""
-        return self.world.now_ms
+        return self.state.now_ms
 
     @property
     def next_token(self) -> int:
         """Return the fencing token that the next grant gets."""
-        return self.world.next_token
+        return self.state.next_token
 
     # -- entries --------------------------------------------------------------------------------------------
 
     def replay(self, data: bytes) -> Step:
         """Apply one committed entry and return what it did."""
-        world = self.world
+        state = self.state
         entry = decode_entry(data)
-        world.revision += 1
-        world.now_ms = max(world.now_ms, entry.now_ms)
-        step = world.step = Step(world.revision, world.now_ms)
-        world.events, world.settled, world.deadlocks = step.events, [], []
-        before = world.leases()
+        state.revision += 1
+        state.now_ms = max(state.now_ms, entry.now_ms)
+        step = state.step = Step(state.revision, state.now_ms)
+        state.events, state.settled, state.deadlocks = step.events, [], []
+        before = state.leases()
         self._pass_time()
-        alive = world.leases()
+        alive = state.leases()
         step.leases_ended = [(created, True) for created in sorted(before - alive)]
-        holds, first_token = [hold.hold_id for hold in world.holds], world.next_token
+        holds, first_token = [hold.hold_id for hold in state.holds], state.next_token
         step.answers = self._run_all(entry)
         alive |= step.leases_begun.keys()
-        step.leases_ended += [(created, False) for created in sorted(alive - world.leases())]
-        still = {hold.hold_id for hold in world.holds}
-        step.wait_ends = [(it.hold_id, it.result) for it in world.settled]
+        step.leases_ended += [(created, False) for created in sorted(alive - state.leases())]
+        still = {hold.hold_id for hold in state.holds}
+        step.wait_ends = [(it.hold_id, it.result) for it in state.settled]
         told = [answer.result for answer in step.answers] + [result for _, result in step.wait_ends]
         holds += [it.hold_id for it in told if isinstance(it, Granted) and it.token >= first_token]
         step.voided = [hold_id for hold_id in holds if hold_id not in still]
@@ -156,15 +156,15 @@ class Expected:
 
     def _pass_time(self) -> None:
         """End what is over, and forget old requests now and again."""
-        world = self.world
-        if world.is_due() or world.now_ms >= self._purge_at_ms:
-            self._purge_at_ms = world.now_ms + PURGE_MS
-            pass_time(world)
+        state = self.state
+        if state.is_due() or state.now_ms >= self._purge_at_ms:
+            self._purge_at_ms = state.now_ms + PURGE_MS
+            pass_time(state)
 
     def _run_all(self, entry: Entry) -> list[Answer]:
         """Run the commands of an entry that are no repetitions of one origin."""
         answers = []
-        highest_seqs = self.world.highest_seqs
+        highest_seqs = self.state.highest_seqs
         for batch in entry.batches:
             node_id = batch.origin.rpartition(".")[0]
             for seq, command in zip(batch.seqs, batch.commands, strict=True):
@@ -178,85 +178,85 @@ class Expected:
         return answers
 
     def _answer(self, node_id: str, command: Command | Undecodable) -> Answer:
-        deadlocks = self.world.deadlocks
+        deadlocks = self.state.deadlocks
         count = len(deadlocks)
         result = self._run(command)
         return Answer(node_id, command, result, deadlocks[-1] if len(deadlocks) > count else None)
 
     def _run(self, command: Command | Undecodable) -> Result:
-        world = self.world
+        state = self.state
         key = request_key(command)
-        request = world.requests.get(key) if key is not None else None
-        is_old = request is not None and world.now_ms > request.outcome_ms + limits.REQUEST_AGE_MS
+        request = state.requests.get(key) if key is not None else None
+        is_old = request is not None and state.now_ms > request.outcome_ms + limits.REQUEST_AGE_MS
         if key is not None and is_old and request is not None and request.result is not None:
-            del world.requests[key]
+            del state.requests[key]
         match command:
             case TakeRate():
                 return self._take_rate(command)
             case AbandonWaits():
                 return self._abandon(command)
-        return run(world, command)
+        return run(state, command)
 
     def waiting_at(self) -> dict[HoldId, str]:
         """Return the node process that keeps the connection of each ticket, in order of coming there."""
-        alive = {ticket.ticket_id for ticket in self.world.tickets}
+        alive = {ticket.ticket_id for ticket in self.state.tickets}
         self._waiting_at = {one: origin for one, origin in self._waiting_at.items() if one in alive}
         return self._waiting_at
 
     def _abandon(self, command: AbandonWaits) -> Result:
         """End what waits at a node process that is gone, as if each client had left."""
-        world = self.world
-        tickets = {ticket.ticket_id: ticket for ticket in world.tickets}
+        state = self.state
+        tickets = {ticket.ticket_id: ticket for ticket in state.tickets}
         gone = [tickets[one] for one, origin in self.waiting_at().items() if origin == command.origin]
         ended = gone[: limits.ABANDONED_PER_COMMAND_MAX]
         for ticket in ended:
             if ticket.request is not None:
-                world.step.abandoned.append(ticket.request)
-            forget(world, ticket.request, ticket.ticket_id)
-            end_wait(world, ticket)
-        serve(world)
+                state.step.abandoned.append(ticket.request)
+            forget(state, ticket.request, ticket.ticket_id)
+            end_wait(state, ticket)
+        serve(state)
         return WaitsAbandoned(len(ended), len(gone) - len(ended))
 
     def _take_rate(self, command: TakeRate) -> Result:
         """Take from a rate limit, which the model leaves to a model of its own."""
-        world, key = self.world, request_key(command)
-        if key in world.requests:
-            return repeat(world, command, world.requests[key])
-        result = refuse_bad_request_id(command) or self.rates.take(command, world.now_ms)
+        state, key = self.state, request_key(command)
+        if key in state.requests:
+            return repeat(state, command, state.requests[key])
+        result = refuse_bad_request_id(command) or self.rates.take(command, state.now_ms)
         if key is not None and not (isinstance(result, Refused) and result.reason is Reason.INVALID_REQUEST):
-            remember(world, key, command, result)
+            remember(state, key, command, result)
         return result
 
     # -- reads ----------------------------------------------------------------------------------------------
 
     def lock(self, name: str) -> LockView:
         """Return one lock."""
-        return model_views.lock_view(self.world, name)
+        return model_views.lock_view(self.state, name)
 
     def locks(self, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
         """Return a page of active locks, and where to go on, as readers see it."""
-        active = model_views.active_names(self.world)
+        active = model_views.active_names(self.state)
         names = [name for name in active if name.startswith(prefix) and name > after]
         page = [self.lock(name) for name in names[:limit]]
         return page, page[-1].name if len(names) > limit else None
 
     def session(self, session_id: SessionId) -> SessionView | None:
         """Return one session."""
-        return model_views.session_view(self.world, session_id)
+        return model_views.session_view(self.state, session_id)
 
     def semaphore(self, name: str) -> SemaphoreView:
         """Return one semaphore."""
-        return model_views.semaphore_view(self.world, name)
+        return model_views.semaphore_view(self.state, name)
 
     def election(self, name: str) -> ElectionView:
         """Return one election."""
-        return model_views.election_view(self.world, name)
+        return model_views.election_view(self.state, name)
 
     def check_fence(self, name: str, token: int) -> FenceView:
         """Return whether a token is a present holder's."""
-        return model_views.fence_view(self.world, name, token)
+        return model_views.fence_view(self.state, name, token)
 
     def elections(self) -> list[str]:
         """Return the elections that somebody leads or wants to lead."""
-        things: list[Hold | Ticket] = [*self.world.holds, *self.world.tickets]
+        things: list[Hold | Ticket] = [*self.state.holds, *self.state.tickets]
         return sorted({it.locks[0].name for it in things if it.kind is HoldKind.ELECTION})

@@ -128,11 +128,11 @@ def _in_order(events: Sequence[Event]) -> list[Event]:
 
 def _views(machine: LockMachine, expected: Expected) -> Iterator[tuple[str, Any, Any]]:
     """Yield what readers see besides locks, and what they should see."""
-    world = expected.world
-    for session in world.sessions:
+    state = expected.state
+    for session in state.sessions:
         yield "a session", machine.session(session.session_id), expected.session(session.session_id)
-    for name in world.limits:
+    for name in state.limits:
         yield "a semaphore", machine.semaphore(name), expected.semaphore(name)
     for name in expected.elections():
         yield "an election", machine.election(name), expected.election(name)
-    yield "its fences", sorted(machine.state.fences.items()), sorted(world.fences.items())
+    yield "its fences", sorted(machine.state.fences.items()), sorted(state.fences.items())

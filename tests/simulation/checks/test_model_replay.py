@@ -122,8 +122,8 @@ class Crowd:
         name = random.choice("xyz")
         old = HoldId(f"h{random.randint(max(0, self._made - 60), self._made)}")
         session_id = SessionId(f"s{random.randint(max(0, self._made - 60), self._made)}")
-        sessions = [session.session_id for session in self._story.checkers.expected.world.sessions]
-        holds = [hold.hold_id for hold in self._story.checkers.expected.world.holds]
+        sessions = [session.session_id for session in self._story.checkers.expected.state.sessions]
+        holds = [hold.hold_id for hold in self._story.checkers.expected.state.holds]
         match random.randint(0, 8):
             case 0:
                 return OpenSession(
@@ -186,7 +186,7 @@ class Crowd:
                 return ResizeSemaphore("s", random.choice([1, 2, 3]), request_id)
             case 7:
                 value = random.choice(["here", "there"])
-                leaders = self._story.checkers.expected.world.holds
+                leaders = self._story.checkers.expected.state.holds
                 leading = [hold.hold_id for hold in leaders if hold.kind is HoldKind.ELECTION]
                 if leading and random.random() < 0.5:
                     return Proclaim(random_of(random, leading, hold_id), value, request_id)
@@ -232,7 +232,7 @@ def test_memory_is_bounded() -> None:
     for _ in range(ENTRIES):
         crowd.act()
     assert len(story.checkers._replies) < 100
-    assert len(story.checkers.expected.world.requests) < 1000
+    assert len(story.checkers.expected.state.requests) < 1000
     assert len(story.checkers._leases._leases) < 100
 
 

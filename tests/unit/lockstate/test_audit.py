@@ -6,34 +6,34 @@ from lockstate import limits, snapshot
 from lockstate.commands import Acquire, Proclaim, Release
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.results import EventKind
-from tests.unit.lockstate.effort import Meter
-from tests.unit.lockstate.world import EXCLUSIVE, SHARED, World, wanted
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, wanted
+from tests.unit.lockstate.work_meter import Meter
 
 
-def _kinds(world: World, name: str = "", session_id: str = "", limit: int = 1000) -> list[str]:
+def _kinds(driver: MachineDriver, name: str = "", session_id: str = "", limit: int = 1000) -> list[str]:
     """Return the kinds of events in the audit, the newest first."""
-    return [event.kind.value for event in world.machine.audit(name, SessionId(session_id), limit)]
+    return [event.kind.value for event in driver.machine.audit(name, SessionId(session_id), limit)]
 
 
-def _busy_world() -> World:
-    world = World()
-    world.open("s1", ttl_ms=1000)
-    world.granted("a", session_id="s1")
-    world.queued("a", wait_ms=100, ttl_ms=700)
-    world.granted("b", mode=SHARED, ttl_ms=500)
-    world.convert("h3", SHARED)
-    world.campaign("e", "s1", "x")
-    world.run(Proclaim(HoldId("h5"), "y"))
-    world.release("h5")
-    world.force("b")
-    world.pass_to(101)
-    world.pass_to(1001)
-    return world
+def _busy_driver() -> MachineDriver:
+    driver = MachineDriver()
+    driver.open("s1", ttl_ms=1000)
+    driver.granted("a", session_id="s1")
+    driver.queued("a", wait_ms=100, ttl_ms=700)
+    driver.granted("b", mode=SHARED, ttl_ms=500)
+    driver.convert("h3", SHARED)
+    driver.campaign("e", "s1", "x")
+    driver.run(Proclaim(HoldId("h5"), "y"))
+    driver.release("h5")
+    driver.force("b")
+    driver.pass_to(101)
+    driver.pass_to(1001)
+    return driver
 
 
 def test_everything_that_changes_a_hold_is_kept() -> None:
     """Grants, conversions, elections and every kind of end, not what waits."""
-    assert _kinds(_busy_world()) == [
+    assert _kinds(_busy_driver()) == [
         "session-expired",
         "expired",
         "forced",
@@ -47,12 +47,12 @@ def test_everything_that_changes_a_hold_is_kept() -> None:
 
 def test_conversions_and_releases_are_kept() -> None:
     """Also what a holder does itself, for each lock of several."""
-    world = World()
-    world.granted(locks=wanted("a", "b"))
-    world.convert("h1", SHARED)
-    world.release("h1", "b")
-    world.release("h1")
-    assert [(event.kind.value, event.name) for event in world.machine.audit()] == [
+    driver = MachineDriver()
+    driver.granted(locks=wanted("a", "b"))
+    driver.convert("h1", SHARED)
+    driver.release("h1", "b")
+    driver.release("h1")
+    assert [(event.kind.value, event.name) for event in driver.machine.audit()] == [
         ("released", "a"),
         ("released", "b"),
         ("converted", "b"),
@@ -64,25 +64,25 @@ def test_conversions_and_releases_are_kept() -> None:
 
 def test_an_event_is_what_was_told() -> None:
     """The audit has the events themselves, with their revisions."""
-    world = World()
-    world.granted("a", owner="ann", at_ms=5)
-    (granted,) = world.events
-    assert world.machine.audit() == [granted]
+    driver = MachineDriver()
+    driver.granted("a", owner="ann", at_ms=5)
+    (granted,) = driver.events
+    assert driver.machine.audit() == [granted]
     assert (granted.revision, granted.now_ms, granted.owner) == (1, 5, "ann")
 
 
 def test_it_can_be_asked_of_a_name() -> None:
     """Only what happened to that very name."""
-    world = _busy_world()
-    assert _kinds(world, name="a") == ["expired", "granted"]
-    assert _kinds(world, name="e") == ["resigned", "elected", "elected"]
-    assert _kinds(world, name="nothing") == []
+    driver = _busy_driver()
+    assert _kinds(driver, name="a") == ["expired", "granted"]
+    assert _kinds(driver, name="e") == ["resigned", "elected", "elected"]
+    assert _kinds(driver, name="nothing") == []
 
 
 def test_it_can_be_asked_of_a_session_or_hold() -> None:
     """Who knows the id of a session, or of a hold with a lease of its own, sees what it did."""
-    world = _busy_world()
-    assert _kinds(world, session_id="s1") == [
+    driver = _busy_driver()
+    assert _kinds(driver, session_id="s1") == [
         "session-expired",
         "expired",
         "resigned",
@@ -90,22 +90,22 @@ def test_it_can_be_asked_of_a_session_or_hold() -> None:
         "elected",
         "granted",
     ]
-    assert _kinds(world, session_id="h3") == ["forced", "granted"]
-    assert _kinds(world, name="a", session_id="h3") == []
-    assert _kinds(world, name="b", session_id="h3") == ["forced", "granted"]
+    assert _kinds(driver, session_id="h3") == ["forced", "granted"]
+    assert _kinds(driver, name="a", session_id="h3") == []
+    assert _kinds(driver, name="b", session_id="h3") == ["forced", "granted"]
 
 
 @pytest.mark.parametrize(("limit", "count"), [(-5, 1), (0, 1), (1, 1), (3, 3), (1000, 8), (10**9, 8)])
 def test_an_answer_has_so_many_events(limit: int, count: int) -> None:
     """The newest come first, at least one and at most a thousand."""
-    world = _busy_world()
-    assert _kinds(world, limit=limit) == _kinds(world)[:count]
+    driver = _busy_driver()
+    assert _kinds(driver, limit=limit) == _kinds(driver)[:count]
 
 
 def test_an_answer_has_at_most_a_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked for, an answer is bounded."""
     monkeypatch.setattr(limits, "AUDIT_LIMIT_MAX", 2)
-    assert len(_busy_world().machine.audit(limit=10**9)) == 2
+    assert len(_busy_driver().machine.audit(limit=10**9)) == 2
 
 
 def test_the_oldest_are_forgotten() -> None:
@@ -127,17 +127,17 @@ def test_the_oldest_are_forgotten() -> None:
 
 def test_it_survives_a_restart() -> None:
     """The audit is part of the state: every node has the same, also from a snapshot."""
-    world = _busy_world()
-    restored = snapshot.decode(snapshot.encode(world.machine))
-    assert restored.audit() == world.machine.audit()
-    assert restored.audit("a", SessionId("s1"), 1) == world.machine.audit("a", SessionId("s1"), 1)
+    driver = _busy_driver()
+    restored = snapshot.decode(snapshot.encode(driver.machine))
+    assert restored.audit() == driver.machine.audit()
+    assert restored.audit("a", SessionId("s1"), 1) == driver.machine.audit("a", SessionId("s1"), 1)
 
 
 def test_closing_is_no_expiry() -> None:
     """A session that is closed leaves its releases, and no event of its own."""
-    world = World()
-    world.open("s1")
-    world.granted("a", session_id="s1")
-    world.close("s1")
-    assert _kinds(world) == ["released", "granted"]
-    assert EventKind.SESSION_EXPIRED not in {event.kind for event in world.events}
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.granted("a", session_id="s1")
+    driver.close("s1")
+    assert _kinds(driver) == ["released", "granted"]
+    assert EventKind.SESSION_EXPIRED not in {event.kind for event in driver.events}

@@ -26,8 +26,8 @@ from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import Granted, Queued, Reason, Refused
 from lockstate.state import State
-from tests.unit.lockstate.effort import Meter
-from tests.unit.lockstate.world import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, wanted
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, wanted
+from tests.unit.lockstate.work_meter import Meter
 
 FEW, MANY = 10, 9_990
 LONG_MS = 10_000_000

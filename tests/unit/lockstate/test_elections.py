@@ -20,118 +20,118 @@ from lockstate.results import (
     Renewed,
     WaiterView,
 )
-from tests.unit.lockstate.world import EXCLUSIVE, World, expect, reason
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, MachineDriver, expect, reason
 
 
-def _world(*session_ids: str) -> World:
-    world = World()
-    world.open(*session_ids, ttl_ms=5000)
-    return world
+def _driver(*session_ids: str) -> MachineDriver:
+    driver = MachineDriver()
+    driver.open(*session_ids, ttl_ms=5000)
+    return driver
 
 
 def test_the_first_to_campaign_leads() -> None:
     """It has a token and a value, which everybody hears and can read."""
-    world = _world("ann")
-    elected = expect(Granted, world.campaign("db", "ann", "10.0.0.1"))
+    driver = _driver("ann")
+    elected = expect(Granted, driver.campaign("db", "ann", "10.0.0.1"))
     assert (elected.token, elected.owner, elected.mode, elected.expires_in_ms) == (1, "ann", EXCLUSIVE, 5000)
-    assert [(it.kind.value, it.name, it.of, it.value, it.token, it.owner) for it in world.events] == [
+    assert [(it.kind.value, it.name, it.of, it.value, it.token, it.owner) for it in driver.events] == [
         ("elected", "db", HoldKind.ELECTION, "10.0.0.1", 1, "ann")
     ]
-    assert world.machine.election("db") == ElectionView(
+    assert driver.machine.election("db") == ElectionView(
         "db", HolderView(OwnerName("ann"), EXCLUSIVE, 1, 5000, "", "db", kind=HoldKind.ELECTION), "10.0.0.1"
     )
 
 
 def test_an_election_without_candidates_has_no_leader() -> None:
     """There is nothing to know about one that nobody takes part in."""
-    assert World().machine.election("db") == ElectionView("db")
+    assert MachineDriver().machine.election("db") == ElectionView("db")
 
 
 def test_who_does_not_wait_learns_who_leads() -> None:
     """The refusal has the leader among its holders."""
-    world = _world("ann", "bob")
-    world.campaign("db", "ann")
-    refused = expect(Refused, world.campaign("db", "bob"))
+    driver = _driver("ann", "bob")
+    driver.campaign("db", "ann")
+    refused = expect(Refused, driver.campaign("db", "bob"))
     assert (refused.reason, refused.detail) == (Reason.LOCK_HELD, "held by ann")
     assert [(it.owner, it.name, it.kind) for it in refused.holders] == [("ann", "db", HoldKind.ELECTION)]
 
 
 def test_candidates_lead_one_after_the_other() -> None:
     """In order of arrival, each with a higher token and its own value."""
-    world = _world("ann", "bob", "eve")
-    world.campaign("db", "ann", "a")
-    assert world.campaign("db", "bob", "b", wait_ms=9000) == Queued(HoldId("h2"), 1)
-    assert world.happened() == [("queued", "db")]
-    assert world.campaign("db", "eve", "e", wait_ms=9000, at_ms=5) == Queued(HoldId("h3"), 2)
-    assert world.machine.election("db").queue == (
+    driver = _driver("ann", "bob", "eve")
+    driver.campaign("db", "ann", "a")
+    assert driver.campaign("db", "bob", "b", wait_ms=9000) == Queued(HoldId("h2"), 1)
+    assert driver.happened() == [("queued", "db")]
+    assert driver.campaign("db", "eve", "e", wait_ms=9000, at_ms=5) == Queued(HoldId("h3"), 2)
+    assert driver.machine.election("db").queue == (
         WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 5, "db", kind=HoldKind.ELECTION),
         WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "db", kind=HoldKind.ELECTION),
     )
-    world.release("h1", at_ms=30)
-    assert [(it.kind.value, it.value, it.token, it.lasted_ms) for it in world.events] == [
+    driver.release("h1", at_ms=30)
+    assert [(it.kind.value, it.value, it.token, it.lasted_ms) for it in driver.events] == [
         ("resigned", "a", 1, 30),
         ("elected", "b", 2, 30),
     ]
-    assert expect(Granted, world.settled["h2"]).owner == "bob"
-    world.close("bob")
-    assert world.happened() == [("resigned", "db"), ("elected", "db")]
-    assert world.machine.election("db").value == "e"
+    assert expect(Granted, driver.settled["h2"]).owner == "bob"
+    driver.close("bob")
+    assert driver.happened() == [("resigned", "db"), ("elected", "db")]
+    assert driver.machine.election("db").value == "e"
 
 
 def test_a_leader_that_dies_has_expired() -> None:
     """When its session ends by itself it has not resigned, and the next candidate leads."""
-    world = World()
-    world.open("ann", ttl_ms=500)
-    world.open("bob", ttl_ms=5000)
-    world.campaign("db", "ann", "a")
-    world.campaign("db", "bob", "b", wait_ms=9000)
-    assert world.pass_to(501) == [EventKind.EXPIRED, EventKind.SESSION_EXPIRED, EventKind.ELECTED]
+    driver = MachineDriver()
+    driver.open("ann", ttl_ms=500)
+    driver.open("bob", ttl_ms=5000)
+    driver.campaign("db", "ann", "a")
+    driver.campaign("db", "bob", "b", wait_ms=9000)
+    assert driver.pass_to(501) == [EventKind.EXPIRED, EventKind.SESSION_EXPIRED, EventKind.ELECTED]
 
 
 def test_a_queue_without_leader_can_be_read() -> None:
     """While nobody leads yet there may be candidates: none here is lost."""
-    world = _world("ann", "bob")
-    world.campaign("db", "ann")
-    world.campaign("db", "bob", wait_ms=100)
-    world.pass_to(101)
-    assert world.refused("h2").reason is Reason.LOCK_HELD
-    assert world.machine.election("db").queue == ()
+    driver = _driver("ann", "bob")
+    driver.campaign("db", "ann")
+    driver.campaign("db", "bob", wait_ms=100)
+    driver.pass_to(101)
+    assert driver.refused("h2").reason is Reason.LOCK_HELD
+    assert driver.machine.election("db").queue == ()
 
 
 def test_a_leader_that_campaigns_again_says_something_else() -> None:
     """The same session and owner keep hold and token; the value becomes the new one, if it is new."""
-    world = _world("ann")
-    world.campaign("db", "ann", "old")
-    again = expect(Granted, world.campaign("db", "ann", "new", at_ms=40))
+    driver = _driver("ann")
+    driver.campaign("db", "ann", "old")
+    again = expect(Granted, driver.campaign("db", "ann", "new", at_ms=40))
     assert (again.hold_id, again.token, again.expires_in_ms) == ("h1", 1, 5000)
-    assert [(it.kind.value, it.value, it.token) for it in world.events] == [("elected", "new", 1)]
-    world.campaign("db", "ann", "new", at_ms=50)
-    assert world.events == ()
-    assert reason(world.campaign("db", "ann", owner="another")) is Reason.LOCK_HELD
+    assert [(it.kind.value, it.value, it.token) for it in driver.events] == [("elected", "new", 1)]
+    driver.campaign("db", "ann", "new", at_ms=50)
+    assert driver.events == ()
+    assert reason(driver.campaign("db", "ann", owner="another")) is Reason.LOCK_HELD
 
 
 def test_a_leader_proclaims() -> None:
     """Another value, the same token; saying the same again is no news."""
-    world = _world("ann")
-    world.campaign("db", "ann", "old")
-    assert world.run(Proclaim(HoldId("h1"), "new")) == Proclaimed(1)
-    assert [(it.kind.value, it.value, it.token) for it in world.events] == [("elected", "new", 1)]
-    assert world.machine.election("db").value == "new"
-    assert world.run(Proclaim(HoldId("h1"), "new")) == Proclaimed(1)
-    assert world.events == ()
-    assert world.run(Proclaim(HoldId("h1"), "")) == Proclaimed(1)
-    assert world.machine.election("db").value == ""
+    driver = _driver("ann")
+    driver.campaign("db", "ann", "old")
+    assert driver.run(Proclaim(HoldId("h1"), "new")) == Proclaimed(1)
+    assert [(it.kind.value, it.value, it.token) for it in driver.events] == [("elected", "new", 1)]
+    assert driver.machine.election("db").value == "new"
+    assert driver.run(Proclaim(HoldId("h1"), "new")) == Proclaimed(1)
+    assert driver.events == ()
+    assert driver.run(Proclaim(HoldId("h1"), "")) == Proclaimed(1)
+    assert driver.machine.election("db").value == ""
 
 
 def test_only_a_leader_proclaims() -> None:
     """Who leads no (more) election has nothing to say."""
-    world = _world("ann", "bob")
-    world.granted("a")
-    world.campaign("db", "ann")
-    world.campaign("db", "bob", wait_ms=900)
-    assert reason(world.run(Proclaim(HoldId("h1"), "x"))) is Reason.INVALID_REQUEST
+    driver = _driver("ann", "bob")
+    driver.granted("a")
+    driver.campaign("db", "ann")
+    driver.campaign("db", "bob", wait_ms=900)
+    assert reason(driver.run(Proclaim(HoldId("h1"), "x"))) is Reason.INVALID_REQUEST
     for hold_id in ("h3", "nobody"):
-        assert reason(world.run(Proclaim(HoldId(hold_id), "x"))) is Reason.LEASE_EXPIRED
+        assert reason(driver.run(Proclaim(HoldId(hold_id), "x"))) is Reason.LEASE_EXPIRED
 
 
 @pytest.mark.parametrize(
@@ -146,21 +146,21 @@ def test_only_a_leader_proclaims() -> None:
 )
 def test_a_value_is_short_and_printable(value: str, is_good: bool) -> None:  # noqa: FBT001 - a column of the table
     """Up to 1024 bytes of printable text, when campaigning and when proclaiming."""
-    world = _world("ann", "bob")
-    world.campaign("db", "ann")
-    said, campaigned = world.run(Proclaim(HoldId("h1"), value)), world.campaign("other", "bob", value)
+    driver = _driver("ann", "bob")
+    driver.campaign("db", "ann")
+    said, campaigned = driver.run(Proclaim(HoldId("h1"), value)), driver.campaign("other", "bob", value)
     if is_good:
-        assert (said, world.machine.election("other").value) == (Proclaimed(1), value)
+        assert (said, driver.machine.election("other").value) == (Proclaimed(1), value)
     else:
         assert reason(said) is reason(campaigned) is Reason.INVALID_REQUEST
 
 
 def test_only_sessions_campaign() -> None:
     """A lease of a single hold is no session, nor is one that has expired."""
-    world = World()
-    world.granted("a")
+    driver = MachineDriver()
+    driver.granted("a")
     for session_id in ("nobody", "h1", ""):
-        assert reason(world.campaign("db", session_id)) is Reason.SESSION_EXPIRED
+        assert reason(driver.campaign("db", session_id)) is Reason.SESSION_EXPIRED
 
 
 @pytest.mark.parametrize(
@@ -177,36 +177,36 @@ def test_only_sessions_campaign() -> None:
 )
 def test_a_malformed_campaign_has_no_effect(command: Campaign) -> None:
     """Each field is checked."""
-    world = _world("ann")
-    world.granted("a")
-    assert reason(world.run(command)) is Reason.INVALID_REQUEST
-    assert world.machine.election("db") == ElectionView("db")
+    driver = _driver("ann")
+    driver.granted("a")
+    assert reason(driver.run(command)) is Reason.INVALID_REQUEST
+    assert driver.machine.election("db") == ElectionView("db")
 
 
 def test_an_election_is_no_lock() -> None:
     """A lock and an election of one name have nothing to do with each other, nor has their listing."""
-    world = _world("ann")
-    world.campaign("db", "ann")
-    world.granted("db", owner="bob")
-    assert [it.owner for it in world.machine.lock("db").holders] == ["bob"]
-    assert expect(ForceReleased, world.force("db")).released[0].owner == "bob"
-    assert world.machine.election("db").leader is not None
-    assert world.machine.locks("", "", 10) == ([], None)
-    assert world.machine.check_fence("db", 1).valid is False
+    driver = _driver("ann")
+    driver.campaign("db", "ann")
+    driver.granted("db", owner="bob")
+    assert [it.owner for it in driver.machine.lock("db").holders] == ["bob"]
+    assert expect(ForceReleased, driver.force("db")).released[0].owner == "bob"
+    assert driver.machine.election("db").leader is not None
+    assert driver.machine.locks("", "", 10) == ([], None)
+    assert driver.machine.check_fence("db", 1).valid is False
 
 
 def test_leading_is_a_hold_of_the_session() -> None:
     """It shows there, is renewed with it, and can be undone by the attempt it belongs to."""
-    world = _world("ann", "bob")
-    world.campaign("db", "ann")
-    world.campaign("db", "bob", wait_ms=900)
-    views = [world.machine.session(SessionId(session_id)) for session_id in ("ann", "bob")]
+    driver = _driver("ann", "bob")
+    driver.campaign("db", "ann")
+    driver.campaign("db", "bob", wait_ms=900)
+    views = [driver.machine.session(SessionId(session_id)) for session_id in ("ann", "bob")]
     assert views[0] is not None
     assert views[1] is not None
     assert [(it.name, it.kind) for it in views[0].holds] == [("db", HoldKind.ELECTION)]
     assert [(it.name, it.kind, it.position) for it in views[1].tickets] == [("db", HoldKind.ELECTION, 1)]
-    assert world.renew("h1", at_ms=400) == Renewed(1, 5000)
-    assert world.cancel("h1", "a1") == Cancelled(undone=True)
-    assert world.happened() == [("resigned", "db"), ("elected", "db")]
-    world.release("h2")
-    assert world.machine.counts()["locks"] == 0
+    assert driver.renew("h1", at_ms=400) == Renewed(1, 5000)
+    assert driver.cancel("h1", "a1") == Cancelled(undone=True)
+    assert driver.happened() == [("resigned", "db"), ("elected", "db")]
+    driver.release("h2")
+    assert driver.machine.counts()["locks"] == 0

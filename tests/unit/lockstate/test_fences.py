@@ -5,36 +5,45 @@ import pytest
 from lockstate import limits
 from lockstate.commands import AdvanceFence
 from lockstate.results import FenceAdvanced, FenceView, Reason, Refused
-from tests.unit.lockstate.world import EXCLUSIVE, SHARED, SUBTREE, UPDATE, World, expect, reason, wanted
+from tests.unit.lockstate.machine_driver import (
+    EXCLUSIVE,
+    SHARED,
+    SUBTREE,
+    UPDATE,
+    MachineDriver,
+    expect,
+    reason,
+    wanted,
+)
 
 
 def test_a_fence_only_rises() -> None:
     """A token as high as the highest or higher is accepted; a lower one is stale, and told the highest."""
-    world = World()
+    driver = MachineDriver()
     for token in (5, 5, 9):
-        assert world.run(AdvanceFence("disk", token)) == FenceAdvanced(token)
-    refused = expect(Refused, world.run(AdvanceFence("disk", 8)))
+        assert driver.run(AdvanceFence("disk", token)) == FenceAdvanced(token)
+    refused = expect(Refused, driver.run(AdvanceFence("disk", 8)))
     assert (refused.reason, refused.facts) == (Reason.STALE_TOKEN, {"highest_token": 9})
     assert refused.detail == "a newer holder was here: 9 is the highest token"
-    assert world.run(AdvanceFence("disk", 9)) == FenceAdvanced(9)
+    assert driver.run(AdvanceFence("disk", 9)) == FenceAdvanced(9)
 
 
 def test_resources_are_apart() -> None:
     """Each resource remembers its own highest token, for ever."""
-    world = World()
-    world.run(AdvanceFence("disk", 9))
-    assert world.run(AdvanceFence("tape", 0)) == FenceAdvanced(0)
-    world.pass_to(10**12)
-    assert reason(world.run(AdvanceFence("disk", 8))) is Reason.STALE_TOKEN
-    assert world.machine.counts()["fences"] == 2
+    driver = MachineDriver()
+    driver.run(AdvanceFence("disk", 9))
+    assert driver.run(AdvanceFence("tape", 0)) == FenceAdvanced(0)
+    driver.pass_to(10**12)
+    assert reason(driver.run(AdvanceFence("disk", 8))) is Reason.STALE_TOKEN
+    assert driver.machine.counts()["fences"] == 2
 
 
 def test_a_fence_is_no_lock() -> None:
     """Advancing a fence holds nothing, and asks nobody who holds."""
-    world = World()
-    world.run(AdvanceFence("a", 5))
-    assert world.granted("a").token == 1
-    assert world.events[0].name == "a"
+    driver = MachineDriver()
+    driver.run(AdvanceFence("a", 5))
+    assert driver.granted("a").token == 1
+    assert driver.events[0].name == "a"
 
 
 @pytest.mark.parametrize(
@@ -48,50 +57,50 @@ def test_a_fence_is_no_lock() -> None:
 )
 def test_what_is_no_token_or_name_is_refused(resource: str, token: int, expected: Reason) -> None:
     """A token is an integer that every JSON reader keeps."""
-    world = World()
-    assert reason(world.run(AdvanceFence(resource, token))) is expected
-    assert world.machine.counts()["fences"] == 0
+    driver = MachineDriver()
+    assert reason(driver.run(AdvanceFence(resource, token))) is expected
+    assert driver.machine.counts()["fences"] == 0
 
 
 def test_the_largest_token_is_accepted() -> None:
     """The bounds themselves are allowed."""
-    world = World()
-    assert world.run(AdvanceFence("disk", 0)) == FenceAdvanced(0)
-    assert world.run(AdvanceFence("disk", limits.TOKEN_MAX)) == FenceAdvanced(limits.TOKEN_MAX)
+    driver = MachineDriver()
+    assert driver.run(AdvanceFence("disk", 0)) == FenceAdvanced(0)
+    assert driver.run(AdvanceFence("disk", limits.TOKEN_MAX)) == FenceAdvanced(limits.TOKEN_MAX)
 
 
 def test_fences_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """When there are too many, a new resource is refused; known ones go on."""
     monkeypatch.setattr(limits, "FENCES_COUNT_MAX", 1)
-    world = World()
-    world.run(AdvanceFence("disk", 1))
-    assert reason(world.run(AdvanceFence("tape", 1))) is Reason.OVERLOADED
-    assert world.run(AdvanceFence("disk", 2)) == FenceAdvanced(2)
+    driver = MachineDriver()
+    driver.run(AdvanceFence("disk", 1))
+    assert reason(driver.run(AdvanceFence("tape", 1))) is Reason.OVERLOADED
+    assert driver.run(AdvanceFence("disk", 2)) == FenceAdvanced(2)
 
 
 def test_a_check_tells_whether_the_token_is_a_holders() -> None:
     """Valid for each present holder; the current token is the highest of them, 0 when there is none."""
-    world = World()
-    assert world.machine.check_fence("a", 1) == FenceView(valid=False, current_token=0)
+    driver = MachineDriver()
+    assert driver.machine.check_fence("a", 1) == FenceView(valid=False, current_token=0)
     for _ in range(2):
-        world.granted("a", mode=SHARED)
-    checks = [world.machine.check_fence("a", token) for token in (0, 1, 2, 3)]
+        driver.granted("a", mode=SHARED)
+    checks = [driver.machine.check_fence("a", token) for token in (0, 1, 2, 3)]
     assert [check.valid for check in checks] == [False, True, True, False]
     assert {check.current_token for check in checks} == {2}
-    world.release("h2")
-    assert world.machine.check_fence("a", 2) == FenceView(valid=False, current_token=1)
+    driver.release("h2")
+    assert driver.machine.check_fence("a", 2) == FenceView(valid=False, current_token=1)
 
 
 def test_a_check_knows_all_kinds_of_holders() -> None:
     """Holders of several locks, of subtrees that cover the name, and converted ones count."""
-    world = World()
-    world.granted(locks=wanted("a", "b"))
-    world.granted("t", mode=UPDATE, scope=SUBTREE)
-    world.granted("t/x", mode=SHARED)
-    assert world.machine.check_fence("b", 1) == FenceView(valid=True, current_token=1)
-    assert world.machine.check_fence("t/x", 2) == FenceView(valid=True, current_token=3)
-    assert world.machine.check_fence("t", 3) == FenceView(valid=False, current_token=2)
-    world.release("h3")
-    world.convert("h2", EXCLUSIVE)
-    assert world.machine.check_fence("t/x", 2) == FenceView(valid=False, current_token=4)
-    assert world.machine.check_fence("t/x/y", 4).valid
+    driver = MachineDriver()
+    driver.granted(locks=wanted("a", "b"))
+    driver.granted("t", mode=UPDATE, scope=SUBTREE)
+    driver.granted("t/x", mode=SHARED)
+    assert driver.machine.check_fence("b", 1) == FenceView(valid=True, current_token=1)
+    assert driver.machine.check_fence("t/x", 2) == FenceView(valid=True, current_token=3)
+    assert driver.machine.check_fence("t", 3) == FenceView(valid=False, current_token=2)
+    driver.release("h3")
+    driver.convert("h2", EXCLUSIVE)
+    assert driver.machine.check_fence("t/x", 2) == FenceView(valid=False, current_token=4)
+    assert driver.machine.check_fence("t/x/y", 4).valid

@@ -12,7 +12,7 @@ from lockstate.modes import UNIT, Mode, Scope
 from lockstate.records import Lock, Semaphore
 from lockstate.results import HoldKind
 from lockstate.state import State
-from tests.unit.lockstate.world import SHARED, SUBTREE, World
+from tests.unit.lockstate.machine_driver import SHARED, SUBTREE, MachineDriver
 
 
 def _state() -> State:
@@ -22,24 +22,24 @@ def _state() -> State:
     h7 reads the subtree `t`, h9 waits to write `t/x`. h10 reads `c` with h11 and is to be converted by t12.
     `d` and one permit of `p` are delayed.
     """
-    world = World()
-    world.open("s1", ttl_ms=5000)
+    driver = MachineDriver()
+    driver.open("s1", ttl_ms=5000)
     for _ in range(2):
-        world.granted("a", mode=SHARED, ttl_ms=5000)
-    world.queued("a", session_id="s1")
-    world.permitted("q", 3, ttl_ms=5000, session_id="s1")
-    world.permitted("q", 3, 2, ttl_ms=5000)
-    world.wanting("q", 3)
-    world.granted("t", mode=SHARED, scope=SUBTREE, ttl_ms=5000)
-    world.granted("p0", ttl_ms=5000)
-    world.queued("t/x")
+        driver.granted("a", mode=SHARED, ttl_ms=5000)
+    driver.queued("a", session_id="s1")
+    driver.permitted("q", 3, ttl_ms=5000, session_id="s1")
+    driver.permitted("q", 3, 2, ttl_ms=5000)
+    driver.wanting("q", 3)
+    driver.granted("t", mode=SHARED, scope=SUBTREE, ttl_ms=5000)
+    driver.granted("p0", ttl_ms=5000)
+    driver.queued("t/x")
     for _ in range(2):
-        world.granted("c", mode=SHARED, ttl_ms=5000, owner="ann")
-    world.converting("h10", Mode.EXCLUSIVE)
-    world.granted("d", ttl_ms=100, lock_delay_ms=5000)
-    world.permitted("p", 1, ttl_ms=100, lock_delay_ms=5000)
-    world.pass_to(101)
-    return world.machine.state
+        driver.granted("c", mode=SHARED, ttl_ms=5000, owner="ann")
+    driver.converting("h10", Mode.EXCLUSIVE)
+    driver.granted("d", ttl_ms=100, lock_delay_ms=5000)
+    driver.permitted("p", 1, ttl_ms=100, lock_delay_ms=5000)
+    driver.pass_to(101)
+    return driver.machine.state
 
 
 def _conflict(state: State) -> None:

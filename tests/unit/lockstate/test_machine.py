@@ -21,12 +21,12 @@ from lockstate.results import (
     Granted,
     Reason,
 )
-from tests.unit.lockstate.world import World, expect
+from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 
 def test_it_starts_empty() -> None:
     """A new machine is at revision 0 and time 0, and its first token will be 1."""
-    machine = World().machine
+    machine = MachineDriver().machine
     assert (machine.revision, machine.now_ms, machine.next_token) == (0, 0, 1)
     assert machine.next_deadline_ms() is None
     assert set(machine.counts().values()) == {0}
@@ -34,108 +34,108 @@ def test_it_starts_empty() -> None:
 
 def test_every_entry_is_a_revision() -> None:
     """Also an entry without commands, or with an unreadable one, raises the revision by one."""
-    world = World()
-    world.pass_to(5)
-    world.run(Tick())
-    assert world.run(Barrier()) == Done()
-    assert world.machine.revision == 3
+    driver = MachineDriver()
+    driver.pass_to(5)
+    driver.run(Tick())
+    assert driver.run(Barrier()) == Done()
+    assert driver.machine.revision == 3
 
 
 def test_time_never_goes_back() -> None:
     """An entry with an earlier stamp leaves cluster time where it is."""
-    world = World()
-    world.pass_to(100)
-    world.pass_to(40)
-    assert world.machine.now_ms == 100
+    driver = MachineDriver()
+    driver.pass_to(100)
+    driver.pass_to(40)
+    assert driver.machine.now_ms == 100
 
 
 def test_a_lease_lasts_to_its_last_millisecond() -> None:
     """A lease of 3000 ms granted at 1000 is held at 4000 and over at 4001."""
-    world = World()
-    world.granted("a", ttl_ms=3000, at_ms=1000)
-    assert world.machine.next_deadline_ms() == 4000
-    assert world.pass_to(4000) == []
-    assert world.pass_to(4001) == [EventKind.EXPIRED]
-    assert world.machine.lock("a").state == "free"
+    driver = MachineDriver()
+    driver.granted("a", ttl_ms=3000, at_ms=1000)
+    assert driver.machine.next_deadline_ms() == 4000
+    assert driver.pass_to(4000) == []
+    assert driver.pass_to(4001) == [EventKind.EXPIRED]
+    assert driver.machine.lock("a").state == "free"
 
 
 def test_time_passes_before_commands() -> None:
     """A command finds what was due already ended."""
-    world = World()
-    world.granted("a", ttl_ms=1000)
-    assert world.granted("a", at_ms=1001).token == 2
+    driver = MachineDriver()
+    driver.granted("a", ttl_ms=1000)
+    assert driver.granted("a", at_ms=1001).token == 2
 
 
 def test_what_is_due_ends_in_order_of_deadlines() -> None:
     """A lease that ended before a wait did serves the waiter, though both are noticed late."""
-    world = World()
-    world.granted("a", ttl_ms=1000)
-    world.acquire("a", wait_ms=1001, ttl_ms=500)
-    assert world.pass_to(9000) == [EventKind.EXPIRED, EventKind.GRANTED]
-    assert world.machine.lock("a").holders[0].expires_in_ms == 500
+    driver = MachineDriver()
+    driver.granted("a", ttl_ms=1000)
+    driver.acquire("a", wait_ms=1001, ttl_ms=500)
+    assert driver.pass_to(9000) == [EventKind.EXPIRED, EventKind.GRANTED]
+    assert driver.machine.lock("a").holders[0].expires_in_ms == 500
 
 
 def test_a_wait_that_ended_first_is_not_served() -> None:
     """A wait that ended before the lease did is refused, though both are noticed late."""
-    world = World()
-    world.granted("a", ttl_ms=1000)
-    world.acquire("a", wait_ms=999)
-    assert world.pass_to(9000) == [EventKind.WAIT_ENDED, EventKind.EXPIRED]
-    assert world.refused("h2").reason is Reason.LOCK_HELD
+    driver = MachineDriver()
+    driver.granted("a", ttl_ms=1000)
+    driver.acquire("a", wait_ms=999)
+    assert driver.pass_to(9000) == [EventKind.WAIT_ENDED, EventKind.EXPIRED]
+    assert driver.refused("h2").reason is Reason.LOCK_HELD
 
 
 def test_equal_deadlines_end_in_order_of_creation() -> None:
     """Of two leases that end in the same millisecond, the older one ends first, renewed or not."""
-    world = World()
+    driver = MachineDriver()
     for name in ("a", "b"):
-        world.granted(name, ttl_ms=1000)
+        driver.granted(name, ttl_ms=1000)
     for hold_id in ("h2", "h1"):
-        world.renew(hold_id, at_ms=500)
-    world.pass_to(1501)
-    assert [event.name for event in world.events] == ["a", "b"]
+        driver.renew(hold_id, at_ms=500)
+    driver.pass_to(1501)
+    assert [event.name for event in driver.events] == ["a", "b"]
 
 
 def test_a_repeated_sequence_number_has_no_effect() -> None:
     """Commands that come a second time from the same origin are left out, also within one entry."""
-    world = World()
+    driver = MachineDriver()
     acquire = Acquire("a", Mode.EXCLUSIVE, HoldId("h1"), AttemptId("a1"), ttl_ms=1000)
     batches = (
         Batch("n1", (5,), (acquire,)),
         Batch("n1", (5, 4, 6), (Release(HoldId("h1")), Release(HoldId("h1")), Tick())),
     )
-    first, second = world.apply(Entry(0, batches)).batches
+    first, second = driver.apply(Entry(0, batches)).batches
     assert expect(Granted, first.results[0]).token == 1
     assert (second.seqs, second.results) == ((6,), (Done(),))
-    assert world.machine.applied_seq("n1") == 6
-    assert world.machine.applied_seq("n2") == 0
+    assert driver.machine.applied_seq("n1") == 6
+    assert driver.machine.applied_seq("n2") == 0
 
 
 def test_origins_count_apart() -> None:
     """The numbers of one origin say nothing about those of another."""
-    world = World()
+    driver = MachineDriver()
     batches = tuple(Batch(origin, (1,), (Tick(),)) for origin in ("n1", "n2"))
-    assert [batch.results for batch in world.apply(Entry(0, batches)).batches] == [(Done(),)] * 2
+    assert [batch.results for batch in driver.apply(Entry(0, batches)).batches] == [(Done(),)] * 2
 
 
 def test_tokens_rise_across_names() -> None:
     """One counter serves all locks, and goes on when they are forgotten."""
-    world = World()
+    driver = MachineDriver()
     for token, name in enumerate(["a", "b", "a"], 1):
-        assert world.granted(name).token == token
-        world.release(f"h{token}")
-    assert world.machine.counts()["locks"] == 0
+        assert driver.granted(name).token == token
+        driver.release(f"h{token}")
+    assert driver.machine.counts()["locks"] == 0
 
 
 def test_counts_tell_the_sizes() -> None:
     """Every table is counted; a lease of one hold is no session."""
-    world = World()
-    world.open("s1")
-    world.granted("a", request_id="r1")
-    world.queued("a", session_id="s1")
-    world.permitted("q", 2)
-    world.run(TakeRate("mail", 5, 1000))
-    world.run(AdvanceFence("disk", 7))
-    assert world.machine.counts() == {
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.granted("a", request_id="r1")
+    driver.queued("a", session_id="s1")
+    driver.permitted("q", 2)
+    driver.run(TakeRate("mail", 5, 1000))
+    driver.run(AdvanceFence("disk", 7))
+    assert driver.machine.counts() == {
         "locks": 1,
         "holds": 2,
         "tickets": 1,

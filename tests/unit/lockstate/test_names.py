@@ -10,8 +10,8 @@ from lockstate.commands import Acquire, Cancel, Release
 from lockstate.ids import AttemptId, HoldId
 from lockstate.modes import Mode, Scope
 from lockstate.names import YOUNG_MAX
-from tests.unit.lockstate.effort import Meter
-from tests.unit.lockstate.world import World, wanted
+from tests.unit.lockstate.machine_driver import MachineDriver, wanted
+from tests.unit.lockstate.work_meter import Meter
 
 
 class Names(Meter):
@@ -136,10 +136,10 @@ def test_an_index_agrees_with_a_set(steps: list[tuple[bool, str]]) -> None:
 
 def test_names_that_were_only_wanted_are_forgotten() -> None:
     """Waits for ever new names leave nothing in the index, also when nobody gets anything meanwhile."""
-    world = World()
-    world.granted("held")
+    driver = MachineDriver()
+    driver.granted("held")
     for number in range(3 * YOUNG_MAX):
-        ticket = world.queued(locks=wanted("held", f"name-{number}"))
-        world.run(Cancel(ticket.hold_id, AttemptId(ticket.hold_id.replace("h", "a"))))
-    assert world.machine.counts()["tickets"] == 0
-    assert len(world.machine.state.names.young) <= YOUNG_MAX
+        ticket = driver.queued(locks=wanted("held", f"name-{number}"))
+        driver.run(Cancel(ticket.hold_id, AttemptId(ticket.hold_id.replace("h", "a"))))
+    assert driver.machine.counts()["tickets"] == 0
+    assert len(driver.machine.state.names.young) <= YOUNG_MAX

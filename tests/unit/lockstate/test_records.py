@@ -14,7 +14,15 @@ from lockstate.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, Se
 from lockstate.modes import Mode, claim_of, intent_of
 from lockstate.records import NOTHING, Delay, Hold, Lock, Session, Ticket, each_lock, precedence
 from lockstate.results import HoldKind
-from tests.unit.lockstate.world import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, World, wanted
+from tests.unit.lockstate.machine_driver import (
+    EXCLUSIVE,
+    NODE,
+    SHARED,
+    SUBTREE,
+    UPDATE,
+    MachineDriver,
+    wanted,
+)
 
 
 def _hold(hold_id: str, token: int) -> Hold:
@@ -117,10 +125,10 @@ def test_empty_tables_of_records_are_one_and_the_same() -> None:
     session = Session(1, 50, 50, SessionId("s1"), OwnerName("ann"), NOTHING)
     for table in (session.holds, session.tickets, session.labels, Lock("a").holders):
         assert table is NOTHING
-    world = World()
-    world.open("s1")
-    world.granted("a", session_id="s1")
-    world.queued("a", session_id="s1", owner="bob")
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.granted("a", session_id="s1")
+    driver.queued("a", session_id="s1", owner="bob")
     assert NOTHING == {}
 
 

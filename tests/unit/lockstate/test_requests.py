@@ -35,7 +35,7 @@ from lockstate.results import (
     SessionClosed,
     SessionOpened,
 )
-from tests.unit.lockstate.world import World, expect, reason
+from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 MINUTES_5_MS = 5 * 60 * 1000
 
@@ -61,159 +61,159 @@ def test_scopes_keep_clients_apart() -> None:
 
 def test_a_repeated_acquire_gets_the_same_hold() -> None:
     """The lease is not renewed; the answer says what is left of it."""
-    world = World()
-    world.granted("a", ttl_ms=1000, request_id="r")
-    again = world.granted("a", ttl_ms=1000, request_id="r", at_ms=400)
+    driver = MachineDriver()
+    driver.granted("a", ttl_ms=1000, request_id="r")
+    again = driver.granted("a", ttl_ms=1000, request_id="r", at_ms=400)
     assert (again.hold_id, again.token, again.expires_in_ms) == ("h1", 1, 600)
-    assert world.machine.next_token == 2
+    assert driver.machine.next_token == 2
 
 
 def test_a_grant_that_ended_has_nothing_left() -> None:
     """A repetition after the end of the hold gets the grant, with 0 ms left."""
-    world = World()
-    first = world.granted("a", request_id="r")
-    world.release("h1")
-    assert world.granted("a", request_id="r") == Granted(HoldId("h1"), first.token, "a", Mode.EXCLUSIVE, 0)
+    driver = MachineDriver()
+    first = driver.granted("a", request_id="r")
+    driver.release("h1")
+    assert driver.granted("a", request_id="r") == Granted(HoldId("h1"), first.token, "a", Mode.EXCLUSIVE, 0)
 
 
 def test_refusals_are_repeated() -> None:
     """The first outcome stays the outcome, also when by now another would be possible."""
-    world = World()
-    world.granted("a")
-    assert reason(world.acquire("a", request_id="r")) is Reason.LOCK_HELD
-    world.release("h1")
-    assert reason(world.acquire("a", request_id="r")) is Reason.LOCK_HELD
+    driver = MachineDriver()
+    driver.granted("a")
+    assert reason(driver.acquire("a", request_id="r")) is Reason.LOCK_HELD
+    driver.release("h1")
+    assert reason(driver.acquire("a", request_id="r")) is Reason.LOCK_HELD
 
 
 def test_other_content_is_refused() -> None:
     """One request id stands for one request."""
-    world = World()
-    world.granted("a", ttl_ms=1000, request_id="r")
-    assert reason(world.acquire("a", ttl_ms=1001, request_id="r")) is Reason.INVALID_REQUEST
+    driver = MachineDriver()
+    driver.granted("a", ttl_ms=1000, request_id="r")
+    assert reason(driver.acquire("a", ttl_ms=1001, request_id="r")) is Reason.INVALID_REQUEST
 
 
 def test_the_order_of_labels_is_no_content() -> None:
     """The same labels in another order are the same labels."""
-    world = World()
-    opened = world.run(OpenSession(SessionId("s1"), 500, {"a": "1", "b": "2"}, "r"))
-    assert world.run(OpenSession(SessionId("s2"), 500, {"b": "2", "a": "1"}, "r")) == opened
+    driver = MachineDriver()
+    opened = driver.run(OpenSession(SessionId("s1"), 500, {"a": "1", "b": "2"}, "r"))
+    assert driver.run(OpenSession(SessionId("s2"), 500, {"b": "2", "a": "1"}, "r")) == opened
 
 
 def test_other_commands_are_repeated() -> None:
     """Open, close, renew, release and force-release repeat their first result, with the time left now."""
-    world = World()
-    opened = world.run(OpenSession(SessionId("s1"), 500, {}, "r"))
+    driver = MachineDriver()
+    opened = driver.run(OpenSession(SessionId("s1"), 500, {}, "r"))
     assert (
         opened
-        == world.run(OpenSession(SessionId("s2"), 500, {}, "r"))
+        == driver.run(OpenSession(SessionId("s2"), 500, {}, "r"))
         == SessionOpened(SessionId("s1"), 500, 500)
     )
     for _ in range(2):
-        assert world.close("s1", request_id="r") == SessionClosed(())
-    world.granted("a")
-    first = expect(Renewed, world.renew("h1", 1700, request_id="r1"))
-    assert world.renew("h1", 1700, request_id="r1", at_ms=300) == Renewed(first.token, 1400)
-    assert world.machine.next_deadline_ms() == 1700
+        assert driver.close("s1", request_id="r") == SessionClosed(())
+    driver.granted("a")
+    first = expect(Renewed, driver.renew("h1", 1700, request_id="r1"))
+    assert driver.renew("h1", 1700, request_id="r1", at_ms=300) == Renewed(first.token, 1400)
+    assert driver.machine.next_deadline_ms() == 1700
     for _ in range(2):
-        assert world.release("h1", request_id="r2") == Released()
-    assert world.run(ForceRelease("a", "", 0, "r")) == ForceReleased(())
+        assert driver.release("h1", request_id="r2") == Released()
+    assert driver.run(ForceRelease("a", "", 0, "r")) == ForceReleased(())
 
 
 def test_a_repetition_takes_the_wait_over() -> None:
     """A repeated acquire that still waits keeps its place and secret, and belongs to the newer attempt."""
-    world = World()
-    world.granted("a")
-    world.queued("a")
-    world.queued("a", request_id="r")
-    assert world.queued("a", request_id="r") == Queued(HoldId("h3"), 2)
-    assert world.cancel("h3", "a3") == Cancelled(undone=False)
-    assert world.cancel("h3", "a4") == Cancelled(undone=True)
+    driver = MachineDriver()
+    driver.granted("a")
+    driver.queued("a")
+    driver.queued("a", request_id="r")
+    assert driver.queued("a", request_id="r") == Queued(HoldId("h3"), 2)
+    assert driver.cancel("h3", "a3") == Cancelled(undone=False)
+    assert driver.cancel("h3", "a4") == Cancelled(undone=True)
 
 
 def test_a_repetition_takes_the_hold_over() -> None:
     """The cancel of an earlier attempt does not take away what a later one has been told that it holds."""
-    world = World()
-    world.granted("a", request_id="r")
-    world.granted("a", request_id="r")
-    assert world.cancel("h1", "a1") == Cancelled(undone=False)
-    assert world.cancel("h1", "a2") == Cancelled(undone=True)
+    driver = MachineDriver()
+    driver.granted("a", request_id="r")
+    driver.granted("a", request_id="r")
+    assert driver.cancel("h1", "a1") == Cancelled(undone=False)
+    assert driver.cancel("h1", "a2") == Cancelled(undone=True)
 
 
 def test_acquiring_again_takes_the_hold_over() -> None:
     """The same holds for a session that asks again for what it has."""
-    world = World()
-    world.open("s1")
-    world.granted("a", session_id="s1")
-    world.granted("a", session_id="s1")
-    assert world.cancel("h1", "a1") == Cancelled(undone=False)
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.granted("a", session_id="s1")
+    driver.granted("a", session_id="s1")
+    assert driver.cancel("h1", "a1") == Cancelled(undone=False)
 
 
 def test_a_wait_is_remembered_with_its_end() -> None:
     """After the wait, a repetition gets what the wait came to: the grant, or the refusal."""
-    world = World()
-    world.granted("a")
+    driver = MachineDriver()
+    driver.granted("a")
     for request_id, wait_ms in (("r1", 100), ("r2", 500)):
-        world.acquire("a", wait_ms=wait_ms, request_id=request_id)
-    world.release("h1", at_ms=200)
-    assert reason(world.acquire("a", wait_ms=100, request_id="r1")) is Reason.LOCK_HELD
-    assert expect(Granted, world.acquire("a", wait_ms=500, request_id="r2")).hold_id == "h3"
+        driver.acquire("a", wait_ms=wait_ms, request_id=request_id)
+    driver.release("h1", at_ms=200)
+    assert reason(driver.acquire("a", wait_ms=100, request_id="r1")) is Reason.LOCK_HELD
+    assert expect(Granted, driver.acquire("a", wait_ms=500, request_id="r2")).hold_id == "h3"
 
 
 def test_a_cancelled_request_is_forgotten() -> None:
     """After its cancel, a repetition starts afresh."""
-    world = World()
-    world.granted("a", request_id="r")
-    world.cancel("h1", "a1")
-    assert world.granted("a", request_id="r").token == 2
+    driver = MachineDriver()
+    driver.granted("a", request_id="r")
+    driver.cancel("h1", "a1")
+    assert driver.granted("a", request_id="r").token == 2
 
 
 def test_the_cancelled_request_is_that_of_the_attempt() -> None:
     """When a session asked again under another request id, the cancel forgets the newer request."""
-    world = World()
-    world.open("s1")
-    world.granted("a", session_id="s1", request_id="r1")
-    world.granted("a", session_id="s1", request_id="r2")
-    world.cancel("h1", "a2")
-    assert world.granted("a", session_id="s1", request_id="r2").token == 2
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.granted("a", session_id="s1", request_id="r1")
+    driver.granted("a", session_id="s1", request_id="r2")
+    driver.cancel("h1", "a2")
+    assert driver.granted("a", session_id="s1", request_id="r2").token == 2
 
 
 def test_outcomes_are_forgotten_after_five_minutes() -> None:
     """A request is remembered for exactly five minutes after its outcome."""
-    world = World()
-    world.granted("a", ttl_ms=100, request_id="r", at_ms=10)
-    assert world.granted("a", ttl_ms=100, request_id="r", at_ms=10 + MINUTES_5_MS).token == 1
-    assert world.granted("a", ttl_ms=100, request_id="r", at_ms=11 + MINUTES_5_MS).token == 2
+    driver = MachineDriver()
+    driver.granted("a", ttl_ms=100, request_id="r", at_ms=10)
+    assert driver.granted("a", ttl_ms=100, request_id="r", at_ms=10 + MINUTES_5_MS).token == 1
+    assert driver.granted("a", ttl_ms=100, request_id="r", at_ms=11 + MINUTES_5_MS).token == 2
 
 
 def test_a_wait_is_not_forgotten() -> None:
     """The age of a request that waits counts from the end of its wait."""
-    world = World()
-    world.granted("a", ttl_ms=limits.TTL_MS_MAX)
+    driver = MachineDriver()
+    driver.granted("a", ttl_ms=limits.TTL_MS_MAX)
     wait_ms = 2 * MINUTES_5_MS
-    world.acquire("a", wait_ms=wait_ms, request_id="r")
-    world.pass_to(MINUTES_5_MS + 1)
-    assert expect(Queued, world.acquire("a", wait_ms=wait_ms, request_id="r")).hold_id == "h2"
-    world.pass_to(wait_ms + 1)
-    world.pass_to(wait_ms + 1 + MINUTES_5_MS)
-    assert reason(world.acquire("a", wait_ms=wait_ms, request_id="r")) is Reason.LOCK_HELD
+    driver.acquire("a", wait_ms=wait_ms, request_id="r")
+    driver.pass_to(MINUTES_5_MS + 1)
+    assert expect(Queued, driver.acquire("a", wait_ms=wait_ms, request_id="r")).hold_id == "h2"
+    driver.pass_to(wait_ms + 1)
+    driver.pass_to(wait_ms + 1 + MINUTES_5_MS)
+    assert reason(driver.acquire("a", wait_ms=wait_ms, request_id="r")) is Reason.LOCK_HELD
 
 
 def test_a_full_memory_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     """While every remembered request is young, a new one is refused; those without an id are not."""
     monkeypatch.setattr(limits, "REQUESTS_COUNT_MAX", 1)
-    world = World()
-    world.granted("a", request_id="r1")
-    assert reason(world.acquire("b", request_id="r2")) is Reason.OVERLOADED
-    world.granted("a", request_id="r1")
-    world.granted("b")
-    assert world.granted("c", request_id="r2", at_ms=MINUTES_5_MS + 1).token == 3
+    driver = MachineDriver()
+    driver.granted("a", request_id="r1")
+    assert reason(driver.acquire("b", request_id="r2")) is Reason.OVERLOADED
+    driver.granted("a", request_id="r1")
+    driver.granted("b")
+    assert driver.granted("c", request_id="r2", at_ms=MINUTES_5_MS + 1).token == 3
 
 
 def test_a_bad_request_id_is_refused() -> None:
     """A request id is an id."""
-    world = World()
-    assert reason(world.acquire("a", request_id="r" * 65)) is Reason.INVALID_REQUEST
-    assert world.machine.counts()["requests"] == 0
+    driver = MachineDriver()
+    assert reason(driver.acquire("a", request_id="r" * 65)) is Reason.INVALID_REQUEST
+    assert driver.machine.counts()["requests"] == 0
 
 
 @pytest.mark.parametrize(
@@ -247,16 +247,16 @@ def test_what_is_remembered_is_bounded(
     command: Release | Renew | CloseSession | ForceRelease | Acquire,
 ) -> None:
     """A command that breaks a bound leaves nothing behind: memory is bounded by what is remembered."""
-    world = World()
-    reason(world.run(command))
-    assert world.machine.counts()["requests"] == 0
+    driver = MachineDriver()
+    reason(driver.run(command))
+    assert driver.machine.counts()["requests"] == 0
 
 
 def test_a_corrected_request_may_keep_its_id() -> None:
     """A malformed command has no effect, so its request id is still free."""
-    world = World()
-    assert reason(world.acquire("a//b", request_id="r")) is Reason.INVALID_REQUEST
-    world.granted("a/b", request_id="r")
+    driver = MachineDriver()
+    assert reason(driver.acquire("a//b", request_id="r")) is Reason.INVALID_REQUEST
+    driver.granted("a/b", request_id="r")
 
 
 def test_settling_what_is_forgotten_does_nothing() -> None:
@@ -272,23 +272,23 @@ def test_settling_what_is_forgotten_does_nothing() -> None:
 
 def test_a_repeated_session_says_how_long_it_still_lives() -> None:
     """A repeated open tells the time that is left, 0 when the session is gone."""
-    world = World()
-    assert world.run(OpenSession(SessionId("s1"), 500, {}, "r")) == SessionOpened(SessionId("s1"), 500, 500)
-    assert world.run(OpenSession(SessionId("s2"), 500, {}, "r"), at_ms=200) == SessionOpened(
+    driver = MachineDriver()
+    assert driver.run(OpenSession(SessionId("s1"), 500, {}, "r")) == SessionOpened(SessionId("s1"), 500, 500)
+    assert driver.run(OpenSession(SessionId("s2"), 500, {}, "r"), at_ms=200) == SessionOpened(
         SessionId("s1"), 500, 300
     )
-    assert world.run(OpenSession(SessionId("s3"), 500, {}, "r"), at_ms=501) == SessionOpened(
+    assert driver.run(OpenSession(SessionId("s3"), 500, {}, "r"), at_ms=501) == SessionOpened(
         SessionId("s1"), 500, 0
     )
 
 
 def test_a_repeated_renewal_of_what_ended_says_so() -> None:
     """A repeated renew whose hold is gone leaves no time."""
-    world = World()
-    world.granted("a")
-    assert isinstance(world.renew("h1", 700, request_id="r1"), Renewed)
-    assert world.release("h1") == Released()
-    assert world.renew("h1", 700, request_id="r1") == Renewed(1, 0)
+    driver = MachineDriver()
+    driver.granted("a")
+    assert isinstance(driver.renew("h1", 700, request_id="r1"), Renewed)
+    assert driver.release("h1") == Released()
+    assert driver.renew("h1", 700, request_id="r1") == Renewed(1, 0)
 
 
 def test_an_undone_attempt_forgets_only_its_own_request() -> None:
@@ -303,28 +303,30 @@ def test_an_undone_attempt_forgets_only_its_own_request() -> None:
 
 def test_a_repeated_open_does_not_look_at_what_the_session_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cost does not grow with holds and waits: every node applies it, and none can refuse."""
-    world = World()
-    opened = world.run(OpenSession(SessionId("s1"), 500, {}, "r"), at_ms=100)
-    world.granted("a", session_id="s1", at_ms=100)
+    driver = MachineDriver()
+    opened = driver.run(OpenSession(SessionId("s1"), 500, {}, "r"), at_ms=100)
+    driver.granted("a", session_id="s1", at_ms=100)
 
     def not_needed(*_: object) -> None:
         raise AssertionError
 
     monkeypatch.setattr(views, "session_view", not_needed)
-    repeated = world.run(OpenSession(SessionId("s2"), 500, {}, "r"), at_ms=300)
+    repeated = driver.run(OpenSession(SessionId("s2"), 500, {}, "r"), at_ms=300)
     assert opened == SessionOpened(SessionId("s1"), 500, 500)
     assert repeated == SessionOpened(SessionId("s1"), 500, 300)
 
 
 def test_a_remembered_refusal_forgets_who_was_in_the_way() -> None:
     """A repeated refusal has the same code and detail, and none of the holders: they could take megabytes."""
-    world = World()
-    world.granted("a", owner="ann")
+    driver = MachineDriver()
+    driver.granted("a", owner="ann")
     first = expect(
-        Refused, world.run(Acquire("a", Mode.SHARED, HoldId("h"), AttemptId("t"), ttl_ms=500, request_id="r"))
+        Refused,
+        driver.run(Acquire("a", Mode.SHARED, HoldId("h"), AttemptId("t"), ttl_ms=500, request_id="r")),
     )
     again = expect(
-        Refused, world.run(Acquire("a", Mode.SHARED, HoldId("i"), AttemptId("u"), ttl_ms=500, request_id="r"))
+        Refused,
+        driver.run(Acquire("a", Mode.SHARED, HoldId("i"), AttemptId("u"), ttl_ms=500, request_id="r")),
     )
     assert [holder.owner for holder in first.holders] == ["ann"]
     assert (again.reason, again.detail, again.holders) == (first.reason, first.detail, ())
@@ -332,58 +334,58 @@ def test_a_remembered_refusal_forgets_who_was_in_the_way() -> None:
 
 def test_a_repeated_conversion_gets_the_first_outcome() -> None:
     """With its token, and what is left of the lease now; also when the hold has another mode by then."""
-    world = World()
-    world.granted("a", mode=Mode.SHARED, ttl_ms=1000)
-    first = expect(Granted, world.convert("h1", Mode.EXCLUSIVE, request_id="r"))
-    world.convert("h1", Mode.SHARED)
-    again = expect(Granted, world.convert("h1", Mode.EXCLUSIVE, request_id="r", at_ms=400))
+    driver = MachineDriver()
+    driver.granted("a", mode=Mode.SHARED, ttl_ms=1000)
+    first = expect(Granted, driver.convert("h1", Mode.EXCLUSIVE, request_id="r"))
+    driver.convert("h1", Mode.SHARED)
+    again = expect(Granted, driver.convert("h1", Mode.EXCLUSIVE, request_id="r", at_ms=400))
     assert (again.token, again.mode, again.expires_in_ms) == (first.token, Mode.EXCLUSIVE, 600)
-    assert world.machine.lock("a").holders[0].mode is Mode.SHARED
-    assert reason(world.convert("h1", Mode.UPDATE, request_id="r")) is Reason.INVALID_REQUEST
-    world.release("h1")
-    assert expect(Granted, world.convert("h1", Mode.EXCLUSIVE, request_id="r")).expires_in_ms == 0
+    assert driver.machine.lock("a").holders[0].mode is Mode.SHARED
+    assert reason(driver.convert("h1", Mode.UPDATE, request_id="r")) is Reason.INVALID_REQUEST
+    driver.release("h1")
+    assert expect(Granted, driver.convert("h1", Mode.EXCLUSIVE, request_id="r")).expires_in_ms == 0
 
 
 def test_a_repeated_conversion_takes_the_wait_over() -> None:
     """While it waits the repetition waits with it, under the first ticket; then both know how it ended."""
-    world = World()
+    driver = MachineDriver()
     for _ in range(2):
-        world.granted("a", mode=Mode.SHARED)
-    first = world.converting("h1", Mode.EXCLUSIVE, request_id="r")
-    assert world.converting("h1", Mode.EXCLUSIVE, request_id="r") == first
-    assert world.cancel(first.hold_id, "a3") == Cancelled(undone=False)
-    world.release("h2")
-    settled = expect(Granted, world.settled[first.hold_id])
-    assert world.convert("h1", Mode.EXCLUSIVE, wait_ms=10_000, request_id="r") == settled
+        driver.granted("a", mode=Mode.SHARED)
+    first = driver.converting("h1", Mode.EXCLUSIVE, request_id="r")
+    assert driver.converting("h1", Mode.EXCLUSIVE, request_id="r") == first
+    assert driver.cancel(first.hold_id, "a3") == Cancelled(undone=False)
+    driver.release("h2")
+    settled = expect(Granted, driver.settled[first.hold_id])
+    assert driver.convert("h1", Mode.EXCLUSIVE, wait_ms=10_000, request_id="r") == settled
 
 
 def test_a_repeated_conversion_that_was_refused_stays_refused() -> None:
     """A deadlock is an outcome like another; who closed the circle is not named again."""
-    world = World()
-    world.open("s1", "s2")
+    driver = MachineDriver()
+    driver.open("s1", "s2")
     for session_id in ("s1", "s2"):
-        world.granted("a", mode=Mode.SHARED, session_id=session_id)
-    world.converting("h1", Mode.EXCLUSIVE)
-    first = expect(Refused, world.convert("h2", Mode.EXCLUSIVE, request_id="r"))
-    again = expect(Refused, world.convert("h2", Mode.EXCLUSIVE, request_id="r"))
+        driver.granted("a", mode=Mode.SHARED, session_id=session_id)
+    driver.converting("h1", Mode.EXCLUSIVE)
+    first = expect(Refused, driver.convert("h2", Mode.EXCLUSIVE, request_id="r"))
+    again = expect(Refused, driver.convert("h2", Mode.EXCLUSIVE, request_id="r"))
     assert (first.reason, len(first.cycle)) == (Reason.CONVERSION_DEADLOCK, 2)
     assert (again.reason, again.detail, again.cycle) == (first.reason, first.detail, ())
 
 
 def test_permits_and_leadership_are_granted_once() -> None:
     """A repetition gets the same hold; one that waits, the same place."""
-    world = World()
-    world.open("s1", "s2")
-    first = world.permitted("q", 2, request_id="r")
-    again = world.permitted("q", 2, request_id="r", at_ms=100)
+    driver = MachineDriver()
+    driver.open("s1", "s2")
+    first = driver.permitted("q", 2, request_id="r")
+    again = driver.permitted("q", 2, request_id="r", at_ms=100)
     assert (again.hold_id, again.token, again.available) == (first.hold_id, first.token, first.available)
     assert again.expires_in_ms == 900
-    assert world.wanting("q", 2, 2, request_id="r2") == world.wanting("q", 2, 2, request_id="r2")
-    elected = expect(Granted, world.campaign("e", "s1", "x", request_id="r"))
-    assert expect(Granted, world.campaign("e", "s1", "x", request_id="r")).token == elected.token
-    assert reason(world.campaign("e", "s1", "y", request_id="r")) is Reason.INVALID_REQUEST
-    queued = expect(Queued, world.campaign("e", "s2", wait_ms=500, request_id="r"))
-    assert world.campaign("e", "s2", wait_ms=500, request_id="r") == queued
+    assert driver.wanting("q", 2, 2, request_id="r2") == driver.wanting("q", 2, 2, request_id="r2")
+    elected = expect(Granted, driver.campaign("e", "s1", "x", request_id="r"))
+    assert expect(Granted, driver.campaign("e", "s1", "x", request_id="r")).token == elected.token
+    assert reason(driver.campaign("e", "s1", "y", request_id="r")) is Reason.INVALID_REQUEST
+    queued = expect(Queued, driver.campaign("e", "s2", wait_ms=500, request_id="r"))
+    assert driver.campaign("e", "s2", wait_ms=500, request_id="r") == queued
 
 
 @pytest.mark.parametrize(
@@ -398,45 +400,45 @@ def test_permits_and_leadership_are_granted_once() -> None:
 )
 def test_the_other_commands_have_one_outcome_too(command: Command, scope: str) -> None:
     """Repeated within the scope of what they name, they answer as the first time and change nothing."""
-    world = World()
-    world.open("s1")
-    world.permitted("q", 2, ttl_ms=9000)
-    world.campaign("e", "s1", "x")
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.permitted("q", 2, ttl_ms=9000)
+    driver.campaign("e", "s1", "x")
     assert request_key(command) == (scope, "r")
-    first = world.run(command)
+    first = driver.run(command)
     assert not isinstance(first, Refused)
-    world.run_all([Proclaim(HoldId("h2"), "z"), ResizeSemaphore("q", 9), AdvanceFence("disk", 8)])
-    again = world.run(command, at_ms=5)
+    driver.run_all([Proclaim(HoldId("h2"), "z"), ResizeSemaphore("q", 9), AdvanceFence("disk", 8)])
+    again = driver.run(command, at_ms=5)
     if isinstance(first, RateTaken) and isinstance(again, RateTaken):
         again = msgspec.structs.replace(again, reset_in_ms=again.reset_in_ms + 5)
     assert again == first
-    assert world.machine.semaphore("q").limit == 9
-    assert world.machine.counts()["requests"] == 1
+    assert driver.machine.semaphore("q").limit == 9
+    assert driver.machine.counts()["requests"] == 1
 
 
 def test_a_repeated_take_tells_the_times_that_are_left() -> None:
     """The place stays the same; how long to wait, and until the limit is whole, is counted from now."""
-    world = World()
+    driver = MachineDriver()
     take = TakeRate("api", 2, 3000, Algorithm.GCRA, 1, 5000, "r1")
-    world.run(TakeRate("api", 2, 3000, Algorithm.GCRA, 2))
+    driver.run(TakeRate("api", 2, 3000, Algorithm.GCRA, 2))
     for at_ms, reset_in_ms in ((0, 4500), (2000, 2500), (9000, 0)):
-        taken = expect(RateTaken, world.run(take, at_ms=at_ms))
+        taken = expect(RateTaken, driver.run(take, at_ms=at_ms))
         assert (taken.allowed, taken.at_ms, taken.reset_in_ms) == (True, 1500, reset_in_ms)
 
 
 def test_a_repeated_refusal_of_a_rate_tells_the_times_that_are_left() -> None:
     """Once the time is over it says 1 ms, not 0, which would mean that no waiting helps."""
-    world = World()
+    driver = MachineDriver()
     take = TakeRate("api", 1, 1000, Algorithm.GCRA, 1, request_id="r1")
-    world.run(TakeRate("api", 1, 1000, Algorithm.GCRA, 1))
+    driver.run(TakeRate("api", 1, 1000, Algorithm.GCRA, 1))
     for at_ms, retry_after_ms in ((0, 1000), (400, 600), (1000, 1), (5000, 1)):
-        taken = expect(RateTaken, world.run(take, at_ms=at_ms))
+        taken = expect(RateTaken, driver.run(take, at_ms=at_ms))
         assert (taken.allowed, taken.retry_after_ms) == (False, retry_after_ms)
 
 
 def test_a_repetition_takes_over_only_what_its_own_request_got() -> None:
     """An id used again belongs to the later request: repeating the first one changes nothing of it."""
-    world = World()
+    driver = MachineDriver()
     first = Acquire(
         "f",
         Mode.EXCLUSIVE,
@@ -446,9 +448,9 @@ def test_a_repetition_takes_over_only_what_its_own_request_got() -> None:
         owner=OwnerName("ann"),
         request_id="r1",
     )
-    expect(Granted, world.run(first))
-    world.release("h1")
-    expect(Granted, world.run(Acquire("e", Mode.EXCLUSIVE, HoldId("h0"), AttemptId("t0"), ttl_ms=5000)))
+    expect(Granted, driver.run(first))
+    driver.release("h1")
+    expect(Granted, driver.run(Acquire("e", Mode.EXCLUSIVE, HoldId("h0"), AttemptId("t0"), ttl_ms=5000)))
     second = Acquire(
         "e",
         Mode.EXCLUSIVE,
@@ -459,19 +461,19 @@ def test_a_repetition_takes_over_only_what_its_own_request_got() -> None:
         wait_ms=3000,
         request_id="r2",
     )
-    expect(Queued, world.run(second))
-    assert expect(Granted, world.run(first)).name == "f"
-    world.release("h0")
-    assert world.served() == ["h1"]
-    assert expect(Granted, world.run(second)).name == "e"
+    expect(Queued, driver.run(second))
+    assert expect(Granted, driver.run(first)).name == "f"
+    driver.release("h0")
+    assert driver.served() == ["h1"]
+    assert expect(Granted, driver.run(second)).name == "e"
 
 
 def test_old_outcomes_go_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many that become old in one moment are forgotten over several entries."""
     monkeypatch.setattr(limits, "REQUESTS_PER_ENTRY_MAX", 2)
-    world = World()
+    driver = MachineDriver()
     for number in range(5):
-        world.run(OpenSession(SessionId(f"s{number}"), 50, {}, f"r{number}"))
+        driver.run(OpenSession(SessionId(f"s{number}"), 50, {}, f"r{number}"))
     for left in (3, 1, 0, 0):
-        world.pass_to(limits.REQUEST_AGE_MS + 1000)
-        assert world.machine.counts()["requests"] == left
+        driver.pass_to(limits.REQUEST_AGE_MS + 1000)
+        assert driver.machine.counts()["requests"] == left

@@ -24,16 +24,16 @@ from lockstate.results import (
     SemaphoreView,
     WaiterView,
 )
-from tests.unit.lockstate.world import EXCLUSIVE, World, expect, reason
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, MachineDriver, expect, reason
 
 
 def test_permits_are_given_while_they_last() -> None:
     """Each grant says how many are left; who comes too late learns who has them."""
-    world = World()
-    assert world.permitted("q", 3, 2, owner="ann").available == 1
-    second = world.permitted("q", 3, owner="bob", ttl_ms=400)
+    driver = MachineDriver()
+    assert driver.permitted("q", 3, 2, owner="ann").available == 1
+    second = driver.permitted("q", 3, owner="bob", ttl_ms=400)
     assert (second.permits, second.available, second.token, second.mode) == (1, 0, 2, EXCLUSIVE)
-    refused = expect(Refused, world.permits("q", 3))
+    refused = expect(Refused, driver.permits("q", 3))
     assert (refused.reason, refused.detail) == (Reason.NO_PERMITS, "0 of 3 permits are available")
     assert [(it.owner, it.permits, it.token) for it in refused.holders] == [("ann", 2, 1), ("bob", 1, 2)]
     assert refused.facts == {"available": 0, "limit": 3}
@@ -43,31 +43,31 @@ def test_permits_are_given_while_they_last() -> None:
 
 def test_a_semaphore_exists_while_somebody_has_or_wants_it() -> None:
     """The first to ask gives the limit; when nobody is left, the next one may give another."""
-    world = World()
-    assert world.machine.semaphore("q") == SemaphoreView("q", 0, 0)
-    world.permitted("q", 3)
-    world.release("h1")
-    assert world.machine.counts()["semaphores"] == 0
-    assert world.permitted("q", 5).available == 4
+    driver = MachineDriver()
+    assert driver.machine.semaphore("q") == SemaphoreView("q", 0, 0)
+    driver.permitted("q", 3)
+    driver.release("h1")
+    assert driver.machine.counts()["semaphores"] == 0
+    assert driver.permitted("q", 5).available == 4
 
 
 def test_another_limit_is_refused_with_the_right_one() -> None:
     """Two programs that disagree about the limit find out at once."""
-    world = World()
-    world.permitted("q", 3)
+    driver = MachineDriver()
+    driver.permitted("q", 3)
     for limit in (2, 4):
-        refused = expect(Refused, world.permits("q", limit, wait_ms=500))
+        refused = expect(Refused, driver.permits("q", limit, wait_ms=500))
         assert (refused.reason, refused.facts) == (Reason.LIMIT_MISMATCH, {"limit": 3})
-    assert world.machine.semaphore("q").available == 2
+    assert driver.machine.semaphore("q").available == 2
 
 
 def test_a_read_shows_holders_and_queue() -> None:
     """Who has how many, who waits for how many, and how many are free."""
-    world = World()
-    world.permitted("q", 5, 3, owner="ann")
-    world.wanting("q", 5, 4, owner="bob")
-    world.wanting("q", 5, 1, owner="eve", at_ms=200)
-    view = world.machine.semaphore("q")
+    driver = MachineDriver()
+    driver.permitted("q", 5, 3, owner="ann")
+    driver.wanting("q", 5, 4, owner="bob")
+    driver.wanting("q", 5, 1, owner="eve", at_ms=200)
+    view = driver.machine.semaphore("q")
     assert (view.limit, view.available) == (5, 2)
     assert [(it.owner, it.permits, it.name, it.kind) for it in view.holders] == [
         ("ann", 3, "q", HoldKind.SEMAPHORE)
@@ -80,224 +80,224 @@ def test_a_read_shows_holders_and_queue() -> None:
 
 def test_nobody_overtakes() -> None:
     """One that would fit waits behind one that does not, whether it would wait or not."""
-    world = World()
-    world.permitted("q", 4, 2)
-    world.wanting("q", 4, 3)
-    assert reason(world.permits("q", 4)) is Reason.NO_PERMITS
-    assert world.wanting("q", 4).position == 2
-    world.release("h1")
-    assert world.served() == ["h2", "h4"]
-    assert expect(Granted, world.settled["h4"]).available == 0
+    driver = MachineDriver()
+    driver.permitted("q", 4, 2)
+    driver.wanting("q", 4, 3)
+    assert reason(driver.permits("q", 4)) is Reason.NO_PERMITS
+    assert driver.wanting("q", 4).position == 2
+    driver.release("h1")
+    assert driver.served() == ["h2", "h4"]
+    assert expect(Granted, driver.settled["h4"]).available == 0
 
 
 def test_one_release_may_serve_many_and_many_releases_one() -> None:
     """Permits are given in order as far as they go."""
-    world = World()
-    world.permitted("q", 4, 4)
+    driver = MachineDriver()
+    driver.permitted("q", 4, 4)
     for permits in (1, 2, 2, 4):
-        world.wanting("q", 4, permits)
-    world.release("h1")
-    assert world.served() == ["h2", "h3"]
-    world.release("h2")
-    assert world.served() == ["h4"]
-    world.release("h3")
-    assert world.served() == []
-    world.release("h4")
-    assert world.served() == ["h5"]
+        driver.wanting("q", 4, permits)
+    driver.release("h1")
+    assert driver.served() == ["h2", "h3"]
+    driver.release("h2")
+    assert driver.served() == ["h4"]
+    driver.release("h3")
+    assert driver.served() == []
+    driver.release("h4")
+    assert driver.served() == ["h5"]
 
 
 def test_a_wait_that_ends_serves_those_behind_it() -> None:
     """When a large request gives up, the small ones behind it go."""
-    world = World()
-    world.permitted("q", 3, 2)
-    world.wanting("q", 3, 3, wait_ms=100)
-    world.wanting("q", 3)
-    world.pass_to(101)
-    refused = world.refused("h2")
+    driver = MachineDriver()
+    driver.permitted("q", 3, 2)
+    driver.wanting("q", 3, 3, wait_ms=100)
+    driver.wanting("q", 3)
+    driver.pass_to(101)
+    refused = driver.refused("h2")
     assert (refused.reason, refused.facts) == (Reason.NO_PERMITS, {"available": 1, "limit": 3})
-    assert world.served() == ["h3"]
+    assert driver.served() == ["h3"]
 
 
 def test_permits_expire_and_are_renewed_like_locks() -> None:
     """They have a lease of their own, or that of a session."""
-    world = World()
-    world.open("s1", ttl_ms=500)
-    world.permitted("q", 2, ttl_ms=1000)
-    world.permitted("q", 2, session_id="s1")
-    world.wanting("q", 2, 2)
-    assert world.renew("h1", at_ms=400) == Renewed(1, 1000)
-    assert world.pass_to(501) == [EventKind.EXPIRED, EventKind.SESSION_EXPIRED]
-    assert world.pass_to(1401) == [EventKind.EXPIRED, EventKind.GRANTED]
+    driver = MachineDriver()
+    driver.open("s1", ttl_ms=500)
+    driver.permitted("q", 2, ttl_ms=1000)
+    driver.permitted("q", 2, session_id="s1")
+    driver.wanting("q", 2, 2)
+    assert driver.renew("h1", at_ms=400) == Renewed(1, 1000)
+    assert driver.pass_to(501) == [EventKind.EXPIRED, EventKind.SESSION_EXPIRED]
+    assert driver.pass_to(1401) == [EventKind.EXPIRED, EventKind.GRANTED]
 
 
 def test_expiry_keeps_permits_away_for_the_delay() -> None:
     """They count as used until it is over, and the semaphore lives as long."""
-    world = World()
-    world.permitted("q", 3, 2, ttl_ms=100, lock_delay_ms=500)
-    world.pass_to(101)
-    assert world.machine.semaphore("q") == SemaphoreView("q", 3, 1)
-    assert world.permitted("q", 3).available == 0
-    world.wanting("q", 3, 2)
-    refused = expect(Refused, world.permits("q", 3, at_ms=301))
+    driver = MachineDriver()
+    driver.permitted("q", 3, 2, ttl_ms=100, lock_delay_ms=500)
+    driver.pass_to(101)
+    assert driver.machine.semaphore("q") == SemaphoreView("q", 3, 1)
+    assert driver.permitted("q", 3).available == 0
+    driver.wanting("q", 3, 2)
+    refused = expect(Refused, driver.permits("q", 3, at_ms=301))
     assert refused.reason is Reason.NO_PERMITS
     assert refused.retry_after_ms == 300
-    assert world.pass_to(601) == []
-    assert world.pass_to(602) == [EventKind.GRANTED]
-    world.release("h2")
-    world.release("h3")
-    assert world.machine.counts()["semaphores"] == 0
+    assert driver.pass_to(601) == []
+    assert driver.pass_to(602) == [EventKind.GRANTED]
+    driver.release("h2")
+    driver.release("h3")
+    assert driver.machine.counts()["semaphores"] == 0
 
 
 def test_a_semaphore_of_which_only_a_delay_is_left_goes_with_it() -> None:
     """Delays of one semaphore run apart from each other, and after the last it is forgotten."""
-    world = World()
+    driver = MachineDriver()
     for lock_delay_ms in (300, 500):
-        world.permitted("q", 2, ttl_ms=100, lock_delay_ms=lock_delay_ms)
-    world.pass_to(101)
-    assert world.machine.semaphore("q").available == 0
-    world.pass_to(402)
-    assert world.machine.semaphore("q").available == 1
-    world.pass_to(602)
-    assert world.machine.semaphore("q") == SemaphoreView("q", 0, 0)
+        driver.permitted("q", 2, ttl_ms=100, lock_delay_ms=lock_delay_ms)
+    driver.pass_to(101)
+    assert driver.machine.semaphore("q").available == 0
+    driver.pass_to(402)
+    assert driver.machine.semaphore("q").available == 1
+    driver.pass_to(602)
+    assert driver.machine.semaphore("q") == SemaphoreView("q", 0, 0)
 
 
 @pytest.mark.parametrize("end", ["release", "close", "cancel"])
 def test_only_expiry_leaves_a_delay(end: str) -> None:
     """Who gives permits back says that it is done with them."""
-    world = World()
-    world.open("s1")
-    world.permitted("q", 2, session_id="s1", lock_delay_ms=500)
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.permitted("q", 2, session_id="s1", lock_delay_ms=500)
     commands: dict[str, Command] = {
         "release": Release(HoldId("h1")),
         "close": CloseSession(SessionId("s1")),
         "cancel": Cancel(HoldId("h1"), AttemptId("a1")),
     }
-    world.run(commands[end])
-    assert world.machine.semaphore("q") == SemaphoreView("q", 0, 0)
+    driver.run(commands[end])
+    assert driver.machine.semaphore("q") == SemaphoreView("q", 0, 0)
 
 
 def test_a_larger_limit_serves_the_queue() -> None:
     """Who fits now is let through, in order."""
-    world = World()
-    world.permitted("q", 2, 2)
+    driver = MachineDriver()
+    driver.permitted("q", 2, 2)
     for permits in (1, 2, 1):
-        world.wanting("q", 2, permits)
-    assert world.resize("q", 4) == Resized(4, 1)
-    assert world.served() == ["h2"]
-    assert world.resize("q", 6) == Resized(6, 0)
-    assert world.served() == ["h3", "h4"]
+        driver.wanting("q", 2, permits)
+    assert driver.resize("q", 4) == Resized(4, 1)
+    assert driver.served() == ["h2"]
+    assert driver.resize("q", 6) == Resized(6, 0)
+    assert driver.served() == ["h3", "h4"]
 
 
 def test_a_smaller_limit_takes_nothing_away() -> None:
     """Who has permits keeps them; new ones are given when few enough are out."""
-    world = World()
+    driver = MachineDriver()
     for _ in range(4):
-        world.permitted("q", 4)
-    world.wanting("q", 4)
-    assert world.resize("q", 2) == Resized(2, -2)
-    assert world.machine.semaphore("q").available == -2
-    refused = expect(Refused, world.permits("q", 2))
+        driver.permitted("q", 4)
+    driver.wanting("q", 4)
+    assert driver.resize("q", 2) == Resized(2, -2)
+    assert driver.machine.semaphore("q").available == -2
+    refused = expect(Refused, driver.permits("q", 2))
     assert (refused.facts, refused.queue_length) == ({"available": 0, "limit": 2}, 1)
     for hold_id, served in (("h1", []), ("h2", []), ("h3", ["h5"])):
-        world.release(hold_id)
-        assert world.served() == served
+        driver.release(hold_id)
+        assert driver.served() == served
 
 
 def test_a_limit_that_drains_to_one_serves_one_by_one() -> None:
     """A semaphore resized to 1 becomes a lock, and back."""
-    world = World()
-    world.permitted("q", 3, 3)
+    driver = MachineDriver()
+    driver.permitted("q", 3, 3)
     for _ in range(3):
-        world.wanting("q", 3)
-    world.resize("q", 1)
-    world.release("h1")
-    assert world.served() == ["h2"]
-    assert world.resize("q", 3) == Resized(3, 0)
-    assert world.served() == ["h3", "h4"]
+        driver.wanting("q", 3)
+    driver.resize("q", 1)
+    driver.release("h1")
+    assert driver.served() == ["h2"]
+    assert driver.resize("q", 3) == Resized(3, 0)
+    assert driver.served() == ["h3", "h4"]
 
 
 def test_who_wants_more_than_the_new_limit_is_refused() -> None:
     """It could never be served; the others move up, and who fits goes."""
-    world = World()
-    world.permitted("q", 5, 1)
-    world.wanting("q", 5, 5)
-    world.wanting("q", 5, 1)
-    assert world.resize("q", 3) == Resized(3, 1)
-    refused = world.refused("h2")
+    driver = MachineDriver()
+    driver.permitted("q", 5, 1)
+    driver.wanting("q", 5, 5)
+    driver.wanting("q", 5, 1)
+    assert driver.resize("q", 3) == Resized(3, 1)
+    refused = driver.refused("h2")
     assert (refused.reason, refused.facts) == (Reason.LIMIT_MISMATCH, {"limit": 3})
-    assert world.served() == ["h3"]
+    assert driver.served() == ["h3"]
 
 
 def test_what_nobody_has_cannot_be_resized() -> None:
     """A semaphore without holders and waiters has no limit; one that is merely delayed has."""
-    world = World()
-    assert reason(world.resize("q", 5)) is Reason.NOT_HOLDER
-    world.permitted("q", 2, ttl_ms=100, lock_delay_ms=500)
-    world.pass_to(101)
-    assert world.resize("q", 5) == Resized(5, 4)
+    driver = MachineDriver()
+    assert reason(driver.resize("q", 5)) is Reason.NOT_HOLDER
+    driver.permitted("q", 2, ttl_ms=100, lock_delay_ms=500)
+    driver.pass_to(101)
+    assert driver.resize("q", 5) == Resized(5, 4)
 
 
 def test_a_session_gets_the_same_permits_once() -> None:
     """The same session, name, permits and owner: the same hold, renewed. Anything else is another request."""
-    world = World()
-    world.open("s1", "s2")
-    world.permitted("q", 5, 2, session_id="s2")
-    first = world.permitted("q", 5, 2, session_id="s1")
-    again = world.permitted("q", 5, 2, session_id="s1", at_ms=300)
+    driver = MachineDriver()
+    driver.open("s1", "s2")
+    driver.permitted("q", 5, 2, session_id="s2")
+    first = driver.permitted("q", 5, 2, session_id="s1")
+    again = driver.permitted("q", 5, 2, session_id="s1", at_ms=300)
     assert (again.hold_id, again.token, again.expires_in_ms) == (first.hold_id, first.token, 1000)
-    assert world.permitted("q", 5, 1, session_id="s1").token == 3
-    assert reason(world.permits("q", 5, 2, session_id="s1", owner="bob")) is Reason.NO_PERMITS
+    assert driver.permitted("q", 5, 1, session_id="s1").token == 3
+    assert reason(driver.permits("q", 5, 2, session_id="s1", owner="bob")) is Reason.NO_PERMITS
     for _ in range(2):
-        world.permitted("r", 2)
-    assert world.machine.semaphore("r").available == 0
+        driver.permitted("r", 2)
+    assert driver.machine.semaphore("r").available == 0
 
 
 def test_the_same_permits_are_found_among_many() -> None:
     """It makes no difference whether the session or the semaphore has more holds."""
-    world = World()
-    world.open("s1")
+    driver = MachineDriver()
+    driver.open("s1")
     for name in ("x", "y", "z"):
-        world.granted(name, session_id="s1")
-    token = world.permitted("q", 9, session_id="s1").token
-    assert world.permitted("q", 9, session_id="s1").token == token
+        driver.granted(name, session_id="s1")
+    token = driver.permitted("q", 9, session_id="s1").token
+    assert driver.permitted("q", 9, session_id="s1").token == token
     for _ in range(6):
-        world.permitted("q", 9)
-    assert world.permitted("q", 9, session_id="s1").token == token
+        driver.permitted("q", 9)
+    assert driver.permitted("q", 9, session_id="s1").token == token
 
 
 def test_a_cancelled_wait_serves_those_behind_it() -> None:
     """Who goes away leaves its place."""
-    world = World()
-    world.permitted("q", 2)
-    world.wanting("q", 2, 2)
-    world.wanting("q", 2)
-    assert world.cancel("h2", "a2") == Cancelled(undone=True)
-    assert world.served() == ["h3"]
-    assert world.refused("h2").reason is Reason.NO_PERMITS
+    driver = MachineDriver()
+    driver.permitted("q", 2)
+    driver.wanting("q", 2, 2)
+    driver.wanting("q", 2)
+    assert driver.cancel("h2", "a2") == Cancelled(undone=True)
+    assert driver.served() == ["h3"]
+    assert driver.refused("h2").reason is Reason.NO_PERMITS
 
 
 def test_no_more_than_sixteen_holders_are_shown() -> None:
     """A refusal by a crowd names the oldest sixteen."""
-    world = World()
+    driver = MachineDriver()
     for _ in range(17):
-        world.permitted("q", 17)
-    refused = expect(Refused, world.permits("q", 17))
+        driver.permitted("q", 17)
+    refused = expect(Refused, driver.permits("q", 17))
     assert [it.token for it in refused.holders] == list(range(1, 17))
 
 
 def test_a_waiting_session_sees_its_place() -> None:
     """A session shows its permits and its waits for some."""
-    world = World()
-    world.open("s1")
-    world.permitted("q", 2, session_id="s1")
-    world.permitted("q", 2)
-    world.wanting("q", 2, 2)
-    world.wanting("q", 2, session_id="s1", owner="bob")
-    view = world.machine.session(SessionId("s1"))
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.permitted("q", 2, session_id="s1")
+    driver.permitted("q", 2)
+    driver.wanting("q", 2, 2)
+    driver.wanting("q", 2, session_id="s1", owner="bob")
+    view = driver.machine.session(SessionId("s1"))
     assert view is not None
     assert [(it.name, it.permits, it.kind) for it in view.holds] == [("q", 1, HoldKind.SEMAPHORE)]
     assert [(it.name, it.permits, it.position) for it in view.tickets] == [("q", 1, 2)]
-    attempt = world.machine.attempt(HoldId("h4"))
+    attempt = driver.machine.attempt(HoldId("h4"))
     assert attempt is not None
     assert attempt.hold_id == "h4"
 
@@ -320,7 +320,7 @@ LARGEST = limits.SEMAPHORE_LIMIT_MAX
 )
 def test_limit_and_permits_have_bounds(limit: int, permits: int, detail: str) -> None:
     """A limit is 1 to a million, and nobody can ask for more permits than there are."""
-    result = World().permits("q", limit, permits)
+    result = MachineDriver().permits("q", limit, permits)
     if detail:
         assert (reason(result), expect(Refused, result).detail) == (Reason.INVALID_REQUEST, detail)
     else:
@@ -330,11 +330,11 @@ def test_limit_and_permits_have_bounds(limit: int, permits: int, detail: str) ->
 @pytest.mark.parametrize("limit", [0, LARGEST + 1])
 def test_a_resize_has_the_same_bounds(limit: int) -> None:
     """The new limit is checked like the first one."""
-    world = World()
-    world.permitted("q", 3)
-    assert reason(world.resize("q", limit)) is Reason.INVALID_REQUEST
-    assert reason(world.run(ResizeSemaphore("", 5))) is Reason.INVALID_REQUEST
-    assert world.resize("q", LARGEST) == Resized(LARGEST, LARGEST - 1)
+    driver = MachineDriver()
+    driver.permitted("q", 3)
+    assert reason(driver.resize("q", limit)) is Reason.INVALID_REQUEST
+    assert reason(driver.run(ResizeSemaphore("", 5))) is Reason.INVALID_REQUEST
+    assert driver.resize("q", LARGEST) == Resized(LARGEST, LARGEST - 1)
 
 
 @pytest.mark.parametrize(
@@ -351,39 +351,39 @@ def test_a_resize_has_the_same_bounds(limit: int) -> None:
 )
 def test_a_malformed_request_has_no_effect(command: AcquirePermits) -> None:
     """What is checked of a lock is checked of permits."""
-    world = World()
-    world.permitted("q", 3)
-    assert reason(world.run(command)) is Reason.INVALID_REQUEST
-    assert world.machine.semaphore("q").available == 2
+    driver = MachineDriver()
+    driver.permitted("q", 3)
+    assert reason(driver.run(command)) is Reason.INVALID_REQUEST
+    assert driver.machine.semaphore("q").available == 2
 
 
 def test_an_unknown_session_gets_no_permits() -> None:
     """What is asked for a session that has expired is refused."""
-    assert reason(World().permits("q", 3, session_id="s1")) is Reason.SESSION_EXPIRED
+    assert reason(MachineDriver().permits("q", 3, session_id="s1")) is Reason.SESSION_EXPIRED
 
 
 def test_a_session_of_many_threads_keeps_them_apart() -> None:
     """However many owners have permits in one session, each gets its own again, until it gave them back."""
-    world = World()
-    world.open("s1")
-    tokens = [world.permitted("q", 500, session_id="s1", owner=f"o{n}").token for n in range(100)]
-    world.permitted("q", 500, 2, session_id="s1", owner="o7")
+    driver = MachineDriver()
+    driver.open("s1")
+    tokens = [driver.permitted("q", 500, session_id="s1", owner=f"o{n}").token for n in range(100)]
+    driver.permitted("q", 500, 2, session_id="s1", owner="o7")
     for number in (0, 7, 99):
-        again = world.permitted("q", 500, session_id="s1", owner=f"o{number}")
+        again = driver.permitted("q", 500, session_id="s1", owner=f"o{number}")
         assert again.token == tokens[number]
-    world.release("h8")
-    assert world.permitted("q", 500, session_id="s1", owner="o7").token == 102
-    world.release("h100")
-    assert world.permitted("q", 500, session_id="s1", owner="o99").token == 103
-    world.close("s1")
-    assert len(world.events) == 101
-    assert world.machine.counts()["semaphores"] == 0
+    driver.release("h8")
+    assert driver.permitted("q", 500, session_id="s1", owner="o7").token == 102
+    driver.release("h100")
+    assert driver.permitted("q", 500, session_id="s1", owner="o99").token == 103
+    driver.close("s1")
+    assert len(driver.events) == 101
+    assert driver.machine.counts()["semaphores"] == 0
 
 
 def test_a_full_table_of_semaphores_takes_no_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that exist go on giving their permits."""
-    world = World()
+    driver = MachineDriver()
     monkeypatch.setattr(limits, "SEMAPHORES_COUNT_MAX", 1)
-    assert isinstance(world.permits("q", 2), Granted)
-    assert isinstance(world.permits("q", 2), Granted)
-    assert reason(world.permits("r", 2)) is Reason.OVERLOADED
+    assert isinstance(driver.permits("q", 2), Granted)
+    assert isinstance(driver.permits("q", 2), Granted)
+    assert reason(driver.permits("r", 2)) is Reason.OVERLOADED

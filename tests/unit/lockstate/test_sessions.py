@@ -12,158 +12,158 @@ from lockstate.results import (
     SessionKept,
     SessionOpened,
 )
-from tests.unit.lockstate.world import World, expect, reason
+from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 
 def test_opening_starts_the_ttl() -> None:
     """A session lives for its ttl after it was opened."""
-    world = World()
-    assert world.run(OpenSession(SessionId("s1"), 500)) == SessionOpened(SessionId("s1"), 500, 500)
-    assert world.pass_to(500) == []
-    assert world.pass_to(501) == [EventKind.SESSION_EXPIRED]
-    assert world.machine.session(SessionId("s1")) is None
+    driver = MachineDriver()
+    assert driver.run(OpenSession(SessionId("s1"), 500)) == SessionOpened(SessionId("s1"), 500, 500)
+    assert driver.pass_to(500) == []
+    assert driver.pass_to(501) == [EventKind.SESSION_EXPIRED]
+    assert driver.machine.session(SessionId("s1")) is None
 
 
 def test_a_keepalive_starts_the_ttl_anew() -> None:
     """A session lives for its ttl after its last keepalive."""
-    world = World()
-    world.open("s1", ttl_ms=500)
-    assert world.keep_alive("s1", at_ms=400) == SessionKept(SessionId("s1"), 500)
-    assert world.pass_to(900) == []
-    assert world.pass_to(901) == [EventKind.SESSION_EXPIRED]
+    driver = MachineDriver()
+    driver.open("s1", ttl_ms=500)
+    assert driver.keep_alive("s1", at_ms=400) == SessionKept(SessionId("s1"), 500)
+    assert driver.pass_to(900) == []
+    assert driver.pass_to(901) == [EventKind.SESSION_EXPIRED]
 
 
 def test_an_unknown_session_has_expired() -> None:
     """What is unknown and what has expired are not told apart."""
-    world = World()
+    driver = MachineDriver()
     for command in (KeepAlive(SessionId("s1")), CloseSession(SessionId("s1"))):
-        assert reason(world.run(command)) is Reason.SESSION_EXPIRED
-    assert reason(world.acquire("a", session_id="s1")) is Reason.SESSION_EXPIRED
+        assert reason(driver.run(command)) is Reason.SESSION_EXPIRED
+    assert reason(driver.acquire("a", session_id="s1")) is Reason.SESSION_EXPIRED
 
 
 def test_the_lease_of_a_hold_is_no_session() -> None:
     """The secret of a hold opens nothing where a session is asked for."""
-    world = World()
-    world.granted("a")
+    driver = MachineDriver()
+    driver.granted("a")
     for command in (KeepAlive(SessionId("h1")), CloseSession(SessionId("h1"))):
-        assert reason(world.run(command)) is Reason.SESSION_EXPIRED
-    assert reason(world.acquire("b", session_id="h1")) is Reason.SESSION_EXPIRED
-    assert world.machine.session(SessionId("h1")) is None
+        assert reason(driver.run(command)) is Reason.SESSION_EXPIRED
+    assert reason(driver.acquire("b", session_id="h1")) is Reason.SESSION_EXPIRED
+    assert driver.machine.session(SessionId("h1")) is None
 
 
 def test_an_id_in_use_is_refused() -> None:
     """A session cannot be opened under an id that already names a session, a hold or a ticket."""
-    world = World()
-    world.open("s1")
-    world.granted("a")
-    world.queued("a")
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.granted("a")
+    driver.queued("a")
     for secret in ("s1", "h1", "h2"):
-        assert reason(world.run(OpenSession(SessionId(secret), 500))) is Reason.INVALID_REQUEST
+        assert reason(driver.run(OpenSession(SessionId(secret), 500))) is Reason.INVALID_REQUEST
 
 
 def test_acquiring_again_returns_the_same_hold() -> None:
     """The same session, lock, mode and owner: the same hold and token, and the session is renewed."""
-    world = World()
-    world.open("s1", ttl_ms=1000)
-    first = world.granted("a", session_id="s1", at_ms=100)
+    driver = MachineDriver()
+    driver.open("s1", ttl_ms=1000)
+    first = driver.granted("a", session_id="s1", at_ms=100)
     assert first.expires_in_ms == 900
-    again = world.granted("a", session_id="s1", at_ms=600)
+    again = driver.granted("a", session_id="s1", at_ms=600)
     assert (again.hold_id, again.token, again.expires_in_ms) == ("h1", 1, 1000)
 
 
 def test_acquiring_again_is_found_among_many() -> None:
     """It makes no difference whether the session or the lock has more holds."""
-    world = World()
-    world.open("s1")
+    driver = MachineDriver()
+    driver.open("s1")
     for name in ("a", "b", "c"):
-        world.granted(name, session_id="s1", mode=Mode.SHARED)
-    assert world.granted("c", session_id="s1", mode=Mode.SHARED).token == 3
+        driver.granted(name, session_id="s1", mode=Mode.SHARED)
+    assert driver.granted("c", session_id="s1", mode=Mode.SHARED).token == 3
     for _ in range(4):
-        world.granted("b", mode=Mode.SHARED)
-    assert world.granted("b", session_id="s1", mode=Mode.SHARED).token == 2
+        driver.granted("b", mode=Mode.SHARED)
+    assert driver.granted("b", session_id="s1", mode=Mode.SHARED).token == 2
 
 
 def test_another_owner_is_another_hold() -> None:
     """Within one session, owners hold apart from each other."""
-    world = World()
-    world.open("s1")
-    world.granted("a", session_id="s1", mode=Mode.SHARED)
-    assert world.granted("a", session_id="s1", mode=Mode.SHARED, owner="bob").token == 2
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.granted("a", session_id="s1", mode=Mode.SHARED)
+    assert driver.granted("a", session_id="s1", mode=Mode.SHARED, owner="bob").token == 2
 
 
 def test_a_session_can_stand_in_its_own_way() -> None:
     """Asking for another mode of what one holds is a request like any other."""
-    world = World()
-    world.open("s1")
-    world.granted("a", session_id="s1", mode=Mode.SHARED)
-    assert reason(world.acquire("a", session_id="s1")) is Reason.LOCK_HELD
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.granted("a", session_id="s1", mode=Mode.SHARED)
+    assert reason(driver.acquire("a", session_id="s1")) is Reason.LOCK_HELD
 
 
 def test_expiry_ends_waits_then_holds() -> None:
     """With a session its waits end first, so that none of them gets what its holds leave behind."""
-    world = World()
-    world.open("s1", ttl_ms=1000)
-    world.granted("a", session_id="s1", mode=Mode.SHARED)
-    world.queued("a", session_id="s1", owner="another")
-    world.queued("a", mode=Mode.SHARED)
-    world.pass_to(1001)
-    assert [(event.kind, event.session_id) for event in world.events] == [
+    driver = MachineDriver()
+    driver.open("s1", ttl_ms=1000)
+    driver.granted("a", session_id="s1", mode=Mode.SHARED)
+    driver.queued("a", session_id="s1", owner="another")
+    driver.queued("a", mode=Mode.SHARED)
+    driver.pass_to(1001)
+    assert [(event.kind, event.session_id) for event in driver.events] == [
         (EventKind.WAIT_ENDED, "s1"),
         (EventKind.EXPIRED, "s1"),
         (EventKind.SESSION_EXPIRED, "s1"),
         (EventKind.GRANTED, "h3"),
     ]
-    assert world.refused("h2").reason is Reason.SESSION_EXPIRED
+    assert driver.refused("h2").reason is Reason.SESSION_EXPIRED
 
 
 def test_closing_releases_in_order_of_tokens() -> None:
     """A closed session gives back what it held, without delay, and says what that was."""
-    world = World()
-    world.open("s1")
+    driver = MachineDriver()
+    driver.open("s1")
     for name in ("c", "a", "b"):
-        world.granted(name, session_id="s1", lock_delay_ms=500)
-    assert world.close("s1") == SessionClosed(("c", "a", "b"))
-    assert [event.kind for event in world.events] == [EventKind.RELEASED] * 3
-    assert world.machine.counts()["locks"] == 0
+        driver.granted(name, session_id="s1", lock_delay_ms=500)
+    assert driver.close("s1") == SessionClosed(("c", "a", "b"))
+    assert [event.kind for event in driver.events] == [EventKind.RELEASED] * 3
+    assert driver.machine.counts()["locks"] == 0
 
 
 def test_expiry_leaves_the_delay_of_the_hold() -> None:
     """The lock-delay of a hold begins when its session expires."""
-    world = World()
-    world.open("s1", ttl_ms=1000)
-    world.granted("a", session_id="s1", lock_delay_ms=500)
-    world.pass_to(1001)
-    assert world.machine.lock("a").state == "delayed"
+    driver = MachineDriver()
+    driver.open("s1", ttl_ms=1000)
+    driver.granted("a", session_id="s1", lock_delay_ms=500)
+    driver.pass_to(1001)
+    assert driver.machine.lock("a").state == "delayed"
 
 
 def test_a_release_leaves_the_session() -> None:
     """A session lives on without holds."""
-    world = World()
-    world.open("s1")
-    world.granted("a", session_id="s1")
-    world.release("h1")
-    assert world.machine.session(SessionId("s1")) is not None
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.granted("a", session_id="s1")
+    driver.release("h1")
+    assert driver.machine.session(SessionId("s1")) is not None
 
 
 def test_renewing_a_hold_renews_its_session() -> None:
     """A hold of a session lives as long as the session; it has no ttl to change."""
-    world = World()
-    world.open("s1", ttl_ms=1000)
-    world.granted("a", session_id="s1")
-    assert world.renew("h1", at_ms=700) == Renewed(1, 1000)
-    assert reason(world.renew("h1", 2000)) is Reason.INVALID_REQUEST
-    assert world.machine.next_deadline_ms() == 1700
+    driver = MachineDriver()
+    driver.open("s1", ttl_ms=1000)
+    driver.granted("a", session_id="s1")
+    assert driver.renew("h1", at_ms=700) == Renewed(1, 1000)
+    assert reason(driver.renew("h1", 2000)) is Reason.INVALID_REQUEST
+    assert driver.machine.next_deadline_ms() == 1700
 
 
 def test_the_owner_is_the_label_or_a_hash() -> None:
     """Others see the session's label, or a name that does not give its secret away."""
-    world = World()
-    world.run(OpenSession(SessionId("secret-1"), 500, {"owner": "ann"}))
-    world.run(OpenSession(SessionId("secret-2"), 500, {"owner": ""}))
-    world.granted("a", session_id="secret-1")
-    world.granted("b", session_id="secret-2")
-    world.granted("c")
-    owners = [view.holders[0].owner for view in world.machine.locks("", "", 9)[0]]
+    driver = MachineDriver()
+    driver.run(OpenSession(SessionId("secret-1"), 500, {"owner": "ann"}))
+    driver.run(OpenSession(SessionId("secret-2"), 500, {"owner": ""}))
+    driver.granted("a", session_id="secret-1")
+    driver.granted("b", session_id="secret-2")
+    driver.granted("c")
+    owners = [view.holders[0].owner for view in driver.machine.locks("", "", 9)[0]]
     assert owners[0] == "ann"
     for owner, kind in zip(owners[1:], ("session", "hold"), strict=True):
         prefix, _, hashed = owner.partition("-")
@@ -174,21 +174,21 @@ def test_the_owner_is_the_label_or_a_hash() -> None:
 
 def test_a_waiting_hold_belongs_to_its_session_when_granted() -> None:
     """What a session waited for lives as long as the session."""
-    world = World()
-    world.granted("a", ttl_ms=500)
-    world.open("s1", ttl_ms=2000)
-    world.queued("a", session_id="s1")
-    world.pass_to(501)
-    assert expect(Granted, world.settled["h2"]).expires_in_ms == 1499
+    driver = MachineDriver()
+    driver.granted("a", ttl_ms=500)
+    driver.open("s1", ttl_ms=2000)
+    driver.queued("a", session_id="s1")
+    driver.pass_to(501)
+    assert expect(Granted, driver.settled["h2"]).expires_in_ms == 1499
 
 
 def test_permits_are_no_lock_of_that_name() -> None:
     """Who has permits, or leads, under some name asks for a lock of that name like anybody else."""
-    world = World()
-    world.open("s1")
-    world.permitted("a", 3, session_id="s1")
-    world.campaign("a", "s1")
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.permitted("a", 3, session_id="s1")
+    driver.campaign("a", "s1")
     for _ in range(3):
-        world.granted("a", mode=Mode.SHARED)
-    assert world.granted("a", mode=Mode.SHARED, session_id="s1").token == 6
-    assert world.granted("a", mode=Mode.SHARED, session_id="s1").token == 6
+        driver.granted("a", mode=Mode.SHARED)
+    assert driver.granted("a", mode=Mode.SHARED, session_id="s1").token == 6
+    assert driver.granted("a", mode=Mode.SHARED, session_id="s1").token == 6

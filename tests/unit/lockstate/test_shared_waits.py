@@ -9,48 +9,48 @@ from lockstate.commands import Acquire, OpenSession
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Granted, Queued, Reason, Refused
-from tests.unit.lockstate.world import EXCLUSIVE, SHARED, World, expect, reason, wanted
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect, reason, wanted
 
 
-def _world() -> World:
-    world = World()
-    world.open("ann", "bob", ttl_ms=60_000)
-    return world
+def _driver() -> MachineDriver:
+    driver = MachineDriver()
+    driver.open("ann", "bob", ttl_ms=60_000)
+    return driver
 
 
-def _settled(world: World) -> dict[str, Granted]:
+def _settled(driver: MachineDriver) -> dict[str, Granted]:
     """Return what the waits that ended got."""
-    return {hold_id: expect(Granted, result) for hold_id, result in world.settled.items()}
+    return {hold_id: expect(Granted, result) for hold_id, result in driver.settled.items()}
 
 
 @pytest.mark.parametrize("mode", [EXCLUSIVE, SHARED])
 def test_waits_for_the_same_lock_get_one_hold(mode: Mode) -> None:
     """The second is told the hold and the token of the first, and nobody waits for himself."""
-    world = _world()
-    world.granted("a")
-    first = world.queued("a", mode=mode, session_id="ann").hold_id
-    second = world.queued("a", mode=mode, session_id="ann").hold_id
-    world.release("h1")
-    got = _settled(world)
+    driver = _driver()
+    driver.granted("a")
+    first = driver.queued("a", mode=mode, session_id="ann").hold_id
+    second = driver.queued("a", mode=mode, session_id="ann").hold_id
+    driver.release("h1")
+    got = _settled(driver)
     assert list(got) == [first, second]
     assert got[first].hold_id == got[second].hold_id == first
     assert got[first].token == got[second].token
-    assert world.machine.counts()["holds"] == 1
-    assert [kind for kind, _ in world.happened()] == ["released", "granted"]
+    assert driver.machine.counts()["holds"] == 1
+    assert [kind for kind, _ in driver.happened()] == ["released", "granted"]
 
 
-WAITS: dict[str, tuple[Callable[[World], object], Callable[[World], Queued]]] = {
+WAITS: dict[str, tuple[Callable[[MachineDriver], object], Callable[[MachineDriver], Queued]]] = {
     "several": (
-        lambda world: world.granted("b"),
-        lambda world: world.queued(locks=wanted("a", "b"), session_id="ann"),
+        lambda driver: driver.granted("b"),
+        lambda driver: driver.queued(locks=wanted("a", "b"), session_id="ann"),
     ),
     "permits": (
-        lambda world: world.permitted("q", 2, 2),
-        lambda world: world.wanting("q", 2, 2, session_id="ann"),
+        lambda driver: driver.permitted("q", 2, 2),
+        lambda driver: driver.wanting("q", 2, 2, session_id="ann"),
     ),
     "election": (
-        lambda world: world.campaign("e", "bob", "x"),
-        lambda world: expect(Queued, world.campaign("e", "ann", "y", wait_ms=500)),
+        lambda driver: driver.campaign("e", "bob", "x"),
+        lambda driver: expect(Queued, driver.campaign("e", "ann", "y", wait_ms=500)),
     ),
 }
 
@@ -59,156 +59,156 @@ WAITS: dict[str, tuple[Callable[[World], object], Callable[[World], Queued]]] = 
 def test_waits_of_every_kind_get_one_hold(kind: str) -> None:
     """Several locks, permits and elections are shared like a single lock, also after a restart."""
     hold, wait = WAITS[kind]
-    world = _world()
-    hold(world)
-    first, second = wait(world).hold_id, wait(world).hold_id
-    world.machine = snapshot.decode(snapshot.encode(world.machine))
-    world.release("h1")
-    got = _settled(world)
+    driver = _driver()
+    hold(driver)
+    first, second = wait(driver).hold_id, wait(driver).hold_id
+    driver.machine = snapshot.decode(snapshot.encode(driver.machine))
+    driver.release("h1")
+    got = _settled(driver)
     assert got[first].hold_id == got[second].hold_id == first
-    assert world.machine.counts()["tickets"] == 0
-    assert world.machine.counts()["holds"] == 1
+    assert driver.machine.counts()["tickets"] == 0
+    assert driver.machine.counts()["holds"] == 1
 
 
 def test_several_locks_in_another_order_are_the_same() -> None:
     """A list names a set; and one lock in a list is that lock."""
-    world = _world()
-    world.granted("a")
+    driver = _driver()
+    driver.granted("a")
     for locks in (wanted("a", "b"), wanted("b", "a")):
-        world.queued(locks=locks, session_id="ann")
-    world.release("h1")
-    assert len(_settled(world)) == 2
-    world.release("h2")
+        driver.queued(locks=locks, session_id="ann")
+    driver.release("h1")
+    assert len(_settled(driver)) == 2
+    driver.release("h2")
     for first, again in (({"name": "a"}, {"locks": wanted("a")}), ({"locks": wanted("b")}, {"name": "b"})):
-        held = world.granted(session_id="ann", **first)
-        assert world.granted(session_id="ann", **again).hold_id == held.hold_id
+        held = driver.granted(session_id="ann", **first)
+        assert driver.granted(session_id="ann", **again).hold_id == held.hold_id
 
 
 def test_another_owner_mode_or_session_is_another_wait() -> None:
     """Only what would have been the same hold is shared."""
-    world = _world()
-    world.granted("a")
-    world.queued("a", mode=SHARED, session_id="ann")
-    world.queued("a", mode=SHARED, session_id="ann", owner="thread-2")
-    world.queued("a", mode=SHARED, session_id="bob")
-    world.queued("a", mode=SHARED)
-    world.queued("a", mode=SHARED, owner="ann")
-    world.release("h1")
-    assert len({granted.hold_id for granted in _settled(world).values()}) == 5
+    driver = _driver()
+    driver.granted("a")
+    driver.queued("a", mode=SHARED, session_id="ann")
+    driver.queued("a", mode=SHARED, session_id="ann", owner="thread-2")
+    driver.queued("a", mode=SHARED, session_id="bob")
+    driver.queued("a", mode=SHARED)
+    driver.queued("a", mode=SHARED, owner="ann")
+    driver.release("h1")
+    assert len({granted.hold_id for granted in _settled(driver).values()}) == 5
 
 
 def test_permits_of_another_number_are_another_wait() -> None:
     """Three permits are not twice one."""
-    world = _world()
-    world.permitted("q", 4, 4)
-    world.wanting("q", 4, 1, session_id="ann")
-    world.wanting("q", 4, 3, session_id="ann")
-    world.release("h1")
-    assert len({granted.hold_id for granted in _settled(world).values()}) == 2
+    driver = _driver()
+    driver.permitted("q", 4, 4)
+    driver.wanting("q", 4, 1, session_id="ann")
+    driver.wanting("q", 4, 3, session_id="ann")
+    driver.release("h1")
+    assert len({granted.hold_id for granted in _settled(driver).values()}) == 2
 
 
 def test_who_stands_between_is_not_overtaken() -> None:
     """The second wait goes with the first; who stands between them gets what is left, in order."""
-    world = _world()
-    world.permitted("q", 3, 3)
+    driver = _driver()
+    driver.permitted("q", 3, 3)
     for session_id, permits in (("ann", 2), ("bob", 1), ("ann", 2)):
-        world.wanting("q", 3, permits, session_id=session_id)
-    last = world.wanting("q", 3, 1)
-    world.release("h1")
-    assert [(at, got.hold_id) for at, got in _settled(world).items()] == [
+        driver.wanting("q", 3, permits, session_id=session_id)
+    last = driver.wanting("q", 3, 1)
+    driver.release("h1")
+    assert [(at, got.hold_id) for at, got in _settled(driver).items()] == [
         ("h2", "h2"),
         ("h4", "h2"),
         ("h3", "h3"),
     ]
-    world.release("h3")
-    assert list(_settled(world)) == [last.hold_id]
+    driver.release("h3")
+    assert list(_settled(driver)) == [last.hold_id]
 
 
 def test_the_last_value_is_proclaimed() -> None:
     """Who campaigned twice leads with what it said last, as if it had campaigned again."""
-    world = _world()
-    world.campaign("e", "bob", "x")
-    world.campaign("e", "ann", "first", wait_ms=500)
-    world.campaign("e", "ann", "second", wait_ms=500)
-    world.release("h1")
-    assert [kind for kind, _ in world.happened()] == ["resigned", "elected", "elected"]
-    assert world.machine.election("e").value == "second"
+    driver = _driver()
+    driver.campaign("e", "bob", "x")
+    driver.campaign("e", "ann", "first", wait_ms=500)
+    driver.campaign("e", "ann", "second", wait_ms=500)
+    driver.release("h1")
+    assert [kind for kind, _ in driver.happened()] == ["resigned", "elected", "elected"]
+    assert driver.machine.election("e").value == "second"
 
 
 def test_a_shared_hold_belongs_to_the_last_attempt() -> None:
     """The first client that goes away takes nothing from the second; the second wait may end alone, too."""
-    world = _world()
-    world.granted("a")
+    driver = _driver()
+    driver.granted("a")
     first = Acquire("a", EXCLUSIVE, HoldId("w1"), AttemptId("t1"), session_id=SessionId("ann"), wait_ms=500)
     second = Acquire("a", EXCLUSIVE, HoldId("w2"), AttemptId("t2"), session_id=SessionId("ann"), wait_ms=500)
     third = Acquire("a", EXCLUSIVE, HoldId("w3"), AttemptId("t3"), session_id=SessionId("ann"), wait_ms=500)
-    world.run_all([first, second, third])
-    world.cancel("w3", "t3")
-    world.release("h1")
-    assert {at: got.hold_id for at, got in _settled(world).items()} == {"w1": "w1", "w2": "w1"}
-    world.cancel("w1", "t1")
-    assert "w1" in world.machine.state.holds
-    world.cancel("w1", "t2")
-    assert world.machine.counts()["holds"] == 0
+    driver.run_all([first, second, third])
+    driver.cancel("w3", "t3")
+    driver.release("h1")
+    assert {at: got.hold_id for at, got in _settled(driver).items()} == {"w1": "w1", "w2": "w1"}
+    driver.cancel("w1", "t1")
+    assert "w1" in driver.machine.state.holds
+    driver.cancel("w1", "t2")
+    assert driver.machine.counts()["holds"] == 0
 
 
 def test_sharing_a_hold_is_no_sign_of_life() -> None:
     """A session is not renewed because a lock that it waits for twice came free: its client may be dead."""
-    world = _world()
-    world.granted("a")
+    driver = _driver()
+    driver.granted("a")
     for _ in range(2):
-        world.queued("a", session_id="ann")
-    world.release("h1", at_ms=20_000)
-    assert [granted.expires_in_ms for granted in _settled(world).values()] == [40_000, 40_000]
-    assert world.granted("a", session_id="ann", at_ms=20_000).expires_in_ms == 60_000
+        driver.queued("a", session_id="ann")
+    driver.release("h1", at_ms=20_000)
+    assert [granted.expires_in_ms for granted in _settled(driver).values()] == [40_000, 40_000]
+    assert driver.granted("a", session_id="ann", at_ms=20_000).expires_in_ms == 60_000
 
 
 def test_the_second_goes_on_when_the_first_leaves() -> None:
     """A wait that would have shared a hold gets one of its own, at its own place."""
-    world = _world()
-    world.granted("a")
-    world.run(
+    driver = _driver()
+    driver.granted("a")
+    driver.run(
         Acquire("a", EXCLUSIVE, HoldId("w1"), AttemptId("t1"), session_id=SessionId("ann"), wait_ms=500)
     )
-    world.queued("a", session_id="bob")
-    world.run(
+    driver.queued("a", session_id="bob")
+    driver.run(
         Acquire("a", EXCLUSIVE, HoldId("w2"), AttemptId("t2"), session_id=SessionId("ann"), wait_ms=500)
     )
-    world.cancel("w1", "t1")
-    world.release("h1")
-    assert list(_settled(world)) == ["h2"]
-    world.release("h2")
-    assert {at: got.hold_id for at, got in _settled(world).items()} == {"w2": "w2"}
+    driver.cancel("w1", "t1")
+    driver.release("h1")
+    assert list(_settled(driver)) == ["h2"]
+    driver.release("h2")
+    assert {at: got.hold_id for at, got in _settled(driver).items()} == {"w2": "w2"}
 
 
 def test_a_repeated_request_is_told_the_shared_hold() -> None:
     """The wait that shares a hold has an outcome to be told again, like any other."""
-    world = _world()
-    world.granted("a")
-    world.queued("a", session_id="ann")
-    world.queued("a", session_id="ann", request_id="r1", wait_ms=500)
-    world.release("h1")
-    again = world.acquire("a", session_id="ann", request_id="r1", wait_ms=500)
+    driver = _driver()
+    driver.granted("a")
+    driver.queued("a", session_id="ann")
+    driver.queued("a", session_id="ann", request_id="r1", wait_ms=500)
+    driver.release("h1")
+    again = driver.acquire("a", session_id="ann", request_id="r1", wait_ms=500)
     assert expect(Granted, again).hold_id == "h2"
 
 
 def test_both_waits_end_with_the_session() -> None:
     """Nothing is left of them, and nobody gets what the session wanted."""
-    world = _world()
-    world.granted("a")
+    driver = _driver()
+    driver.granted("a")
     for _ in range(2):
-        world.queued("a", session_id="ann")
-    world.close("ann")
-    assert [reason(world.refused(at)) for at in ("h2", "h3")] == [Reason.SESSION_EXPIRED] * 2
-    world.run(OpenSession(SessionId("ann"), 500, {}))
-    world.release("h1")
-    assert world.machine.counts()["holds"] == 0
+        driver.queued("a", session_id="ann")
+    driver.close("ann")
+    assert [reason(driver.refused(at)) for at in ("h2", "h3")] == [Reason.SESSION_EXPIRED] * 2
+    driver.run(OpenSession(SessionId("ann"), 500, {}))
+    driver.release("h1")
+    assert driver.machine.counts()["holds"] == 0
 
 
 def test_permits_that_are_held_are_had_again_after_a_resize() -> None:
     """Who asks again for what it holds may give the limit of then; a new one has to give that of now."""
-    world = _world()
-    held = world.permitted("q", 3, 2, session_id="ann")
-    world.resize("q", 5)
-    assert world.permitted("q", 3, 2, session_id="ann").hold_id == held.hold_id
-    assert reason(expect(Refused, world.permits("q", 3, 2, session_id="bob"))) is Reason.LIMIT_MISMATCH
+    driver = _driver()
+    held = driver.permitted("q", 3, 2, session_id="ann")
+    driver.resize("q", 5)
+    assert driver.permitted("q", 3, 2, session_id="ann").hold_id == held.hold_id
+    assert reason(expect(Refused, driver.permits("q", 3, 2, session_id="bob"))) is Reason.LIMIT_MISMATCH

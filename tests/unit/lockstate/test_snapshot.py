@@ -10,36 +10,36 @@ from lockstate.codec import decode_entry, encode_command, encode_entry
 from lockstate.commands import AdvanceFence, OpenSession, TakeRate
 from lockstate.ids import SessionId
 from lockstate.machine import LockMachine
-from tests.unit.lockstate.world import EXCLUSIVE, SHARED, SUBTREE, UPDATE, World, wanted
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, wanted
 
 
-def _busy_world() -> World:
-    """Return a world in which every table has something."""
-    world = World()
-    world.open("s1", "s2", ttl_ms=5000)
-    world.granted("a", session_id="s1", request_id="r1", mode=SHARED, lock_delay_ms=100)
-    world.granted("a", ttl_ms=50, mode=SHARED, lock_delay_ms=100)
-    world.queued("a", session_id="s1", owner="bob", request_id="r2")
-    world.granted(locks=wanted("t/x", "t/y") + wanted("t/z", mode=SHARED, scope=SUBTREE), session_id="s2")
-    world.queued("t", scope=SUBTREE, owner="eve")
+def _busy_driver() -> MachineDriver:
+    """Return a driver in which every table has something."""
+    driver = MachineDriver()
+    driver.open("s1", "s2", ttl_ms=5000)
+    driver.granted("a", session_id="s1", request_id="r1", mode=SHARED, lock_delay_ms=100)
+    driver.granted("a", ttl_ms=50, mode=SHARED, lock_delay_ms=100)
+    driver.queued("a", session_id="s1", owner="bob", request_id="r2")
+    driver.granted(locks=wanted("t/x", "t/y") + wanted("t/z", mode=SHARED, scope=SUBTREE), session_id="s2")
+    driver.queued("t", scope=SUBTREE, owner="eve")
     for _ in range(2):
-        world.granted("c", mode=SHARED, owner="ann", ttl_ms=3000)
-    world.converting("h6", EXCLUSIVE)
-    world.permitted("q", 3, 2, session_id="s1")
-    world.permitted("q", 3, ttl_ms=50, lock_delay_ms=100)
-    world.wanting("q", 3, 2, session_id="s2")
-    world.campaign("e/f", "s1", "here")
-    world.campaign("e/f", "s2", "there", wait_ms=500)
-    world.run(TakeRate("mail", 5, 1000))
-    world.run(AdvanceFence("disk", 7))
-    world.granted("u", mode=UPDATE, ttl_ms=50, lock_delay_ms=100, scope=SUBTREE)
-    world.pass_to(60)
-    return world
+        driver.granted("c", mode=SHARED, owner="ann", ttl_ms=3000)
+    driver.converting("h6", EXCLUSIVE)
+    driver.permitted("q", 3, 2, session_id="s1")
+    driver.permitted("q", 3, ttl_ms=50, lock_delay_ms=100)
+    driver.wanting("q", 3, 2, session_id="s2")
+    driver.campaign("e/f", "s1", "here")
+    driver.campaign("e/f", "s2", "there", wait_ms=500)
+    driver.run(TakeRate("mail", 5, 1000))
+    driver.run(AdvanceFence("disk", 7))
+    driver.granted("u", mode=UPDATE, ttl_ms=50, lock_delay_ms=100, scope=SUBTREE)
+    driver.pass_to(60)
+    return driver
 
 
 def test_a_restored_machine_is_equal() -> None:
     """Encoding what was decoded gives the same bytes, and so the same digest."""
-    machine = _busy_world().machine
+    machine = _busy_driver().machine
     data = snapshot.encode(machine)
     restored = snapshot.decode(data)
     assert snapshot.encode(restored) == data
@@ -50,40 +50,40 @@ def test_a_restored_machine_is_equal() -> None:
 
 def test_a_restored_machine_goes_on() -> None:
     """What happens after a restart is what would have happened without it."""
-    world, restarted = _busy_world(), _busy_world()
+    driver, restarted = _busy_driver(), _busy_driver()
     restarted.machine = snapshot.decode(snapshot.encode(restarted.machine))
     for at_ms in (151, 161, 400, 501, 3001, 5001):
-        assert world.pass_to(at_ms) == restarted.pass_to(at_ms)
-        assert world.events == restarted.events
-        assert world.settled == restarted.settled
-        assert snapshot.digest(world.machine) == snapshot.digest(restarted.machine)
-    assert snapshot.digest(world.machine) == snapshot.digest(restarted.machine)
+        assert driver.pass_to(at_ms) == restarted.pass_to(at_ms)
+        assert driver.events == restarted.events
+        assert driver.settled == restarted.settled
+        assert snapshot.digest(driver.machine) == snapshot.digest(restarted.machine)
+    assert snapshot.digest(driver.machine) == snapshot.digest(restarted.machine)
 
 
 def test_every_part_of_the_state_is_in_the_digest() -> None:
     """A change to any table, even to time alone, changes the digest."""
-    world = World()
-    digests = [snapshot.digest(world.machine)]
+    driver = MachineDriver()
+    digests = [snapshot.digest(driver.machine)]
     for step in (
-        lambda: world.pass_to(1),
-        lambda: world.open("s1"),
-        lambda: world.granted("a"),
-        lambda: world.queued("a"),
-        lambda: world.granted("b", request_id="r"),
-        lambda: world.granted("c", scope=SUBTREE),
-        lambda: world.granted(locks=wanted("d", "e")),
-        lambda: world.convert("h1", SHARED),
-        lambda: world.permitted("q", 2),
-        lambda: world.resize("q", 3),
-        lambda: world.run(TakeRate("mail", 5, 1000)),
-        lambda: world.run(AdvanceFence("disk", 7)),
-        lambda: world.run(AdvanceFence("disk", 8)),
-        lambda: world.campaign("e", "s1", "here"),
-        lambda: world.campaign("e", "s1", "there"),
-        lambda: world.force("b", 500),
+        lambda: driver.pass_to(1),
+        lambda: driver.open("s1"),
+        lambda: driver.granted("a"),
+        lambda: driver.queued("a"),
+        lambda: driver.granted("b", request_id="r"),
+        lambda: driver.granted("c", scope=SUBTREE),
+        lambda: driver.granted(locks=wanted("d", "e")),
+        lambda: driver.convert("h1", SHARED),
+        lambda: driver.permitted("q", 2),
+        lambda: driver.resize("q", 3),
+        lambda: driver.run(TakeRate("mail", 5, 1000)),
+        lambda: driver.run(AdvanceFence("disk", 7)),
+        lambda: driver.run(AdvanceFence("disk", 8)),
+        lambda: driver.campaign("e", "s1", "here"),
+        lambda: driver.campaign("e", "s1", "there"),
+        lambda: driver.force("b", 500),
     ):
         step()
-        digests.append(snapshot.digest(world.machine))
+        digests.append(snapshot.digest(driver.machine))
     assert len(set(digests)) == len(digests)
 
 
@@ -95,7 +95,7 @@ def test_an_empty_machine_can_be_stored() -> None:
 @pytest.mark.parametrize("number", [0, 1, 2, 3, snapshot.FORMAT + 1])
 def test_another_format_is_refused(number: int) -> None:
     """A snapshot of a format that this version does not know, older or newer, is not guessed at."""
-    parts = msgspec.msgpack.decode(snapshot.encode(_busy_world().machine))
+    parts = msgspec.msgpack.decode(snapshot.encode(_busy_driver().machine))
     assert parts[0] == snapshot.FORMAT == 4
     parts[0] = number
     with pytest.raises(snapshot.SnapshotError, match=f"format {number}; this version reads format 4"):
@@ -121,7 +121,7 @@ def test_another_number_of_tables_is_refused(change: int) -> None:
 
 def test_every_table_is_stored() -> None:
     """A busy machine has rows in each table of its snapshot."""
-    parts = msgspec.msgpack.decode(snapshot.encode(_busy_world().machine))
+    parts = msgspec.msgpack.decode(snapshot.encode(_busy_driver().machine))
     assert all(parts[5])
 
 
@@ -144,19 +144,19 @@ def test_junk_is_refused(data: bytes) -> None:
 
 def test_text_that_is_none_is_refused() -> None:
     """A snapshot with a broken text in it raises SnapshotError, as any other broken one."""
-    world = World()
-    world.open("s1")
-    data = snapshot.encode(world.machine).replace(b"\xa2s1", b"\xa2\xff\xff")
+    driver = MachineDriver()
+    driver.open("s1")
+    data = snapshot.encode(driver.machine).replace(b"\xa2s1", b"\xa2\xff\xff")
     with pytest.raises(snapshot.SnapshotError):
         snapshot.decode(data)
 
 
 def test_a_hold_without_its_session_is_refused() -> None:
     """A snapshot whose parts do not fit together raises SnapshotError."""
-    world = World()
-    world.open("s1")
-    world.granted("a", session_id="s1")
-    parts = msgspec.msgpack.decode(snapshot.encode(world.machine))
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.granted("a", session_id="s1")
+    parts = msgspec.msgpack.decode(snapshot.encode(driver.machine))
     parts[5][0] = []
     with pytest.raises(snapshot.SnapshotError, match="inconsistent"):
         snapshot.decode(msgspec.msgpack.encode(parts))
@@ -175,24 +175,24 @@ def test_any_time_can_be_stored(now_ms: int) -> None:
 def test_a_state_of_many_groups_is_sound(monkeypatch: pytest.MonkeyPatch, group_rows: int) -> None:
     """However the rows are grouped, every table and every index is rebuilt."""
     monkeypatch.setattr(snapshot, "GROUP_ROWS", group_rows)
-    world = _busy_world()
+    driver = _busy_driver()
     for number in range(50):
-        world.granted(
+        driver.granted(
             f"name/{number * 7 % 50}", ttl_ms=5000, request_id=f"r-{number}", owner=f"o{number % 3}"
         )
-    restored = snapshot.decode(snapshot.encode(world.machine))
+    restored = snapshot.decode(snapshot.encode(driver.machine))
     invariants.check(restored)
-    assert snapshot.encode(restored) == snapshot.encode(world.machine)
-    assert restored.locks("", "", 1000) == world.machine.locks("", "", 1000)
+    assert snapshot.encode(restored) == snapshot.encode(driver.machine)
+    assert restored.locks("", "", 1000) == driver.machine.locks("", "", 1000)
 
 
 def test_decoding_takes_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host can do something else between two groups; the machine comes with the last step."""
     monkeypatch.setattr(snapshot, "GROUP_ROWS", 10)
-    world = World()
+    driver = MachineDriver()
     for number in range(30):
-        world.granted(f"name/{number}")
-    data = snapshot.encode(world.machine)
+        driver.granted(f"name/{number}")
+    data = snapshot.encode(driver.machine)
     steps, steps_count, machine = snapshot.decode_in_steps(data), 0, None
     while machine is None:
         try:
@@ -220,12 +220,12 @@ def test_the_collector_is_as_it_was() -> None:
 
 def test_equal_strings_are_one_after_a_restart() -> None:
     """The id of a session is kept once, and so is an owner given by it."""
-    world = World()
-    world.run(OpenSession(SessionId("s1"), 500, {"owner": "somebody"}))
-    world.granted("a", owner="somebody")
-    world.granted("b", session_id="s1")
-    world.granted("c", session_id="s1", owner="somebody else")
-    state = snapshot.decode(snapshot.encode(world.machine)).state
+    driver = MachineDriver()
+    driver.run(OpenSession(SessionId("s1"), 500, {"owner": "somebody"}))
+    driver.granted("a", owner="somebody")
+    driver.granted("b", session_id="s1")
+    driver.granted("c", session_id="s1", owner="somebody else")
+    state = snapshot.decode(snapshot.encode(driver.machine)).state
     _, of_session, another = state.holds.values()
     assert of_session.owner is state.sessions[SessionId("s1")].owner
     assert of_session.session_id is another.session_id is state.sessions[SessionId("s1")].session_id
@@ -234,7 +234,7 @@ def test_equal_strings_are_one_after_a_restart() -> None:
 
 def test_a_state_is_stored_without_what_can_be_derived() -> None:
     """Names, queues, claims and deadlines come back from the records alone."""
-    machine = _busy_world().machine
+    machine = _busy_driver().machine
     restored = snapshot.decode(snapshot.encode(machine))
     invariants.check(restored)
     names = list(machine.state.locks)

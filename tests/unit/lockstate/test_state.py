@@ -7,8 +7,8 @@ from lockstate.ids import NO_OWNER, OwnerName, SessionId
 from lockstate.owners import public_name, shown_owner
 from lockstate.results import Granted
 from lockstate.state import State
-from tests.unit.lockstate.effort import Meter
-from tests.unit.lockstate.world import EXCLUSIVE, SHARED, SUBTREE, UPDATE, World, wanted
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, wanted
+from tests.unit.lockstate.work_meter import Meter
 
 
 def test_a_public_name_is_stable_and_short() -> None:
@@ -37,68 +37,68 @@ def test_orders_rise() -> None:
 
 def test_a_name_has_a_record_only_while_it_is_active() -> None:
     """A lock and the ancestors of its name are remembered from the first claim to the last."""
-    world = World()
-    world.granted("a/b/c", mode=SHARED)
-    world.granted("a/b/d", mode=SHARED)
-    assert set(world.machine.state.locks) == {"a", "a/b", "a/b/c", "a/b/d"}
-    world.release("h1")
-    assert set(world.machine.state.locks) == {"a", "a/b", "a/b/d"}
-    world.release("h2")
-    assert world.machine.state.locks == {}
+    driver = MachineDriver()
+    driver.granted("a/b/c", mode=SHARED)
+    driver.granted("a/b/d", mode=SHARED)
+    assert set(driver.machine.state.locks) == {"a", "a/b", "a/b/c", "a/b/d"}
+    driver.release("h1")
+    assert set(driver.machine.state.locks) == {"a", "a/b", "a/b/d"}
+    driver.release("h2")
+    assert driver.machine.state.locks == {}
 
 
 def test_a_delay_keeps_its_record() -> None:
     """While a lock-delay runs its name is active, and no longer."""
-    world = World()
-    world.granted("a/b", ttl_ms=100, lock_delay_ms=300)
-    world.pass_to(101)
-    assert set(world.machine.state.locks) == {"a", "a/b"}
-    world.pass_to(402)
-    assert world.machine.state.locks == {}
+    driver = MachineDriver()
+    driver.granted("a/b", ttl_ms=100, lock_delay_ms=300)
+    driver.pass_to(101)
+    assert set(driver.machine.state.locks) == {"a", "a/b"}
+    driver.pass_to(402)
+    assert driver.machine.state.locks == {}
 
 
 def test_a_ticket_keeps_its_records() -> None:
     """A name that is only wanted is active too, with its ancestors, until the wait ends."""
-    world = World()
-    world.granted("a", scope=SUBTREE)
-    world.queued("a/b/c", wait_ms=100)
-    assert set(world.machine.state.locks) == {"a", "a/b", "a/b/c"}
-    world.pass_to(101)
-    assert set(world.machine.state.locks) == {"a"}
+    driver = MachineDriver()
+    driver.granted("a", scope=SUBTREE)
+    driver.queued("a/b/c", wait_ms=100)
+    assert set(driver.machine.state.locks) == {"a", "a/b", "a/b/c"}
+    driver.pass_to(101)
+    assert set(driver.machine.state.locks) == {"a"}
 
 
 def test_many_holders_become_one_and_none() -> None:
     """A shared lock keeps its holders in order of their tokens as they come and go."""
-    world = World()
+    driver = MachineDriver()
     for _ in range(3):
-        world.granted("a", mode=SHARED)
-    tokens = [[holder.token for holder in world.machine.lock("a").holders]]
+        driver.granted("a", mode=SHARED)
+    tokens = [[holder.token for holder in driver.machine.lock("a").holders]]
     for hold_id in ("h2", "h1", "h3"):
-        world.release(hold_id)
-        tokens.append([holder.token for holder in world.machine.lock("a").holders])
+        driver.release(hold_id)
+        tokens.append([holder.token for holder in driver.machine.lock("a").holders])
     assert tokens == [[1, 2, 3], [1, 3], [3], []]
 
 
 def test_a_new_token_moves_a_hold_to_the_end() -> None:
     """A hold that draws a new token stands behind the others, in its locks and in its session."""
-    world = World()
-    world.open("s1")
+    driver = MachineDriver()
+    driver.open("s1")
     for name in ("a", "b"):
-        world.granted(name, mode=SHARED, session_id="s1")
-    assert isinstance(world.convert("h1", EXCLUSIVE), Granted)
-    view = world.machine.session(SessionId("s1"))
+        driver.granted(name, mode=SHARED, session_id="s1")
+    assert isinstance(driver.convert("h1", EXCLUSIVE), Granted)
+    view = driver.machine.session(SessionId("s1"))
     assert view is not None
     assert [(hold.name, hold.token) for hold in view.holds] == [("b", 2), ("a", 3)]
-    assert list(world.machine.state.holds) == ["h2", "h1"]
+    assert list(driver.machine.state.holds) == ["h2", "h1"]
 
 
 def test_equal_conversions_keep_the_place() -> None:
     """A hold that keeps its token keeps its place among the holders."""
-    world = World()
-    world.granted("a", mode=UPDATE)
-    world.granted("a", mode=SHARED)
-    world.convert("h1", SHARED)
-    assert [holder.token for holder in world.machine.lock("a").holders] == [1, 2]
+    driver = MachineDriver()
+    driver.granted("a", mode=UPDATE)
+    driver.granted("a", mode=SHARED)
+    driver.convert("h1", SHARED)
+    assert [holder.token for holder in driver.machine.lock("a").holders] == [1, 2]
 
 
 def test_the_longest_silent_origin_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,20 +112,20 @@ def test_the_longest_silent_origin_makes_room(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_waiting_subtree_is_found_from_below_and_from_above() -> None:
     """Whichever of several levels becomes free, the waiters at the others are found."""
-    world = World()
-    world.granted("a/b/c")
-    world.granted("a/x")
-    world.queued("a", scope=SUBTREE)
-    world.queued("a/b", mode=SHARED, scope=SUBTREE)
-    world.queued(locks=wanted("a/b/c/d", "a/y/z"))
-    world.release("h1")
-    assert world.served() == []
-    world.release("h2")
-    assert world.served() == ["h3"]
-    world.release("h3")
-    assert world.served() == ["h4"]
-    world.release("h4")
-    assert world.served() == ["h5"]
+    driver = MachineDriver()
+    driver.granted("a/b/c")
+    driver.granted("a/x")
+    driver.queued("a", scope=SUBTREE)
+    driver.queued("a/b", mode=SHARED, scope=SUBTREE)
+    driver.queued(locks=wanted("a/b/c/d", "a/y/z"))
+    driver.release("h1")
+    assert driver.served() == []
+    driver.release("h2")
+    assert driver.served() == ["h3"]
+    driver.release("h3")
+    assert driver.served() == ["h4"]
+    driver.release("h4")
+    assert driver.served() == ["h5"]
 
 
 def test_the_meter_counts_what_is_executed() -> None:

@@ -8,7 +8,15 @@ from lockstate.commands import Wanted
 from lockstate.ids import OwnerName
 from lockstate.modes import COMPATIBLE, Mode, Scope
 from lockstate.results import EventKind, ForceReleased, Granted, LockView, Refused, WaiterView
-from tests.unit.lockstate.world import EXCLUSIVE, NODE, SHARED, SUBTREE, UPDATE, World, expect
+from tests.unit.lockstate.machine_driver import (
+    EXCLUSIVE,
+    NODE,
+    SHARED,
+    SUBTREE,
+    UPDATE,
+    MachineDriver,
+    expect,
+)
 
 NAMES = ("a", "a/b", "a/b/c", "a/x", "ab", "b")
 LOCKS = [Wanted(*parts) for parts in product(NAMES, Mode, Scope)]
@@ -26,8 +34,8 @@ def _conflict(one: Wanted, other: Wanted) -> bool:
     )
 
 
-def _ask(world: World, lock: Wanted) -> Granted | Refused:
-    result = world.acquire(lock.name, mode=lock.mode, scope=lock.scope)
+def _ask(driver: MachineDriver, lock: Wanted) -> Granted | Refused:
+    result = driver.acquire(lock.name, mode=lock.mode, scope=lock.scope)
     assert isinstance(result, Granted | Refused)
     return result
 
@@ -35,9 +43,9 @@ def _ask(world: World, lock: Wanted) -> Granted | Refused:
 def test_every_pair_of_locks_follows_the_path_rule() -> None:
     """Whatever is held, who asks is let in exactly if the two locks share no name on which they conflict."""
     for held, asked in product(LOCKS, LOCKS):
-        world = World()
-        _ask(world, held)
-        result = _ask(world, asked)
+        driver = MachineDriver()
+        _ask(driver, held)
+        result = _ask(driver, asked)
         assert isinstance(result, Refused) == _conflict(held, asked), (held, asked)
         if isinstance(result, Refused):
             assert [(it.name, it.scope) for it in result.holders] == [(held.name, held.scope)], asked
@@ -48,11 +56,11 @@ def test_every_waiter_is_in_the_way_by_the_path_rule() -> None:
     for waiting, asked in product(LOCKS, LOCKS):
         if waiting.mode is SHARED or not _covers(waiting, "a/b/c"):
             continue
-        world = World()
-        world.granted("a/b/c", mode=UPDATE)
-        world.queued(waiting.name, mode=waiting.mode, scope=waiting.scope)
+        driver = MachineDriver()
+        driver.granted("a/b/c", mode=UPDATE)
+        driver.queued(waiting.name, mode=waiting.mode, scope=waiting.scope)
         held = Wanted("a/b/c", UPDATE)
-        result = _ask(world, asked)
+        result = _ask(driver, asked)
         in_the_way = _conflict(held, asked) or _conflict(waiting, asked)
         assert isinstance(result, Refused) == in_the_way, (waiting, asked)
 
@@ -62,41 +70,41 @@ def test_every_waiter_is_served_by_the_path_rule() -> None:
     for held, asked in product(LOCKS, LOCKS):
         if not _conflict(held, asked):
             continue
-        world = World()
-        _ask(world, held)
-        world.queued(asked.name, mode=asked.mode, scope=asked.scope)
-        world.release("h1")
-        assert world.served() == ["h2"], (held, asked)
+        driver = MachineDriver()
+        _ask(driver, held)
+        driver.queued(asked.name, mode=asked.mode, scope=asked.scope)
+        driver.release("h1")
+        assert driver.served() == ["h2"], (held, asked)
 
 
 def test_a_name_and_a_name_below_are_two_locks() -> None:
     """Without a subtree, a path says nothing about the names above and below."""
-    world = World()
+    driver = MachineDriver()
     for name in ("a", "a/b", "a/b/c"):
-        world.granted(name)
+        driver.granted(name)
 
 
 def test_a_name_that_only_begins_alike_is_not_below() -> None:
     """`ab` is no part of the subtree `a`."""
-    world = World()
-    world.granted("a", scope=SUBTREE)
-    world.granted("ab")
-    world.granted("ab/c", scope=SUBTREE)
+    driver = MachineDriver()
+    driver.granted("a", scope=SUBTREE)
+    driver.granted("ab")
+    driver.granted("ab/c", scope=SUBTREE)
 
 
 def test_a_refusal_names_the_paths_in_the_way() -> None:
     """Who wants a subtree learns which names below it, and which subtrees above it, others have."""
-    world = World()
-    world.granted("a/b", owner="ann")
-    world.granted("a/c/d", mode=SHARED, owner="bob")
-    world.granted("e", owner="eve")
-    refused = expect(Refused, world.acquire("a", scope=SUBTREE))
+    driver = MachineDriver()
+    driver.granted("a/b", owner="ann")
+    driver.granted("a/c/d", mode=SHARED, owner="bob")
+    driver.granted("e", owner="eve")
+    refused = expect(Refused, driver.acquire("a", scope=SUBTREE))
     assert [(it.owner, it.name, it.scope) for it in refused.holders] == [
         ("ann", "a/b", NODE),
         ("bob", "a/c/d", NODE),
     ]
-    world.granted("t", scope=SUBTREE, owner="tim")
-    refused = expect(Refused, world.acquire("t/u/v", mode=SHARED))
+    driver.granted("t", scope=SUBTREE, owner="tim")
+    refused = expect(Refused, driver.acquire("t/u/v", mode=SHARED))
     assert [(it.owner, it.name, it.scope) for it in refused.holders] == [("tim", "t", SUBTREE)]
     assert refused.detail == "held by tim"
     assert refused.queue_length == 0
@@ -104,163 +112,163 @@ def test_a_refusal_names_the_paths_in_the_way() -> None:
 
 def test_a_refusal_names_only_what_conflicts() -> None:
     """A reader of a subtree does not hear of the other readers in it."""
-    world = World()
-    world.granted("a/b", mode=SHARED)
-    world.granted("a/c", mode=UPDATE, owner="ulf")
-    world.granted("a/d", owner="xen")
-    refused = expect(Refused, world.acquire("a", mode=SHARED, scope=SUBTREE))
+    driver = MachineDriver()
+    driver.granted("a/b", mode=SHARED)
+    driver.granted("a/c", mode=UPDATE, owner="ulf")
+    driver.granted("a/d", owner="xen")
+    refused = expect(Refused, driver.acquire("a", mode=SHARED, scope=SUBTREE))
     assert [it.owner for it in refused.holders] == ["xen"]
-    refused = expect(Refused, world.acquire("a", mode=UPDATE, scope=SUBTREE))
+    refused = expect(Refused, driver.acquire("a", mode=UPDATE, scope=SUBTREE))
     assert [it.owner for it in refused.holders] == ["ulf", "xen"]
 
 
 def test_a_subtree_waits_for_everybody_below() -> None:
     """It is granted when the last one below has left, and whoever came later waits behind it."""
-    world = World()
-    world.granted("a/b")
-    world.granted("a/c/d")
-    world.queued("a", scope=SUBTREE)
-    world.queued("a/e")
-    world.release("h1")
-    assert world.served() == []
-    world.release("h2")
-    assert world.served() == ["h3"]
-    world.release("h3")
-    assert world.served() == ["h4"]
+    driver = MachineDriver()
+    driver.granted("a/b")
+    driver.granted("a/c/d")
+    driver.queued("a", scope=SUBTREE)
+    driver.queued("a/e")
+    driver.release("h1")
+    assert driver.served() == []
+    driver.release("h2")
+    assert driver.served() == ["h3"]
+    driver.release("h3")
+    assert driver.served() == ["h4"]
 
 
 def test_names_outside_go_past_a_waiting_subtree() -> None:
     """Who asks for nothing in the subtree does not wait for who wants it."""
-    world = World()
-    world.granted("a/b")
-    world.queued("a", scope=SUBTREE)
-    world.granted("b")
-    world.granted("ab")
+    driver = MachineDriver()
+    driver.granted("a/b")
+    driver.queued("a", scope=SUBTREE)
+    driver.granted("b")
+    driver.granted("ab")
 
 
 def test_readers_of_a_subtree_share_it() -> None:
     """A subtree that is read can be read on every level, and written nowhere."""
-    world = World()
-    world.granted("a", mode=SHARED, scope=SUBTREE)
-    world.granted("a/b", mode=SHARED)
-    world.granted("a/b", mode=SHARED, scope=SUBTREE)
-    world.granted("a/c", mode=UPDATE)
-    world.queued("a/b", owner="writer")
-    world.granted("a/x", mode=SHARED)
-    world.release("h1")
-    assert world.served() == []
+    driver = MachineDriver()
+    driver.granted("a", mode=SHARED, scope=SUBTREE)
+    driver.granted("a/b", mode=SHARED)
+    driver.granted("a/b", mode=SHARED, scope=SUBTREE)
+    driver.granted("a/c", mode=UPDATE)
+    driver.queued("a/b", owner="writer")
+    driver.granted("a/x", mode=SHARED)
+    driver.release("h1")
+    assert driver.served() == []
     for hold_id in ("h2", "h3"):
-        world.release(hold_id)
-    assert world.served() == ["h5"]
+        driver.release(hold_id)
+    assert driver.served() == ["h5"]
 
 
 def test_a_release_serves_above_and_below_in_order_of_arrival() -> None:
     """Waiters at different levels of one path are let through in the order in which they came."""
-    world = World()
-    world.granted("a/b", scope=SUBTREE)
-    world.queued("a/b/c", mode=SHARED)
-    world.queued("a", mode=SHARED, scope=SUBTREE)
-    world.queued("a/b", mode=SHARED)
-    world.queued("a/b/c/d")
-    world.queued("a/b/e", mode=SHARED, scope=SUBTREE)
-    world.release("h1")
-    assert world.served() == ["h2", "h3", "h4", "h6"]
+    driver = MachineDriver()
+    driver.granted("a/b", scope=SUBTREE)
+    driver.queued("a/b/c", mode=SHARED)
+    driver.queued("a", mode=SHARED, scope=SUBTREE)
+    driver.queued("a/b", mode=SHARED)
+    driver.queued("a/b/c/d")
+    driver.queued("a/b/e", mode=SHARED, scope=SUBTREE)
+    driver.release("h1")
+    assert driver.served() == ["h2", "h3", "h4", "h6"]
 
 
 def test_a_wait_for_a_subtree_that_ends_lets_those_below_through() -> None:
     """When who wanted the subtree gives up, those who came after it are served, on every level."""
-    world = World()
-    world.granted("a/b")
-    world.queued("a", scope=SUBTREE, wait_ms=100)
-    world.queued("a/c")
-    world.queued("a/d/e", mode=SHARED, scope=SUBTREE)
-    world.queued("a/b")
-    assert world.pass_to(101) == [EventKind.WAIT_ENDED, EventKind.GRANTED, EventKind.GRANTED]
-    assert world.served() == ["h3", "h4"]
+    driver = MachineDriver()
+    driver.granted("a/b")
+    driver.queued("a", scope=SUBTREE, wait_ms=100)
+    driver.queued("a/c")
+    driver.queued("a/d/e", mode=SHARED, scope=SUBTREE)
+    driver.queued("a/b")
+    assert driver.pass_to(101) == [EventKind.WAIT_ENDED, EventKind.GRANTED, EventKind.GRANTED]
+    assert driver.served() == ["h3", "h4"]
 
 
 def test_a_read_shows_the_subtrees_that_cover_a_name() -> None:
     """A name is held also by who has a subtree above it; the view says at which name."""
-    world = World()
-    world.granted("a", mode=SHARED, scope=SUBTREE, owner="ann")
-    world.granted("a/b", mode=SHARED, owner="bob")
-    world.granted("a", mode=SHARED, owner="eve")
-    view = world.machine.lock("a/b")
+    driver = MachineDriver()
+    driver.granted("a", mode=SHARED, scope=SUBTREE, owner="ann")
+    driver.granted("a/b", mode=SHARED, owner="bob")
+    driver.granted("a", mode=SHARED, owner="eve")
+    view = driver.machine.lock("a/b")
     assert [(it.owner, it.name, it.scope, it.token) for it in view.holders] == [
         ("ann", "a", SUBTREE, 1),
         ("bob", "a/b", NODE, 2),
     ]
-    assert world.machine.lock("a/z/z").state == "held"
-    assert world.machine.lock("a/z/z").holders == view.holders[:1]
-    assert [it.owner for it in world.machine.lock("a").holders] == ["ann", "eve"]
-    assert world.machine.lock("b") == LockView("b", "free")
+    assert driver.machine.lock("a/z/z").state == "held"
+    assert driver.machine.lock("a/z/z").holders == view.holders[:1]
+    assert [it.owner for it in driver.machine.lock("a").holders] == ["ann", "eve"]
+    assert driver.machine.lock("b") == LockView("b", "free")
 
 
 def test_a_queue_is_of_one_name() -> None:
     """Waiters show in the queue of the name that they asked for, whatever their scope, and nowhere else."""
-    world = World()
-    world.granted("a/b", owner="ann")
-    world.queued("a", scope=SUBTREE, owner="bob")
-    world.queued("a", owner="eve")
-    world.queued("a/b", owner="tim")
-    assert world.machine.lock("a").queue == (
+    driver = MachineDriver()
+    driver.granted("a/b", owner="ann")
+    driver.queued("a", scope=SUBTREE, owner="bob")
+    driver.queued("a", owner="eve")
+    driver.queued("a/b", owner="tim")
+    assert driver.machine.lock("a").queue == (
         WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 0, "a", SUBTREE),
         WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "a"),
     )
-    assert [it.owner for it in world.machine.lock("a/b").queue] == ["tim"]
-    assert world.machine.lock("a").state == "free"
+    assert [it.owner for it in driver.machine.lock("a/b").queue] == ["tim"]
+    assert driver.machine.lock("a").state == "free"
 
 
 def test_a_forced_release_is_of_one_name() -> None:
     """Who forces a name ends the holds of that very name, with their subtrees, and of no other."""
-    world = World()
-    world.granted("a", mode=SHARED, scope=SUBTREE, owner="ann")
-    world.granted("a/b", mode=SHARED, owner="bob")
-    assert expect(ForceReleased, world.force("a/c")).released == ()
-    released = expect(ForceReleased, world.force("a")).released
+    driver = MachineDriver()
+    driver.granted("a", mode=SHARED, scope=SUBTREE, owner="ann")
+    driver.granted("a/b", mode=SHARED, owner="bob")
+    assert expect(ForceReleased, driver.force("a/c")).released == ()
+    released = expect(ForceReleased, driver.force("a")).released
     assert [(it.owner, it.name, it.scope) for it in released] == [("ann", "a", SUBTREE)]
-    assert [it.owner for it in world.machine.lock("a/b").holders] == ["bob"]
+    assert [it.owner for it in driver.machine.lock("a/b").holders] == ["bob"]
 
 
 def test_the_same_name_in_another_scope_is_another_lock() -> None:
     """A session that has a name and asks for its subtree asks for something else, and is in its own way."""
-    world = World()
-    world.open("s1")
-    world.granted("a", mode=SHARED, session_id="s1")
-    second = world.granted("a", mode=SHARED, scope=SUBTREE, session_id="s1")
+    driver = MachineDriver()
+    driver.open("s1")
+    driver.granted("a", mode=SHARED, session_id="s1")
+    second = driver.granted("a", mode=SHARED, scope=SUBTREE, session_id="s1")
     assert second.token == 2
-    assert world.granted("a", mode=SHARED, scope=SUBTREE, session_id="s1").hold_id == second.hold_id
-    assert expect(Refused, world.acquire("a", scope=SUBTREE, session_id="s1")).queue_length == 0
+    assert driver.granted("a", mode=SHARED, scope=SUBTREE, session_id="s1").hold_id == second.hold_id
+    assert expect(Refused, driver.acquire("a", scope=SUBTREE, session_id="s1")).queue_length == 0
 
 
 def test_elections_and_semaphores_are_no_part_of_a_tree() -> None:
     """Their names may look like paths, and mean nothing to locks of subtrees, or to each other."""
-    world = World()
-    world.open("s1", "s2")
-    world.granted("a", scope=SUBTREE)
-    world.campaign("a", "s1")
-    world.campaign("a/b", "s1")
-    assert world.machine.election("a/b").leader is not None
-    world.permitted("a/b", 1)
-    world.campaign("a/b", "s2", wait_ms=100)
-    assert set(world.machine.state.locks) == {"a", "\x01a", "\x01a/b"}
+    driver = MachineDriver()
+    driver.open("s1", "s2")
+    driver.granted("a", scope=SUBTREE)
+    driver.campaign("a", "s1")
+    driver.campaign("a/b", "s1")
+    assert driver.machine.election("a/b").leader is not None
+    driver.permitted("a/b", 1)
+    driver.campaign("a/b", "s2", wait_ms=100)
+    assert set(driver.machine.state.locks) == {"a", "\x01a", "\x01a/b"}
 
 
 @pytest.mark.parametrize("scope", list(Scope))
 def test_events_tell_the_scope(scope: Scope) -> None:
     """Whoever watches learns what a lock covers."""
-    world = World()
-    world.granted("a", scope=scope)
-    assert [(event.name, event.scope) for event in world.events] == [("a", scope)]
+    driver = MachineDriver()
+    driver.granted("a", scope=scope)
+    assert [(event.name, event.scope) for event in driver.events] == [("a", scope)]
 
 
 def test_an_end_lets_only_those_below_through_whom_the_others_allow() -> None:
     """When who wanted all gives up, those come in who go with a reader of the subtree; writers wait on."""
-    world = World()
-    world.granted("t", mode=SHARED, scope=SUBTREE)
-    world.queued("t", scope=SUBTREE, wait_ms=100)
-    world.queued("t/x")
-    world.queued("t/y", mode=SHARED)
-    world.queued("t/z/z", mode=UPDATE)
-    world.pass_to(101)
-    assert world.served() == ["h4", "h5"]
+    driver = MachineDriver()
+    driver.granted("t", mode=SHARED, scope=SUBTREE)
+    driver.queued("t", scope=SUBTREE, wait_ms=100)
+    driver.queued("t/x")
+    driver.queued("t/y", mode=SHARED)
+    driver.queued("t/z/z", mode=UPDATE)
+    driver.pass_to(101)
+    assert driver.served() == ["h4", "h5"]

@@ -8,23 +8,23 @@ from lockstate.commands import OpenSession
 from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import HolderView, LockView, SessionView, WaiterView
-from tests.unit.lockstate.world import World
+from tests.unit.lockstate.machine_driver import MachineDriver
 
 
-def _busy_world() -> World:
-    world = World()
-    world.run(OpenSession(SessionId("s1"), 5000, {"owner": "ann", "host": "h"}), at_ms=100)
-    world.granted("db/a", session_id="s1", mode=Mode.SHARED, at_ms=200)
-    world.granted("db/b", ttl_ms=1000, owner="bob", at_ms=300)
-    world.queued("db/b", session_id="s1", at_ms=400)
-    world.queued("db/b", owner="eve", at_ms=450)
-    world.granted("zoo", ttl_ms=9000, owner="eve", at_ms=500)
-    return world
+def _busy_driver() -> MachineDriver:
+    driver = MachineDriver()
+    driver.run(OpenSession(SessionId("s1"), 5000, {"owner": "ann", "host": "h"}), at_ms=100)
+    driver.granted("db/a", session_id="s1", mode=Mode.SHARED, at_ms=200)
+    driver.granted("db/b", ttl_ms=1000, owner="bob", at_ms=300)
+    driver.queued("db/b", session_id="s1", at_ms=400)
+    driver.queued("db/b", owner="eve", at_ms=450)
+    driver.granted("zoo", ttl_ms=9000, owner="eve", at_ms=500)
+    return driver
 
 
 def test_a_lock_shows_holders_and_queue() -> None:
     """Holders with what is left to them, waiters with how long they have waited."""
-    assert _busy_world().machine.lock("db/b") == LockView(
+    assert _busy_driver().machine.lock("db/b") == LockView(
         "db/b",
         "held",
         (HolderView(OwnerName("bob"), Mode.EXCLUSIVE, 2, 800, "", "db/b"),),
@@ -37,12 +37,12 @@ def test_a_lock_shows_holders_and_queue() -> None:
 
 def test_an_unknown_lock_is_free() -> None:
     """There is nothing to know about a name that nobody uses."""
-    assert World().machine.lock("a") == LockView("a", "free")
+    assert MachineDriver().machine.lock("a") == LockView("a", "free")
 
 
 def test_a_session_shows_holds_and_tickets() -> None:
     """Who knows the id of a session sees what it holds and waits for."""
-    assert _busy_world().machine.session(SessionId("s1")) == SessionView(
+    assert _busy_driver().machine.session(SessionId("s1")) == SessionView(
         5000,
         4600,
         OwnerName("ann"),
@@ -54,14 +54,14 @@ def test_a_session_shows_holds_and_tickets() -> None:
 
 def test_an_unknown_session_is_none() -> None:
     """Unknown and expired sessions, and leases of single holds, are no sessions."""
-    machine = _busy_world().machine
+    machine = _busy_driver().machine
     assert machine.session(SessionId("nobody")) is None
     assert machine.session(SessionId("h2")) is None
 
 
 def test_views_show_no_secret() -> None:
     """No id that gives a right appears in what others see."""
-    machine = _busy_world().machine
+    machine = _busy_driver().machine
     shown = msgspec.json.encode(machine.locks("", "", 9)).decode()
     for secret in ("s1", "h1", "h2", "h3", "h4", "h5", "a1", "a3"):
         assert f'"{secret}"' not in shown
@@ -69,7 +69,7 @@ def test_views_show_no_secret() -> None:
 
 def test_locks_come_in_pages() -> None:
     """A page has at most `limit` locks in order of name, and says after which name to go on."""
-    machine = _busy_world().machine
+    machine = _busy_driver().machine
     pages = []
     after: str | None = ""
     while after is not None:
@@ -80,7 +80,7 @@ def test_locks_come_in_pages() -> None:
 
 def test_a_prefix_limits_the_listing() -> None:
     """Only names that begin with the prefix are listed, from `after` on."""
-    machine = _busy_world().machine
+    machine = _busy_driver().machine
 
     def names(prefix: str, after: str) -> list[str]:
         return [view.name for view in machine.locks(prefix, after, 9)[0]]
@@ -95,17 +95,17 @@ def test_a_prefix_limits_the_listing() -> None:
 
 def test_a_page_that_ends_the_listing_has_no_next() -> None:
     """When exactly `limit` locks are left, there is nothing to go on after."""
-    machine = _busy_world().machine
+    machine = _busy_driver().machine
     assert machine.locks("db/", "", 2)[1] is None
     assert machine.locks("", "", 2)[1] == "db/b"
 
 
 def test_positions_of_a_session_that_waits_twice_for_a_lock() -> None:
     """Each ticket shows its own place."""
-    world = _busy_world()
-    world.queued("db/b", session_id="s1", at_ms=500)
-    world.queued("zoo", session_id="s1", at_ms=500)
-    view = world.machine.session(SessionId("s1"))
+    driver = _busy_driver()
+    driver.queued("db/b", session_id="s1", at_ms=500)
+    driver.queued("zoo", session_id="s1", at_ms=500)
+    view = driver.machine.session(SessionId("s1"))
     assert view is not None
     places = [(ticket.name, ticket.position) for ticket in view.tickets]
     assert places == [("db/b", 1), ("db/b", 3), ("zoo", 1)]
@@ -114,11 +114,11 @@ def test_positions_of_a_session_that_waits_twice_for_a_lock() -> None:
 def test_a_page_has_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Holders and waiters count too: a page ends with the lock that fills it, and the next one goes on."""
     monkeypatch.setattr(limits, "LIST_ROWS_MAX", 4)
-    world = World()
+    driver = MachineDriver()
     for name in ("a", "b", "c"):
-        world.granted(name)
-        world.queued(name)
-    views, more = world.machine.locks("", "", 10)
+        driver.granted(name)
+        driver.queued(name)
+    views, more = driver.machine.locks("", "", 10)
     assert ([view.name for view in views], more) == (["a", "b"], "b")
-    views, more = world.machine.locks("", "b", 10)
+    views, more = driver.machine.locks("", "b", 10)
     assert ([view.name for view in views], more) == (["c"], None)

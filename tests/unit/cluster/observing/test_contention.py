@@ -30,10 +30,10 @@ from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import HoldKind, Outcome, Queued, Reason, Refused
-from tests.unit.lockstate.world import World, expect
+from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 
-class Counted(World):
+class Counted(MachineDriver):
     """A machine whose outcomes are counted."""
 
     def __init__(self, paths_count_max: int = 100) -> None:
@@ -85,68 +85,68 @@ def queues_of(machine: LockMachine) -> dict[tuple[str, str], int]:
 
 def test_only_who_waited_has_a_wait() -> None:
     """A grant at once is a grant and no wait; one from the queue is both, with the time in the queue."""
-    world = Counted()
-    first = world.granted("a/1")
-    world.queued("a/1", at_ms=100)
-    assert world.waits("granted") == (0, 0)
-    world.run(Release(first.hold_id), at_ms=350)
-    assert world.value("grants_total", "a") == 2
-    assert world.waits("granted") == (1, 0.25)
+    driver = Counted()
+    first = driver.granted("a/1")
+    driver.queued("a/1", at_ms=100)
+    assert driver.waits("granted") == (0, 0)
+    driver.run(Release(first.hold_id), at_ms=350)
+    assert driver.value("grants_total", "a") == 2
+    assert driver.waits("granted") == (1, 0.25)
 
 
 def test_a_wait_of_no_time_is_a_wait() -> None:
     """Who is let through within the millisecond in which he came has waited for 0 seconds."""
-    world = Counted()
-    first = world.granted("a")
-    world.queued("a")
-    world.run(Release(first.hold_id))
-    assert world.waits("granted") == (1, 0)
-    assert world.value("wait_seconds_bucket", "a", outcome="granted", le="0.003") == 1
+    driver = Counted()
+    first = driver.granted("a")
+    driver.queued("a")
+    driver.run(Release(first.hold_id))
+    assert driver.waits("granted") == (1, 0)
+    assert driver.value("wait_seconds_bucket", "a", outcome="granted", le="0.003") == 1
 
 
 def test_waits_without_a_grant_have_their_own_histogram() -> None:
     """A wait that times out, or is cancelled, counts as ended and not as granted."""
-    world = Counted()
-    world.granted("a", ttl_ms=60_000)
-    world.queued("a")
-    cancelled = world.queued("a", at_ms=4_000)
-    world.run(Cancel(cancelled.hold_id, AttemptId("a3")), at_ms=5_000)
-    world.pass_to(10_001)
-    assert world.waits("ended") == (2, 11.001)
-    assert world.waits("granted") == (0, 0)
-    assert world.value("queue_length", "a") == 0
+    driver = Counted()
+    driver.granted("a", ttl_ms=60_000)
+    driver.queued("a")
+    cancelled = driver.queued("a", at_ms=4_000)
+    driver.run(Cancel(cancelled.hold_id, AttemptId("a3")), at_ms=5_000)
+    driver.pass_to(10_001)
+    assert driver.waits("ended") == (2, 11.001)
+    assert driver.waits("granted") == (0, 0)
+    assert driver.value("queue_length", "a") == 0
 
 
 def test_holds_count_whatever_ends_them() -> None:
     """Released, expired and forced holds are held times; the last two are counted by themselves too."""
-    world = Counted()
-    world.run(Release(world.granted("a/1").hold_id), at_ms=200)
-    world.granted("a/2", ttl_ms=100, at_ms=200)
-    world.pass_to(301)
-    assert world.holds() == (2, 0.301)
-    world.granted("a/3", at_ms=301)
-    world.run(ForceRelease("a/3", "stuck"), at_ms=401)
-    assert world.holds() == (3, 0.401)
-    assert (world.value("expiries_total", "a"), world.value("forced_releases_total", "a")) == (1, 1)
+    driver = Counted()
+    driver.run(Release(driver.granted("a/1").hold_id), at_ms=200)
+    driver.granted("a/2", ttl_ms=100, at_ms=200)
+    driver.pass_to(301)
+    assert driver.holds() == (2, 0.301)
+    driver.granted("a/3", at_ms=301)
+    driver.run(ForceRelease("a/3", "stuck"), at_ms=401)
+    assert driver.holds() == (3, 0.401)
+    assert (driver.value("expiries_total", "a"), driver.value("forced_releases_total", "a")) == (1, 1)
 
 
 def test_what_lasted_exactly_a_bound_is_within_it() -> None:
     """Three milliseconds are in the bucket of three, four are not."""
-    world = Counted()
-    world.run(Release(world.granted("a", at_ms=10).hold_id), at_ms=13)
-    world.run(Release(world.granted("a", at_ms=20).hold_id), at_ms=24)
-    assert world.value("hold_seconds_bucket", "a", le="0.003") == 1
-    assert world.value("hold_seconds_bucket", "a", le="0.01") == 2
-    assert world.value("hold_seconds_bucket", "a", le="+Inf") == 2
+    driver = Counted()
+    driver.run(Release(driver.granted("a", at_ms=10).hold_id), at_ms=13)
+    driver.run(Release(driver.granted("a", at_ms=20).hold_id), at_ms=24)
+    assert driver.value("hold_seconds_bucket", "a", le="0.003") == 1
+    assert driver.value("hold_seconds_bucket", "a", le="0.01") == 2
+    assert driver.value("hold_seconds_bucket", "a", le="+Inf") == 2
 
 
 def test_of_several_locks_each_counts() -> None:
     """A request for several locks stands in a queue of each path, and each is granted and held."""
-    world = Counted()
-    world.open("s1")
-    first = world.granted("b/1")
+    driver = Counted()
+    driver.open("s1")
+    first = driver.granted("b/1")
     wanted = (Wanted("a/1"), Wanted("b/1"))
-    world.run(
+    driver.run(
         Acquire(
             "",
             Mode.EXCLUSIVE,
@@ -157,122 +157,122 @@ def test_of_several_locks_each_counts() -> None:
             locks=wanted,
         )
     )
-    assert queue_lengths(world.contention) == {("lock", "a"): 1, ("lock", "b"): 1}
-    world.run(Release(first.hold_id), at_ms=10)
-    assert queue_lengths(world.contention) == {}
-    assert (world.waits("granted", "a"), world.waits("granted", "b")) == ((1, 0.01), (1, 0.01))
-    world.run(Release(HoldId("h"), names=("b/1",)), at_ms=30)
-    assert (world.holds("a")[0], world.holds("b")) == (0, (2, 0.03))
+    assert queue_lengths(driver.contention) == {("lock", "a"): 1, ("lock", "b"): 1}
+    driver.run(Release(first.hold_id), at_ms=10)
+    assert queue_lengths(driver.contention) == {}
+    assert (driver.waits("granted", "a"), driver.waits("granted", "b")) == ((1, 0.01), (1, 0.01))
+    driver.run(Release(HoldId("h"), names=("b/1",)), at_ms=30)
+    assert (driver.holds("a")[0], driver.holds("b")) == (0, (2, 0.03))
 
 
 def test_conversions_leave_the_queue_without_a_grant() -> None:
     """A conversion that waited is one conversion and one wait, no grant, and out of the queue."""
-    world = Counted()
-    reader = world.granted("a", mode=Mode.SHARED)
-    other = world.granted("a", mode=Mode.SHARED)
+    driver = Counted()
+    reader = driver.granted("a", mode=Mode.SHARED)
+    other = driver.granted("a", mode=Mode.SHARED)
     expect(
         Queued,
-        world.run(
+        driver.run(
             Convert(reader.hold_id, Mode.EXCLUSIVE, HoldId("t"), AttemptId("a"), wait_ms=500), at_ms=10
         ),
     )
-    assert world.value("queue_length", "a") == 1
-    world.run(Release(other.hold_id), at_ms=40)
-    assert world.value("queue_length", "a") == 0
-    assert (world.value("conversions_total", "a"), world.value("grants_total", "a")) == (1, 2)
-    assert world.waits("granted") == (1, 0.03)
+    assert driver.value("queue_length", "a") == 1
+    driver.run(Release(other.hold_id), at_ms=40)
+    assert driver.value("queue_length", "a") == 0
+    assert (driver.value("conversions_total", "a"), driver.value("grants_total", "a")) == (1, 2)
+    assert driver.waits("granted") == (1, 0.03)
 
 
 def test_waits_that_share_a_hold_are_one_grant() -> None:
     """Each of them waited and is out of the queue; there was one grant."""
-    world = Counted()
-    world.open("s1", ttl_ms=60_000)
-    first = world.granted("a")
+    driver = Counted()
+    driver.open("s1", ttl_ms=60_000)
+    first = driver.granted("a")
     for at_ms in (10, 20):
-        world.queued("a", session_id="s1", at_ms=at_ms)
-    assert world.value("queue_length", "a") == 2
-    world.run(Release(first.hold_id), at_ms=40)
-    assert world.value("queue_length", "a") == 0
-    assert world.value("grants_total", "a") == 2
-    assert world.waits("granted") == (2, 0.05)
+        driver.queued("a", session_id="s1", at_ms=at_ms)
+    assert driver.value("queue_length", "a") == 2
+    driver.run(Release(first.hold_id), at_ms=40)
+    assert driver.value("queue_length", "a") == 0
+    assert driver.value("grants_total", "a") == 2
+    assert driver.waits("granted") == (2, 0.05)
 
 
 def test_kinds_are_apart() -> None:
     """A lock, a semaphore and an election of one name are counted by themselves."""
-    world = Counted()
-    world.open("s1", ttl_ms=60_000)
-    world.open("s2", ttl_ms=60_000)
-    world.granted("a")
+    driver = Counted()
+    driver.open("s1", ttl_ms=60_000)
+    driver.open("s2", ttl_ms=60_000)
+    driver.granted("a")
     for number, session_id in enumerate(("s1", "s2")):
         semaphore = AcquirePermits(
             "a", 1, 1, HoldId(f"p{number}"), AttemptId("a"), session_id=SessionId(session_id), wait_ms=900
         )
-        world.run(semaphore)
-        world.run(
+        driver.run(semaphore)
+        driver.run(
             Campaign("a", SessionId(session_id), "here", HoldId(f"e{number}"), AttemptId("a"), wait_ms=900)
         )
-    assert queue_lengths(world.contention) == {("semaphore", "a"): 1, ("election", "a"): 1}
-    world.run(Release(HoldId("p0")), at_ms=20)
-    world.run(Release(HoldId("e0")), at_ms=30)
-    assert queue_lengths(world.contention) == {}
-    assert world.waits("granted", kind="semaphore") == (1, 0.02)
-    assert world.waits("granted", kind="election") == (1, 0.03)
-    assert (world.holds(kind="semaphore"), world.holds(kind="election")) == ((1, 0.02), (1, 0.03))
-    assert [world.value("grants_total", "a", kind) for kind in HoldKind] == [1, 2, 2]
+    assert queue_lengths(driver.contention) == {("semaphore", "a"): 1, ("election", "a"): 1}
+    driver.run(Release(HoldId("p0")), at_ms=20)
+    driver.run(Release(HoldId("e0")), at_ms=30)
+    assert queue_lengths(driver.contention) == {}
+    assert driver.waits("granted", kind="semaphore") == (1, 0.02)
+    assert driver.waits("granted", kind="election") == (1, 0.03)
+    assert (driver.holds(kind="semaphore"), driver.holds(kind="election")) == ((1, 0.02), (1, 0.03))
+    assert [driver.value("grants_total", "a", kind) for kind in HoldKind] == [1, 2, 2]
 
 
 def test_a_proclamation_is_no_election() -> None:
     """A leader that says something else is not elected again, neither here nor behind a snapshot."""
-    world = Counted()
-    world.open("s1")
-    world.run(Campaign("a", SessionId("s1"), "one", HoldId("e1"), AttemptId("a")))
-    world.run(Proclaim(HoldId("e1"), "two"), at_ms=50)
-    assert (world.value("grants_total", "a", "election"), world.waits("granted", kind="election")) == (
+    driver = Counted()
+    driver.open("s1")
+    driver.run(Campaign("a", SessionId("s1"), "one", HoldId("e1"), AttemptId("a")))
+    driver.run(Proclaim(HoldId("e1"), "two"), at_ms=50)
+    assert (driver.value("grants_total", "a", "election"), driver.waits("granted", kind="election")) == (
         1,
         (0, 0),
     )
-    world.contention = Contention()
-    world.contention.restart(world.machine)
-    world.run(Proclaim(HoldId("e1"), "three"), at_ms=60)
-    assert world.value("grants_total", "a", "election") == 0
+    driver.contention = Contention()
+    driver.contention.restart(driver.machine)
+    driver.run(Proclaim(HoldId("e1"), "three"), at_ms=60)
+    assert driver.value("grants_total", "a", "election") == 0
 
 
 def test_deadlocks_count_where_they_would_have_waited() -> None:
     """A refused deadlock counts for what was asked for, with its reason; its repetition does not count."""
-    world = Counted()
-    world.open("s1")
-    world.open("s2")
-    world.granted("a", session_id="s1")
-    world.granted("b", session_id="s2")
-    world.queued("b", session_id="s1")
+    driver = Counted()
+    driver.open("s1")
+    driver.open("s2")
+    driver.granted("a", session_id="s1")
+    driver.granted("b", session_id="s2")
+    driver.queued("b", session_id="s1")
     for _ in range(2):
-        refused = world.acquire("a", session_id="s2", wait_ms=900, request_id="r")
+        refused = driver.acquire("a", session_id="s2", wait_ms=900, request_id="r")
         assert expect(Refused, refused).reason is Reason.DEADLOCK
-    assert world.value("deadlocks_total", "a", reason="deadlock") == 1
-    assert world.value("deadlocks_total", "b", reason="deadlock") == 0
+    assert driver.value("deadlocks_total", "a", reason="deadlock") == 1
+    assert driver.value("deadlocks_total", "b", reason="deadlock") == 0
 
 
 def test_deadlocks_of_conversions_are_apart() -> None:
     """Two readers that both want to write are a deadlock of conversions."""
-    world = Counted()
-    world.open("s1")
-    world.open("s2")
-    one, two = (world.granted("a", mode=Mode.SHARED, session_id=session_id) for session_id in ("s1", "s2"))
-    world.run(Convert(one.hold_id, Mode.EXCLUSIVE, HoldId("t1"), AttemptId("a"), wait_ms=500))
-    refused = world.run(Convert(two.hold_id, Mode.EXCLUSIVE, HoldId("t2"), AttemptId("a"), wait_ms=500))
+    driver = Counted()
+    driver.open("s1")
+    driver.open("s2")
+    one, two = (driver.granted("a", mode=Mode.SHARED, session_id=session_id) for session_id in ("s1", "s2"))
+    driver.run(Convert(one.hold_id, Mode.EXCLUSIVE, HoldId("t1"), AttemptId("a"), wait_ms=500))
+    refused = driver.run(Convert(two.hold_id, Mode.EXCLUSIVE, HoldId("t2"), AttemptId("a"), wait_ms=500))
     assert expect(Refused, refused).reason is Reason.CONVERSION_DEADLOCK
-    assert world.value("deadlocks_total", "a", reason="conversion-deadlock") == 1
-    assert world.value("deadlocks_total", "a", reason="deadlock") == 0
+    assert driver.value("deadlocks_total", "a", reason="conversion-deadlock") == 1
+    assert driver.value("deadlocks_total", "a", reason="deadlock") == 0
 
 
 def test_paths_are_bounded() -> None:
     """The first paths to come are counted by themselves for ever, all later ones together."""
-    world = Counted(paths_count_max=2)
+    driver = Counted(paths_count_max=2)
     for name in ("a/1", "b", "c/1", "d", "a/2", "c/2", "other/1"):
-        world.granted(name)
-    paths = {labels["path"] for _, _, _, labels, _ in world.contention.samples()}
+        driver.granted(name)
+    paths = {labels["path"] for _, _, _, labels, _ in driver.contention.samples()}
     assert paths == {"a", "b", OTHER}
-    assert [world.value("grants_total", path) for path in ("a", "b", OTHER)] == [2, 1, 4]
+    assert [driver.value("grants_total", path) for path in ("a", "b", OTHER)] == [2, 1, 4]
 
 
 def test_every_metric_is_known_before_anything_happens() -> None:
@@ -293,13 +293,13 @@ def test_every_metric_is_known_before_anything_happens() -> None:
 
 def test_a_node_counts_events_by_kind() -> None:
     """The node's metrics have the events of all kinds, and what is counted of contention."""
-    world = Counted()
+    driver = Counted()
     metrics = Metrics(list)
     metrics.contention.observe(
-        world.apply(Entry(0, (Batch("n", (1,), (OpenSession(SessionId("s"), 100),)),)))
+        driver.apply(Entry(0, (Batch("n", (1,), (OpenSession(SessionId("s"), 100),)),)))
     )
-    metrics.applied(world.apply(Entry(101)))
-    metrics.restored(world.machine)
+    metrics.applied(driver.apply(Entry(101)))
+    metrics.restored(driver.machine)
     shown = {(name, labels.get("event")): value for name, _, _, labels, value in metrics.samples()}
     assert shown["holdfast_events_total", "session-expired"] == 1
     assert shown["holdfast_events_total", "granted"] == 0
@@ -379,14 +379,14 @@ def test_queue_lengths_are_those_of_the_state(seed: int) -> None:
 
 def test_grants_and_ends_balance() -> None:
     """What was granted has ended or is held still: no grant and no end counts twice or not at all."""
-    traffic, world = Traffic(99), Counted()
+    traffic, driver = Traffic(99), Counted()
     for at_ms in range(0, 3000, 5):
-        world.run(traffic.command(world.machine), at_ms)
+        driver.run(traffic.command(driver.machine), at_ms)
     granted: Counter[str] = Counter()
-    for name, _, _, labels, value in world.contention.samples():
+    for name, _, _, labels, value in driver.contention.samples():
         if name in {"holdfast_grants_total", "holdfast_hold_seconds_count"}:
             granted[labels["kind"]] += int(value if name == "holdfast_grants_total" else -value)
     held = Counter(
-        hold.kind.value for hold in world.machine.state.holds.values() for _ in hold.locks or (hold,)
+        hold.kind.value for hold in driver.machine.state.holds.values() for _ in hold.locks or (hold,)
     )
     assert +granted == held

@@ -6,12 +6,12 @@ from cluster.observing.metrics import Metrics, gauge
 from http_api.server.metrics import render
 from lockstate.commands import Entry
 from lockstate.results import Outcome
-from tests.unit.lockstate.world import World
+from tests.unit.lockstate.machine_driver import MachineDriver
 
 SAMPLE = re.compile(r'(\w+)(\{\w+="(?:[^"\\\n]|\\["\\n])*"(?:,\w+="(?:[^"\\\n]|\\["\\n])*")*\})? [-0-9.e]+')
 
 
-class Counted(World):
+class Counted(MachineDriver):
     """A machine whose outcomes the metrics of a node count."""
 
     def __init__(self) -> None:
@@ -27,12 +27,12 @@ class Counted(World):
 
 def counted(*names: str) -> Metrics:
     """Return the metrics of a node on which these locks were granted, waited for, and expired."""
-    world = Counted()
+    driver = Counted()
     for name in names:
-        world.granted(name)
-        world.queued(name)
-    world.pass_to(2_000)
-    return world.metrics
+        driver.granted(name)
+        driver.queued(name)
+    driver.pass_to(2_000)
+    return driver.metrics
 
 
 def test_every_line_is_a_sample_of_the_metric_described_above() -> None:

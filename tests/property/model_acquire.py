@@ -7,7 +7,7 @@ from lockstate.results import HoldKind, Queued, Reason, Refused, Result
 from tests.property.model_changes import convert, enqueue, grant, have_again, serve
 from tests.property.model_deadlock import refuse_conversion, refuse_stuck
 from tests.property.model_locks import is_grantable, is_the_same, position
-from tests.property.model_records import Ticket, World
+from tests.property.model_records import ModelState, Ticket
 from tests.property.model_refusals import limit_mismatch, refuse_now
 from tests.property.model_requests import request_key
 from tests.property.model_views import granted
@@ -16,40 +16,40 @@ STRENGTH = [Mode.SHARED, Mode.UPDATE, Mode.EXCLUSIVE]
 """The modes, the weakest first."""
 
 
-def acquire(world: World, command: Acquire) -> Result:
+def acquire(state: ModelState, command: Acquire) -> Result:
     """Ask for a lock, or for several at once."""
     locks = list(command.locks) or [Wanted(command.name, command.mode, command.scope)]
-    ticket = _ticket(world, command, HoldKind.LOCK, locks)
+    ticket = _ticket(state, command, HoldKind.LOCK, locks)
     ticket.is_several = bool(command.locks)
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
-    return _ask(world, ticket, command.wait_ms)
+    return _ask(state, ticket, command.wait_ms)
 
 
-def acquire_permits(world: World, command: AcquirePermits) -> Result:
+def acquire_permits(state: ModelState, command: AcquirePermits) -> Result:
     """Ask for permits. The first to ask says how many there are."""
-    if command.session_id and world.session(command.session_id) is None:
+    if command.session_id and state.session(command.session_id) is None:
         return Refused(Reason.SESSION_EXPIRED, "")
-    ticket = _ticket(world, command, HoldKind.SEMAPHORE, [Wanted(command.name)])
+    ticket = _ticket(state, command, HoldKind.SEMAPHORE, [Wanted(command.name)])
     ticket.permits = command.permits
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
-    if not any(is_the_same(hold, ticket) for hold in world.holds):
-        if world.limits.get(command.name, command.limit) != command.limit:
-            return limit_mismatch(world, command.name)
-        world.limits[command.name] = command.limit
-    return _ask(world, ticket, command.wait_ms)
+    if not any(is_the_same(hold, ticket) for hold in state.holds):
+        if state.limits.get(command.name, command.limit) != command.limit:
+            return limit_mismatch(state, command.name)
+        state.limits[command.name] = command.limit
+    return _ask(state, ticket, command.wait_ms)
 
 
-def campaign(world: World, command: Campaign) -> Result:
+def campaign(state: ModelState, command: Campaign) -> Result:
     """Ask to lead, which takes a session."""
-    if world.session(command.session_id) is None:
+    if state.session(command.session_id) is None:
         return Refused(Reason.SESSION_EXPIRED, "")
-    ticket = _ticket(world, command, HoldKind.ELECTION, [Wanted(command.name)])
+    ticket = _ticket(state, command, HoldKind.ELECTION, [Wanted(command.name)])
     ticket.value = command.value
-    return _ask(world, ticket, command.wait_ms)
+    return _ask(state, ticket, command.wait_ms)
 
 
-def _ticket(world: World, command: Acquisition, kind: HoldKind, locks: list[Wanted]) -> Ticket:
-    session = world.session(command.session_id)
+def _ticket(state: ModelState, command: Acquisition, kind: HoldKind, locks: list[Wanted]) -> Ticket:
+    session = state.session(command.session_id)
     return Ticket(
         kind=kind,
         ticket_id=command.hold_id,
@@ -59,42 +59,42 @@ def _ticket(world: World, command: Acquisition, kind: HoldKind, locks: list[Want
         has_owner=bool(command.owner),
         session_id=command.session_id,
         request=request_key(command),
-        queued_at_ms=world.now_ms,
-        deadline_ms=world.now_ms + command.wait_ms,
-        created=world.next_created(),
+        queued_at_ms=state.now_ms,
+        deadline_ms=state.now_ms + command.wait_ms,
+        created=state.next_created(),
     )
 
 
-def _ask(world: World, ticket: Ticket, wait_ms: int) -> Result:
-    session = world.session(ticket.session_id)
+def _ask(state: ModelState, ticket: Ticket, wait_ms: int) -> Result:
+    session = state.session(ticket.session_id)
     if ticket.session_id and session is None:
         return Refused(Reason.SESSION_EXPIRED, "")
     if session is not None:
-        for hold in world.holds:
+        for hold in state.holds:
             if is_the_same(hold, ticket):
-                return have_again(world, hold, ticket)
-    if is_grantable(world, ticket):
-        return grant(world, ticket)
-    refused = refuse_stuck(world, ticket) if wait_ms else refuse_now(world, ticket)
+                return have_again(state, hold, ticket)
+    if is_grantable(state, ticket):
+        return grant(state, ticket)
+    refused = refuse_stuck(state, ticket) if wait_ms else refuse_now(state, ticket)
     if refused is not None:
         return refused
-    enqueue(world, ticket)
-    return Queued(ticket.ticket_id, position(world, ticket))
+    enqueue(state, ticket)
+    return Queued(ticket.ticket_id, position(state, ticket))
 
 
-def change_mode(world: World, command: Convert) -> Result:
+def change_mode(state: ModelState, command: Convert) -> Result:
     """Ask for another mode of a hold."""
-    hold = world.hold(command.hold_id)
+    hold = state.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
-    if hold.kind is not HoldKind.LOCK or any(t.converts is hold for t in world.tickets):
+    if hold.kind is not HoldKind.LOCK or any(t.converts is hold for t in state.tickets):
         return Refused(Reason.INVALID_REQUEST, "")
     modes = [lock.mode for lock in hold.locks]
     if all(mode is command.mode for mode in modes):
-        return granted(world, hold)
+        return granted(state, hold)
     if all(STRENGTH.index(mode) >= STRENGTH.index(command.mode) for mode in modes):
-        result = convert(world, hold, command.mode)
-        serve(world)
+        result = convert(state, hold, command.mode)
+        serve(state)
         return result
     ticket = Ticket(
         kind=HoldKind.LOCK,
@@ -105,22 +105,22 @@ def change_mode(world: World, command: Convert) -> Result:
         has_owner=hold.has_owner,
         session_id=hold.session_id,
         request=request_key(command),
-        queued_at_ms=world.now_ms,
-        deadline_ms=world.now_ms + command.wait_ms,
-        created=world.next_created(),
+        queued_at_ms=state.now_ms,
+        deadline_ms=state.now_ms + command.wait_ms,
+        created=state.next_created(),
         note=hold.note,
         is_several=hold.is_several,
         converts=hold,
         to_mode=command.mode,
     )
-    if is_grantable(world, ticket):
-        result = grant(world, ticket)
-        serve(world)
+    if is_grantable(state, ticket):
+        result = grant(state, ticket)
+        serve(state)
         return result
-    refused = refuse_conversion(world, ticket)
+    refused = refuse_conversion(state, ticket)
     if refused is None:
-        refused = refuse_stuck(world, ticket) if command.wait_ms else refuse_now(world, ticket)
+        refused = refuse_stuck(state, ticket) if command.wait_ms else refuse_now(state, ticket)
     if refused is not None:
         return refused
-    enqueue(world, ticket)
-    return Queued(ticket.ticket_id, position(world, ticket))
+    enqueue(state, ticket)
+    return Queued(ticket.ticket_id, position(state, ticket))

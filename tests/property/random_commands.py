@@ -1,4 +1,4 @@
-"""Random commands from so small a world that they meet all the time.
+"""Random commands over so few names that they meet all the time.
 
 All chance comes from a `Random`: one with a seed, or one of Hypothesis, which can make a program smaller.
 """
@@ -30,7 +30,7 @@ from lockstate.commands import (
 from lockstate.ids import NO_HOLD, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from tests.property.model_locks import names
-from tests.property.model_records import World
+from tests.property.model_records import ModelState
 
 NAMES = ["e", "e", "a", "a/b", "a/b/c", "a/d"]
 SEMAPHORES = ["a", "pool/x"]
@@ -127,35 +127,35 @@ def wish(rng: Random, hold_id: HoldId) -> Command:
     return rng.choice([lock, lock, lock, lock, permits, permits, campaign])(rng, hold_id)
 
 
-def conversion(rng: Random, world: World, ticket_id: HoldId) -> Command:
+def conversion(rng: Random, state: ModelState, ticket_id: HoldId) -> Command:
     """Ask for another mode of what somebody holds, mostly upwards."""
     mode = rng.choice([Mode.EXCLUSIVE, Mode.EXCLUSIVE, Mode.UPDATE, Mode.SHARED])
-    shared = [h.hold_id for h in world.holds if any(it.mode is not Mode.EXCLUSIVE for it in h.locks)]
-    holds = shared * 3 + [hold.hold_id for hold in world.holds] + [MISSING_HOLD_ID]
+    shared = [h.hold_id for h in state.holds if any(it.mode is not Mode.EXCLUSIVE for it in h.locks)]
+    holds = shared * 3 + [hold.hold_id for hold in state.holds] + [MISSING_HOLD_ID]
     attempt_id, wait_ms = rng.choice(ATTEMPT_IDS), rng.choice(WAITS_MS)
     return Convert(rng.choice(holds), mode, ticket_id, attempt_id, wait_ms, rng.choice(REQUEST_IDS))
 
 
-def other(rng: Random, world: World) -> Command:
+def other(rng: Random, state: ModelState) -> Command:
     """Ask for something else: mostly about what is held or waited for."""
-    return rng.choice(_OTHERS)(rng, world)
+    return rng.choice(_OTHERS)(rng, state)
 
 
-def _id(rng: Random, world: World) -> HoldId:
-    alive = [hold.hold_id for hold in world.holds] + [ticket.ticket_id for ticket in world.tickets]
+def _id(rng: Random, state: ModelState) -> HoldId:
+    alive = [hold.hold_id for hold in state.holds] + [ticket.ticket_id for ticket in state.tickets]
     return rng.choice([*alive * 3, MISSING_HOLD_ID])
 
 
-def _some_names(rng: Random, world: World) -> Command:
+def _some_names(rng: Random, state: ModelState) -> Command:
     """Give back a part of what is held, sometimes more than that."""
-    several = [hold for hold in world.holds if len(hold.locks) > 1] or world.holds
+    several = [hold for hold in state.holds if len(hold.locks) > 1] or state.holds
     hold = rng.choice(several) if several else None
     held = names(hold) if hold is not None else []
     some = tuple(rng.choices([*held * 5, "e"], k=rng.randint(1, 2)))
     return Release(hold.hold_id if hold is not None else MISSING_HOLD_ID, rng.choice(REQUEST_IDS), some)
 
 
-_OTHERS: Final[list[Callable[[Random, World], Command]]] = [
+_OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: opening(r, r.choice(SESSION_IDS)),
     lambda r, _: KeepAlive(r.choice(SESSION_IDS)),
     lambda r, _: CloseSession(r.choice(SESSION_IDS), r.choice(REQUEST_IDS)),

@@ -22,9 +22,9 @@ from lockstate.results import (
 from tests.property.model_changes import due
 from tests.property.model_deadlock import party, tickets_needed, to_be_given_back
 from tests.property.model_locks import covers, delays_in_the_way, earlier, used
-from tests.property.model_records import Hold, Party, World
+from tests.property.model_records import Hold, ModelState, Party
 
-SIGHTS: Final[dict[str, int]] = {
+SITUATIONS: Final[dict[str, int]] = {
     "a conversion waits": 150,
     "a conversion stands ahead of a ticket": 80,
     "a conversion is served": 5,
@@ -63,35 +63,35 @@ def _cycles(results: list[Result]) -> list[tuple[CycleView, ...]]:
     return [r.cycle for r in results if isinstance(r, Refused) and r.reason is Reason.DEADLOCK]
 
 
-def _settled(world: World, reason: Reason) -> list[Settled]:
-    return [s for s in world.settled if isinstance(s.result, Refused) and s.result.reason is reason]
+def _settled(state: ModelState, reason: Reason) -> list[Settled]:
+    return [s for s in state.settled if isinstance(s.result, Refused) and s.result.reason is reason]
 
 
-def _served(world: World) -> list[tuple[str, Granted]]:
-    return [(s.hold_id, s.result) for s in world.settled if isinstance(s.result, Granted)]
+def _served(state: ModelState) -> list[tuple[str, Granted]]:
+    return [(s.hold_id, s.result) for s in state.settled if isinstance(s.result, Granted)]
 
 
 def _over(results: list[Result], kind: HoldKind) -> bool:
     return any(step.kind is kind for cycle in _cycles(results) for step in cycle)
 
 
-def _conversion_deadlock(world: World, results: list[Result]) -> bool:
+def _conversion_deadlock(state: ModelState, results: list[Result]) -> bool:
     """Whether somebody was refused who wanted to convert, for a cycle of more than conversions."""
-    return bool(_cycles(results)) and any(ticket.converts for ticket, _ in world.deadlocks[-len(results) :])
+    return bool(_cycles(results)) and any(ticket.converts for ticket, _ in state.deadlocks[-len(results) :])
 
 
-def _subtree_waits(world: World) -> bool:
+def _subtree_waits(state: ModelState) -> bool:
     return any(
         lock.scope is Scope.SUBTREE and any(other.name != lock.name for other in thing.locks)
-        for ticket in world.tickets
+        for ticket in state.tickets
         if ticket.kind is HoldKind.LOCK
         for lock in ticket.locks
-        for thing in to_be_given_back(world, ticket)
+        for thing in to_be_given_back(state, ticket)
         if any(covers(lock, other.name) for other in thing.locks)
     )
 
 
-_Look = Callable[[World, list[Result]], object]
+_Look = Callable[[ModelState, list[Result]], object]
 _LOOKS: Final[dict[str, _Look]] = {
     "a conversion waits": lambda w, _: any(t.converts for t in w.tickets),
     "a conversion stands ahead of a ticket": lambda w, _: any(
@@ -136,32 +136,32 @@ _LOOKS: Final[dict[str, _Look]] = {
 }
 
 
-def seen(world: World, results: list[Result]) -> list[str]:
-    """Return which of the sights an entry led to; `results` are those of the machine."""
-    return [sight for sight, look in _LOOKS.items() if look(world, results)]
+def seen(state: ModelState, results: list[Result]) -> list[str]:
+    """Return which of the situations an entry led to; `results` are those of the machine."""
+    return [sight for sight, look in _LOOKS.items() if look(state, results)]
 
 
-def crossings(world: World) -> list[Acquisition]:
+def crossings(state: ModelState) -> list[Acquisition]:
     """Return wishes of those who are waited for, for what those hold who wait for them, directly or not."""
     wishes: list[Acquisition] = []
-    for one in world.holds:
+    for one in state.holds:
         if one.session_id or one.has_owner:
-            waiting = _waiting_for(world, one)
-            wishes += [_wish(world, one, other) for other in world.holds if party(other) in waiting]
+            waiting = _waiting_for(state, one)
+            wishes += [_wish(state, one, other) for other in state.holds if party(other) in waiting]
     return wishes
 
 
-def _waiting_for(world: World, hold: Hold) -> list[Party]:
+def _waiting_for(state: ModelState, hold: Hold) -> list[Party]:
     """Return the parties that wait for the one that has `hold`, directly or not, but for itself."""
     waited_for = [party(hold)]
     while True:
         more = [
             party(ticket)
-            for ticket in world.tickets
+            for ticket in state.tickets
             if party(ticket) not in waited_for
             and (
-                any(party(it) in waited_for for it in to_be_given_back(world, ticket))
-                or any(party(earlier) in waited_for for earlier in tickets_needed(world, ticket))
+                any(party(it) in waited_for for it in to_be_given_back(state, ticket))
+                or any(party(earlier) in waited_for for earlier in tickets_needed(state, ticket))
             )
         ]
         if not more:
@@ -169,13 +169,13 @@ def _waiting_for(world: World, hold: Hold) -> list[Party]:
         waited_for += more
 
 
-def _wish(world: World, one: Hold, other: Hold) -> Acquisition:
+def _wish(state: ModelState, one: Hold, other: Hold) -> Acquisition:
     """Return a wish of the party of `one` for what `other` is of."""
     lock = other.locks[0]
     ttl_ms = 0 if one.session_id else 5000
     owner = one.owner if one.has_owner else NO_OWNER
     if other.kind is HoldKind.SEMAPHORE:
-        limit = world.limits[lock.name]
+        limit = state.limits[lock.name]
         return AcquirePermits(
             lock.name,
             limit,

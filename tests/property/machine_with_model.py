@@ -11,18 +11,18 @@ from lockstate.commands import Acquisition, Command, Convert, OpenSession
 from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.results import Outcome, Queued, Result
-from tests.property import compare, programs, sights
-from tests.property.checkers import Referee
+from tests.property import compare, random_commands, situations
 from tests.property.model import apply
 from tests.property.model_changes import due
-from tests.property.model_records import World
+from tests.property.model_records import ModelState
+from tests.property.referee import Referee
 
 RECENT = 8
 COMMANDS_MAX = 4
 """Commands in one batch: enough to meet each other in it."""
 
 
-class Pair:
+class MachineWithModel:
     """Feeds the same bytes to two machines and the same commands to the model; they must always agree.
 
     Each method is something that may happen, by the chance of `rng`.
@@ -31,10 +31,10 @@ class Pair:
     def __init__(self) -> None:
         self.machine = LockMachine()
         self.twin = LockMachine()
-        self.world = World()
+        self.state = ModelState()
         self.referee = Referee()
         self.now_ms = 1_000
-        self.seqs = dict.fromkeys(programs.ORIGINS, 0)
+        self.seqs = dict.fromkeys(random_commands.ORIGINS, 0)
         self.ids: list[str] = []
         """Every hold id and ticket id that was made."""
         self.requests: list[Command] = []
@@ -50,38 +50,38 @@ class Pair:
         """Some ask for locks, permits or elections."""
         self._pause(rng)
         count = rng.randint(1, COMMANDS_MAX)
-        commands = [programs.wish(rng, self._new_hold_id("h")) for _ in range(count)]
-        self._apply([(rng.choice(programs.ORIGINS), commands)])
+        commands = [random_commands.wish(rng, self._new_hold_id("h")) for _ in range(count)]
+        self._apply([(rng.choice(random_commands.ORIGINS), commands)])
 
     def convert(self, rng: Random) -> None:
         """Some want what they hold in another mode."""
         self._pause(rng)
         count = rng.randint(1, 2)
-        commands = [programs.conversion(rng, self.world, self._new_hold_id("t")) for _ in range(count)]
-        self._apply([(rng.choice(programs.ORIGINS), commands)])
+        commands = [random_commands.conversion(rng, self.state, self._new_hold_id("t")) for _ in range(count)]
+        self._apply([(rng.choice(random_commands.ORIGINS), commands)])
 
     def cross(self, rng: Random) -> None:
         """Somebody who is waited for asks for what those have who wait."""
-        crossing = sights.crossings(self.world)
+        crossing = situations.crossings(self.state)
         if crossing:
             wait_ms = rng.choice([3000, 3000, 3000, 0])
             command = msgspec.structs.replace(
                 rng.choice(crossing), hold_id=self._new_hold_id("h"), wait_ms=wait_ms
             )
-            self._apply([(rng.choice(programs.ORIGINS), [command])])
+            self._apply([(rng.choice(random_commands.ORIGINS), [command])])
 
     def act(self, rng: Random) -> None:
         """One asks for something else."""
         self._pause(rng)
-        self._apply([("n1", [programs.other(rng, self.world)])])
+        self._apply([("n1", [random_commands.other(rng, self.state)])])
 
     def act_together(self, rng: Random) -> None:
         """Two nodes ask for several things in one entry."""
         batches: list[tuple[str, list[Command]]] = []
-        for origin in programs.ORIGINS:
+        for origin in random_commands.ORIGINS:
             count = rng.randint(0, COMMANDS_MAX)
-            commands = [programs.other(rng, self.world) for _ in range(count)]
-            batches.append((origin, [programs.wish(rng, self._new_hold_id("h")), *commands]))
+            commands = [random_commands.other(rng, self.state) for _ in range(count)]
+            batches.append((origin, [random_commands.wish(rng, self._new_hold_id("h")), *commands]))
         self._apply(batches)
 
     def ask_again(self, rng: Random) -> None:
@@ -90,7 +90,7 @@ class Pair:
             return
         self._pause(rng)
         request = rng.choice(self.requests[-RECENT:])
-        attempt_id = rng.choice(programs.ATTEMPT_IDS)
+        attempt_id = rng.choice(random_commands.ATTEMPT_IDS)
         if isinstance(request, Acquisition):
             hold_id = self._new_hold_id("h") if rng.randrange(8) else request.hold_id
             request = msgspec.structs.replace(request, hold_id=hold_id, attempt_id=attempt_id)
@@ -98,21 +98,21 @@ class Pair:
             ticket_id = self._new_hold_id("t") if rng.randrange(8) else request.ticket_id
             request = msgspec.structs.replace(request, ticket_id=ticket_id, attempt_id=attempt_id)
         elif isinstance(request, OpenSession):
-            request = msgspec.structs.replace(request, session_id=rng.choice(programs.SESSION_IDS))
-        self._apply([(rng.choice(programs.ORIGINS), [request])])
+            request = msgspec.structs.replace(request, session_id=rng.choice(random_commands.SESSION_IDS))
+        self._apply([(rng.choice(random_commands.ORIGINS), [request])])
 
     def come_back(self, rng: Random) -> None:
         """Sessions that are over are opened anew."""
-        known = [session.session_id for session in self.world.sessions]
-        missing = [session_id for session_id in programs.SESSION_IDS if session_id not in known]
-        self._apply([("n2", [programs.opening(rng, session_id) for session_id in missing])])
+        known = [session.session_id for session in self.state.sessions]
+        missing = [session_id for session_id in random_commands.SESSION_IDS if session_id not in known]
+        self._apply([("n2", [random_commands.opening(rng, session_id) for session_id in missing])])
 
     def reach_a_deadline(self, rng: Random) -> None:
         """Time stands exactly at one of the next deadlines, or has just passed it, when somebody asks."""
-        ends_ms = [end_ms for end_ms, *_ in due(self.world)][:COMMANDS_MAX]
+        ends_ms = [end_ms for end_ms, *_ in due(self.state)][:COMMANDS_MAX]
         if ends_ms:
             self.now_ms = max(self.now_ms, rng.choice(ends_ms) + rng.randrange(2))
-        self._apply([("n1", [programs.wish(rng, self._new_hold_id("h"))])])
+        self._apply([("n1", [random_commands.wish(rng, self._new_hold_id("h"))])])
 
     def tell_an_earlier_time(self, rng: Random) -> None:
         """A new leader stamps an entry with a time that has passed already."""
@@ -120,7 +120,7 @@ class Pair:
 
     def ask_nonsense(self, rng: Random) -> None:
         """A command that no node should have let through is in the log."""
-        self._apply([("n2", [rng.choice(programs.BAD_COMMANDS)])])
+        self._apply([("n2", [rng.choice(random_commands.BAD_COMMANDS)])])
 
     def repeat_the_last_entry(self, _: Random) -> None:
         """A node sends what it has sent before, because it does not know that it was committed."""
@@ -143,7 +143,7 @@ class Pair:
         """Let something happen, and check what must hold then. An error shows what led to it."""
         try:
             rng.choice(_STEPS)(self, rng)
-            if len(self.world.sessions) < len(programs.SESSION_IDS) and rng.randrange(3) == 0:
+            if len(self.state.sessions) < len(random_commands.SESSION_IDS) and rng.randrange(3) == 0:
                 self.come_back(rng)
         except AssertionError as error:
             error.add_note("\n".join(self.told))
@@ -159,7 +159,7 @@ class Pair:
         return HoldId(self._new_id(kind))
 
     def _pause(self, rng: Random) -> None:
-        self.now_ms += rng.choice(programs.PAUSES_MS)
+        self.now_ms += rng.choice(random_commands.PAUSES_MS)
 
     def _apply(self, batches: list[tuple[str, list[Command]]], now_ms: int | None = None) -> None:
         encoded = []
@@ -179,19 +179,19 @@ class Pair:
         ]
         outcome = self.machine.apply(entry)
         assert self.twin.apply(entry) == outcome, "the same bytes have the same outcome"
-        expected = apply(self.world, entry)
-        compare.check_outcome(outcome, expected, self.world)
+        expected = apply(self.state, entry)
+        compare.check_outcome(outcome, expected, self.state)
         self.referee.watch(entry, outcome)
-        self.seen.update(sights.seen(self.world, _answers(outcome)))
+        self.seen.update(situations.seen(self.state, _answers(outcome)))
         self._check_secrets(outcome)
-        compare.check_views(self.machine, self.world)
+        compare.check_views(self.machine, self.state)
         assert snapshot.digest(self.machine) == snapshot.digest(self.twin), "restarts change nothing"
         invariants.check(self.machine)
 
     def _check_secrets(self, outcome: Outcome) -> None:
         """Check that no owner shows a secret, and that who waits waits for what was asked for."""
         for event in outcome.events:
-            for secret in [*self.ids, *programs.SESSION_IDS]:
+            for secret in [*self.ids, *random_commands.SESSION_IDS]:
                 assert secret not in event.owner.split("-")
         for result in _answers(outcome):
             if isinstance(result, Queued):
@@ -203,13 +203,18 @@ def _answers(outcome: Outcome) -> list[Result]:
 
 
 _STEPS = (
-    [Pair.wish] * 12
-    + [Pair.cross] * 10
-    + [Pair.convert] * 8
-    + [Pair.act] * 8
-    + [Pair.act_together] * 4
-    + [Pair.ask_again] * 4
-    + [Pair.reach_a_deadline] * 4
-    + [Pair.restore] * 2
-    + [Pair.ask_nonsense, Pair.repeat_the_last_entry, Pair.tell_an_earlier_time, Pair.apply_junk]
+    [MachineWithModel.wish] * 12
+    + [MachineWithModel.cross] * 10
+    + [MachineWithModel.convert] * 8
+    + [MachineWithModel.act] * 8
+    + [MachineWithModel.act_together] * 4
+    + [MachineWithModel.ask_again] * 4
+    + [MachineWithModel.reach_a_deadline] * 4
+    + [MachineWithModel.restore] * 2
+    + [
+        MachineWithModel.ask_nonsense,
+        MachineWithModel.repeat_the_last_entry,
+        MachineWithModel.tell_an_earlier_time,
+        MachineWithModel.apply_junk,
+    ]
 )

@@ -43,7 +43,7 @@ NODE, SUBTREE = Scope.NODE, Scope.SUBTREE
 ResultT = TypeVar("ResultT", bound=Result)
 
 
-class World:
+class MachineDriver:
     """A machine, and the events and ends of waits of the entry applied last."""
 
     def __init__(self) -> None:
