@@ -58,6 +58,7 @@ from tests.property.model_records import Hold, ModelState, Session, Ticket
 from tests.property.model_refusals import limit_mismatch
 from tests.property.model_requests import forget, forget_old, remember, repeat, request_key
 from tests.property.model_views import available, holder_view
+from tests.support.vocabulary import VOCABULARY
 
 
 def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
@@ -124,16 +125,10 @@ def run(state: ModelState, command: Command | Undecodable) -> Result:
 
 def refuse_used(state: ModelState, command: Command | Undecodable) -> Refused | None:
     """Refuse a command that gives something new an id which something else has."""
-    new_id: SessionId | HoldId
-    match command:
-        case OpenSession():
-            new_id = command.session_id
-        case Acquire() | AcquirePermits() | Campaign():
-            new_id = command.hold_id
-        case Convert():
-            new_id = command.ticket_id
-        case _:
-            return None
+    ids = () if isinstance(command, Undecodable) else VOCABULARY[type(command)].ids_of_attempt
+    if not ids:
+        return None
+    new_id = getattr(command, ids[0])
     known = state.session(SessionId(new_id)) or state.hold(HoldId(new_id)) or state.ticket(HoldId(new_id))
     return Refused(Reason.INVALID_REQUEST, "") if known is not None else None
 

@@ -4,22 +4,10 @@ import msgspec
 
 from lockstate import limits
 from lockstate.commands import (
-    Acquire,
-    AcquirePermits,
     Acquisition,
-    AdvanceFence,
-    Campaign,
-    CloseSession,
     Command,
-    Convert,
-    ForceRelease,
     MayWait,
-    OpenSession,
-    Proclaim,
-    Release,
     Renew,
-    ResizeSemaphore,
-    TakeRate,
     Undecodable,
 )
 from lockstate.ids import NO_HOLD
@@ -35,51 +23,13 @@ from lockstate.results import (
 )
 from tests.property.model_locks import position
 from tests.property.model_records import Key, ModelState, Request, Ticket
-
-NO_OUTCOME = {
-    Reason.INVALID_REQUEST,
-    Reason.NAME_TOO_LONG,
-    Reason.TTL_OUT_OF_RANGE,
-    Reason.QUEUE_FULL,
-    Reason.OVERLOADED,
-}
-"""Mistakes of the client: without effect, so the corrected request may keep its id."""
-
-ATTEMPT_FIELDS = {
-    "Acquire": {"hold_id", "attempt_id"},
-    "AcquirePermits": {"hold_id", "attempt_id"},
-    "Campaign": {"hold_id", "attempt_id"},
-    "Convert": {"ticket_id", "attempt_id"},
-    "OpenSession": {"session_id"},
-}
-"""What differs between two attempts at one request."""
-
-
-def content(command: Command | Undecodable) -> object:
-    """Return what must be the same in a repetition."""
-    kind = type(command).__name__
-    ignored = ATTEMPT_FIELDS.get(kind, set())
-    return kind, {k: v for k, v in msgspec.structs.asdict(command).items() if k not in ignored}
+from tests.support.vocabulary import NO_OUTCOME, request_content, request_scope
 
 
 def request_key(command: Command | Undecodable) -> Key | None:
     """Return under what a request is remembered, None if it is not."""
-    match command:
-        case OpenSession():
-            scope = ""
-        case CloseSession():
-            scope = command.session_id
-        case Acquire() | AcquirePermits() | Campaign():
-            scope = command.session_id or command.owner
-        case Renew() | Release() | Convert() | Proclaim():
-            scope = command.hold_id
-        case ForceRelease() | ResizeSemaphore() | TakeRate():
-            scope = command.name
-        case AdvanceFence():
-            scope = command.resource
-        case _:
-            return None
-    return (scope, command.request_id) if command.request_id else None
+    scope = request_scope(command)
+    return None if scope is None else (scope, command.request_id)
 
 
 def without_holders(result: Result) -> Result:
@@ -94,7 +44,7 @@ def remember(state: ModelState, key: Key, command: Command | Undecodable, result
     answers_to = result.hold_id if isinstance(result, Granted | Queued) else NO_HOLD
     waiting = isinstance(result, Queued)
     state.requests[key] = Request(
-        content(command), answers_to, None if waiting else without_holders(result), state.now_ms
+        request_content(command), answers_to, None if waiting else without_holders(result), state.now_ms
     )
 
 
@@ -121,7 +71,7 @@ def forget_old(state: ModelState) -> None:
 
 def repeat(state: ModelState, command: Command | Undecodable, remembered: Request) -> Result:
     """Answer a repeated request: what it got first, with what is left of it by now."""
-    if remembered.content != content(command):
+    if remembered.content != request_content(command):
         return Refused(Reason.INVALID_REQUEST, "")
     if isinstance(command, MayWait):
         ticket = state.ticket(remembered.answers_to)

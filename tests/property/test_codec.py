@@ -1,5 +1,7 @@
 """Entries as bytes: what goes in comes out, and what is no entry does no harm."""
 
+from typing import Any, get_type_hints
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -7,72 +9,39 @@ from hypothesis import strategies as st
 
 from lockstate import codec, invariants, snapshot
 from lockstate.commands import (
-    AbandonWaits,
-    Acquire,
-    AcquirePermits,
-    AdvanceFence,
     Algorithm,
-    Barrier,
-    Campaign,
-    Cancel,
-    CloseSession,
     Command,
-    Convert,
     Entry,
-    ForceRelease,
-    KeepAlive,
-    OpenSession,
-    Proclaim,
-    Release,
-    Renew,
-    ResizeSemaphore,
-    TakeRate,
     Tick,
     Undecodable,
     Wanted,
 )
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
+from tests.support.vocabulary import VOCABULARY
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 numbers = st.integers(-(2**63), 2**63 - 1)
-modes = st.sampled_from(Mode)
-scopes = st.sampled_from(Scope)
-commands: st.SearchStrategy[Command] = st.one_of(
-    st.builds(OpenSession, texts, numbers, st.dictionaries(texts, texts, max_size=3), texts),
-    st.builds(KeepAlive, texts),
-    st.builds(CloseSession, texts, texts),
-    st.builds(
-        Acquire,
-        name=texts,
-        mode=modes,
-        hold_id=texts,
-        attempt_id=texts,
-        session_id=texts,
-        ttl_ms=numbers,
-        owner=texts,
-        wait_ms=numbers,
-        lock_delay_ms=numbers,
-        note=texts,
-        request_id=texts,
-        scope=scopes,
-        locks=st.lists(st.builds(Wanted, texts, modes, scopes), max_size=3).map(tuple),
-    ),
-    st.builds(Cancel, texts, texts),
-    st.builds(Renew, texts, numbers, texts),
-    st.builds(Release, texts, texts, st.lists(texts, max_size=3).map(tuple)),
-    st.builds(ForceRelease, texts, texts, numbers, texts),
-    st.builds(Convert, texts, modes, texts, texts, numbers, texts),
-    st.builds(AcquirePermits, texts, numbers, numbers, *[texts] * 3, numbers, texts, numbers, numbers),
-    st.builds(ResizeSemaphore, texts, numbers, texts),
-    st.builds(Campaign, *[texts] * 6, numbers, texts),
-    st.builds(Proclaim, texts, texts, texts),
-    st.builds(TakeRate, texts, numbers, numbers, st.sampled_from(Algorithm), numbers, numbers, texts),
-    st.builds(AdvanceFence, texts, numbers, texts),
-    st.builds(AbandonWaits, texts),
-    st.builds(Tick),
-    st.builds(Barrier),
-)
+_BY_TYPE: dict[object, st.SearchStrategy[object]] = {
+    str: texts,
+    int: numbers,
+    Mode: st.sampled_from(Mode),
+    Scope: st.sampled_from(Scope),
+    Algorithm: st.sampled_from(Algorithm),
+    dict[str, str]: st.dictionaries(texts, texts, max_size=3),
+    tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
+}
+
+
+def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
+    """Return a strategy for structs of one kind, with any values of the right types in their fields."""
+    hints = get_type_hints(kind)
+    types = {field: getattr(hints[field], "__supertype__", hints[field]) for field in kind.__struct_fields__}
+    return st.builds(kind, **{field: _BY_TYPE[types[field]] for field in types})
+
+
+_BY_TYPE[tuple[Wanted, ...]] = st.lists(structs(Wanted), max_size=3).map(tuple)
+commands: st.SearchStrategy[Command] = st.one_of([structs(kind) for kind in VOCABULARY])
 batches = st.tuples(texts, st.lists(st.tuples(st.integers(0, 2**53), commands), max_size=4))
 times_ms = st.integers(0, 2**53)
 

@@ -19,7 +19,6 @@ from lockstate.commands import (
     AbandonWaits,
     Acquire,
     AcquirePermits,
-    Acquisition,
     AdvanceFence,
     Algorithm,
     Barrier,
@@ -45,6 +44,7 @@ from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import Granted, Queued, Result
+from tests.support.vocabulary import another_attempt
 
 _Value = TypeVar("_Value")
 
@@ -337,14 +337,15 @@ class History:
 
     def _again(self, command: Command) -> Command:
         """Repeat a request, as another attempt and mostly with another id."""
-        it = self.chance
-        if isinstance(command, Acquisition):
-            return msgspec.structs.replace(command, hold_id=it.made(), attempt_id=it.attempt_id())
-        if isinstance(command, Convert):
-            return msgspec.structs.replace(command, ticket_id=it.made(), attempt_id=it.attempt_id())
-        if isinstance(command, OpenSession):
-            return msgspec.structs.replace(command, session_id=it.pick(SESSIONS, IDS))
-        return command
+        return another_attempt(command, self._new_id)
+
+    def _new_id(self, field: str) -> str:
+        match field:
+            case "session_id":
+                return self.chance.pick(SESSIONS, IDS)
+            case "attempt_id":
+                return self.chance.attempt_id()
+        return self.chance.made()
 
 
 def read_all(machine: LockMachine) -> list[object]:

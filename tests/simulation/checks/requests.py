@@ -6,24 +6,9 @@ Independent of the log: only what clients say counts. Rules: docs/semantics.md, 
 from collections.abc import Iterable
 from typing import Any, Final, get_args
 
-import msgspec
-
 from lockstate.commands import (
-    Acquire,
-    AcquirePermits,
-    AdvanceFence,
-    Campaign,
-    CloseSession,
     Command,
-    Convert,
-    ForceRelease,
     MayWait,
-    OpenSession,
-    Proclaim,
-    Release,
-    Renew,
-    ResizeSemaphore,
-    TakeRate,
 )
 from lockstate.results import (
     FenceAdvanced,
@@ -39,17 +24,15 @@ from lockstate.results import (
     SessionClosed,
     SessionOpened,
 )
-from tests.property.model_requests import NO_OUTCOME
 from tests.simulation.checks.report import Report
 from tests.simulation.workload.history import NOT_APPLIED, Call, FailureOutcome
+from tests.support.vocabulary import NO_OUTCOME, request_content, request_scope
 
 AGE_US: Final = 300_000_000
 """So long an outcome is remembered, in cluster time."""
 
-"""What a node takes back when its client leaves."""
-
 _Key = tuple[str, str, str]
-"""HoldKind of command, scope, request id."""
+"""Kind of command, scope, request id."""
 
 
 class Requests:
@@ -72,7 +55,7 @@ class Requests:
         outcome = _essence(result)
         if key is None or outcome is None:
             return
-        content = _content(call.command)
+        content = request_content(call.command)
         asked_us, first_content, first = self._first.setdefault(key, (call.called_us, content, outcome))
         is_remembered = now_us - asked_us <= self._age_us and first is not None and content == first_content
         if is_remembered and first != outcome:
@@ -107,34 +90,8 @@ class Requests:
 
 
 def _key(command: Command) -> _Key | None:
-    scope: str
-    match command:
-        case Acquire() | AcquirePermits() | Campaign():
-            scope = command.session_id or command.owner
-        case Renew() | Release() | Convert() | Proclaim():
-            scope = command.hold_id
-        case CloseSession():
-            scope = command.session_id
-        case ForceRelease() | ResizeSemaphore() | TakeRate():
-            scope = command.name
-        case AdvanceFence():
-            scope = command.resource
-        case OpenSession():
-            scope = ""
-        case _:
-            return None
-    return (type(command).__name__, scope, command.request_id) if command.request_id else None
-
-
-_OF_ATTEMPTS: Final = {"hold_id", "ticket_id", "attempt_id"}
-"""Differs between attempts, or is a part of the key."""
-
-
-def _content(command: Command) -> object:
-    """Return what all attempts have in common."""
-    fields = msgspec.structs.asdict(command)
-    own = {"session_id"} if isinstance(command, OpenSession) else _OF_ATTEMPTS
-    return {name: value for name, value in fields.items() if name not in own}
+    scope = request_scope(command)
+    return None if scope is None else (type(command).__name__, scope, command.request_id)
 
 
 def _essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901 - one case for each

@@ -3,8 +3,6 @@
 from random import Random
 from typing import Any, TypeVar
 
-import msgspec
-
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
@@ -32,8 +30,11 @@ from lockstate.results import ForceReleased, HolderView, HoldKind, Queued
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.scripted_cluster import ScriptedCluster
 from tests.simulation.workload.history import ReadLocks
+from tests.support.vocabulary import another_attempt
 
 ENTRIES = 1500
+PREFIXES = {"hold_id": "h", "ticket_id": "h", "attempt_id": "a", "session_id": "s"}
+"""What the ids of a crowd begin with."""
 
 
 _Id = TypeVar("_Id", bound=str)
@@ -103,18 +104,7 @@ class Crowd:
         return command
 
     def _again(self, command: Command) -> Command:
-        match command:
-            case Acquire() | AcquirePermits() | Campaign():
-                return msgspec.structs.replace(
-                    command, hold_id=self._new_id("h"), attempt_id=self._new_id("a")
-                )
-            case Convert():
-                return msgspec.structs.replace(
-                    command, ticket_id=self._new_id("h"), attempt_id=self._new_id("a")
-                )
-            case OpenSession():
-                return msgspec.structs.replace(command, session_id=self._new_id("s"))
-        return command
+        return another_attempt(command, lambda field: self._new_id(PREFIXES[field]))
 
     def _new_command(self) -> Command:
         random = self._random

@@ -4,11 +4,9 @@ import asyncio
 from random import Random
 from typing import Any, Final
 
-import msgspec
-
 from cluster.errors import ClusterError
 from cluster.node import Node
-from lockstate.commands import Command, Convert, KeepAlive, MayWait
+from lockstate.commands import Command, KeepAlive, MayWait
 from lockstate.ids import AttemptId, HoldId
 from lockstate.results import Result
 from tests.simulation.workload.call_transport import (
@@ -19,6 +17,7 @@ from tests.simulation.workload.call_transport import (
 )
 from tests.simulation.workload.history import History, Query
 from tests.simulation.world.event_loop import NodeLoop
+from tests.support.vocabulary import another_attempt
 
 BACK_OFF_S: Final = (0.02, 0.5)
 SLACK_S: Final = 0.2
@@ -120,11 +119,7 @@ class Caller:
 
     def again(self, command: MayWait) -> MayWait:
         """Return another attempt of the same request, as each call of the API makes one."""
-        if isinstance(command, Convert):
-            return msgspec.structs.replace(
-                command, ticket_id=self.new_hold_id(), attempt_id=self.new_attempt_id()
-            )
-        return msgspec.structs.replace(command, hold_id=self.new_hold_id(), attempt_id=self.new_attempt_id())
+        return another_attempt(command, lambda _field: self.new_id())
 
     def new_id(self) -> str:
         """Return an id that nobody else makes."""

@@ -7,11 +7,11 @@ from typing import Final, Protocol
 from lockstate.commands import AcquirePermits, Command, MayWait, Proclaim, Release, Wanted
 from lockstate.ids import SessionId
 from lockstate.results import Granted, HoldKind, Reason, Refused, Resized, Result
-from tests.property.model_requests import NO_OUTCOME
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_holds import ClientHolds, Held, weaker
 from tests.simulation.workload.history import CheckToken, Query, ReadElection, ReadSemaphore
 from tests.simulation.workload.random_commands import ELECTIONS, SEMAPHORES, RandomCommands
+from tests.support.vocabulary import NO_OUTCOME
 
 LEAVE_CHANCE: Final = 0.15
 BURST_MAX: Final = 4

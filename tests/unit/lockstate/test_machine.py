@@ -1,13 +1,10 @@
 """LockMachine: time and entries. Locks, sessions, requests and refusals have files of their own."""
 
-from typing import get_args
-
 from lockstate.commands import (
     Acquire,
     AdvanceFence,
     Barrier,
     Batch,
-    Command,
     Entry,
     Release,
     TakeRate,
@@ -145,12 +142,3 @@ def test_counts_tell_the_sizes() -> None:
         "rate_limits": 1,
         "fences": 1,
     }
-
-
-def test_every_command_is_tested_here_or_next_to_here() -> None:
-    """Whoever adds a command reads this file."""
-    assert {kind.__name__ for kind in get_args(Command)} == {
-        "OpenSession", "KeepAlive", "CloseSession", "Acquire", "Cancel", "Renew", "Release", "ForceRelease",
-        "Tick", "Barrier", "Convert", "AcquirePermits", "ResizeSemaphore", "Campaign", "Proclaim", "TakeRate",
-        "AdvanceFence", "AbandonWaits",
-    }  # fmt: skip

@@ -1,0 +1,61 @@
+"""The table of commands is complete, and says the same as the tables of the product."""
+
+from typing import get_args
+
+import msgspec
+import pytest
+
+from lockstate import requests
+from lockstate.commands import Acquire, Command, MayWait, OpenSession
+from lockstate.ids import AttemptId, HoldId
+from lockstate.modes import Mode
+from tests.support import vocabulary
+from tests.support.vocabulary import VOCABULARY, Word
+
+WORDS = pytest.mark.parametrize("word", VOCABULARY.values(), ids=lambda word: type(word.example).__name__)
+
+
+def test_no_command_is_left_out() -> None:
+    """The table has every command, in the order of the union, each with an example of its own kind."""
+    assert list(VOCABULARY) == list(get_args(Command))
+    assert [type(word.example) for word in VOCABULARY.values()] == list(VOCABULARY)
+
+
+@WORDS
+def test_fields_that_the_table_names_exist(word: Word) -> None:
+    """A scope and the ids of an attempt are fields of the command, and a scope goes with a request id."""
+    fields = type(word.example).__struct_fields__
+    assert {*word.ids_of_attempt, *(word.scope or ())} <= set(fields)
+    assert (word.scope is not None) == ("request_id" in fields)
+
+
+@WORDS
+def test_what_may_wait_says_for_how_long_and_can_be_cancelled(word: Word) -> None:
+    """A command may wait if it has a time to wait and an attempt that a client can take back."""
+    fields = type(word.example).__struct_fields__
+    assert isinstance(word.example, MayWait) == ("wait_ms" in fields and "attempt_id" in fields)
+
+
+@WORDS
+def test_requests_are_told_apart_as_the_product_does_it(word: Word) -> None:
+    """Scope and content of a request are what the memory of requests goes by."""
+    command = word.example
+    if word.scope is not None:
+        command = msgspec.structs.replace(command, request_id="r")
+    scope = vocabulary.request_scope(command)
+    assert requests.request_key(command) == (None if scope is None else (scope, "r"))
+    again = vocabulary.another_attempt(command, lambda field: f"another {field}")
+    assert vocabulary.request_content(again) == vocabulary.request_content(command)
+    assert requests.content_digest(again) == requests.content_digest(command)
+    assert (again == command) == (not word.ids_of_attempt)
+
+
+def test_the_first_field_that_is_not_empty_is_the_scope() -> None:
+    """A lock for a session counts for the session, another one for its owner; without an id there is none."""
+    lock = Acquire("a", Mode.SHARED, HoldId("h"), AttemptId("t"), ttl_ms=50, request_id="r")
+    assert vocabulary.request_scope(lock) == ""
+    assert vocabulary.request_scope(msgspec.structs.replace(lock, owner="ann")) == "ann"
+    assert vocabulary.request_scope(msgspec.structs.replace(lock, owner="ann", session_id="s")) == "s"
+    assert vocabulary.request_scope(msgspec.structs.replace(lock, request_id="")) is None
+    opening = VOCABULARY[OpenSession].example
+    assert vocabulary.request_scope(opening) == ""

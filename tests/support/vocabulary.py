@@ -1,0 +1,125 @@
+"""Every command once, as the tests know it: an example, and what makes two commands the same request.
+
+Models, checkers, simulated clients and generators of random commands draw from this table. A new command gets
+one row here; what its rule is, and when somebody asks for it, is told where that belongs: in tests/property
+(model_*.py, programs.py), tests/scenarios/clients.py and tests/simulation/workload.
+
+The table is independent of those in `lockstate`; test_vocabulary.py compares them.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from lockstate.commands import (
+    AbandonWaits,
+    Acquire,
+    AcquirePermits,
+    AdvanceFence,
+    Algorithm,
+    Barrier,
+    Campaign,
+    Cancel,
+    CloseSession,
+    Command,
+    Convert,
+    ForceRelease,
+    KeepAlive,
+    OpenSession,
+    Proclaim,
+    Release,
+    Renew,
+    ResizeSemaphore,
+    TakeRate,
+    Tick,
+    Undecodable,
+    Wanted,
+)
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.modes import Mode, Scope
+from lockstate.results import Reason
+
+CommandT = TypeVar("CommandT", bound=Command)
+
+NO_OUTCOME: Final = frozenset(
+    {
+        Reason.INVALID_REQUEST,
+        Reason.NAME_TOO_LONG,
+        Reason.TTL_OUT_OF_RANGE,
+        Reason.QUEUE_FULL,
+        Reason.OVERLOADED,
+    }
+)
+"""Refusals that are not remembered: they have no effect, so the corrected request may keep its id."""
+
+
+class Word(NamedTuple):
+    """What the tests know of one kind of command."""
+
+    tag: int
+    """The number that stands for it in an entry, for ever."""
+    example: Command
+    """One with other values than the defaults, as far as they may be combined."""
+    scope: tuple[str, ...] | None = None
+    """The fields of which the first that is not empty tells clients with equal request ids apart.
+
+    No fields: request ids count for everybody. None: the command carries no request id.
+    """
+    ids_of_attempt: tuple[str, ...] = ()
+    """The fields that each attempt at one request gets anew."""
+
+
+_SESSION, _HOLD, _TICKET = SessionId("s"), HoldId("h"), HoldId("t")
+_ATTEMPT, _ANN = AttemptId("a"), OwnerName("ann")
+_HOLD_IDS, _TICKET_IDS = ("hold_id", "attempt_id"), ("ticket_id", "attempt_id")
+_PARTY = ("session_id", "owner")
+_SEVERAL = (Wanted("a", Mode.UPDATE, Scope.SUBTREE), Wanted("b"))
+
+VOCABULARY: Final[dict[type[Command], Word]] = {
+    OpenSession: Word(1, OpenSession(_SESSION, 50, {"owner": "ann"}, "r"), (), ("session_id",)),
+    KeepAlive: Word(2, KeepAlive(_SESSION)),
+    CloseSession: Word(3, CloseSession(_SESSION, "r"), ("session_id",)),
+    Acquire: Word(4, Acquire("", Mode.SHARED, _HOLD, _ATTEMPT, locks=_SEVERAL), _PARTY, _HOLD_IDS),
+    Cancel: Word(5, Cancel(_HOLD, _ATTEMPT)),
+    Renew: Word(6, Renew(_HOLD, 50, "r"), ("hold_id",)),
+    Release: Word(7, Release(_HOLD, "r", ("a", "b")), ("hold_id",)),
+    ForceRelease: Word(8, ForceRelease("a", "why", 5, "r"), ("name",)),
+    Tick: Word(9, Tick()),
+    Barrier: Word(10, Barrier()),
+    Convert: Word(11, Convert(_HOLD, Mode.UPDATE, _TICKET, _ATTEMPT, 5, "r"), ("hold_id",), _TICKET_IDS),
+    AcquirePermits: Word(
+        12,
+        AcquirePermits("q", 5, 2, _HOLD, _ATTEMPT, _SESSION, 0, _ANN, 5, 6, "note", "r"),
+        _PARTY,
+        _HOLD_IDS,
+    ),
+    ResizeSemaphore: Word(13, ResizeSemaphore("q", 5, "r"), ("name",)),
+    Campaign: Word(14, Campaign("e", _SESSION, "here", _HOLD, _ATTEMPT, _ANN, 5, "r"), _PARTY, _HOLD_IDS),
+    Proclaim: Word(15, Proclaim(_HOLD, "there", "r"), ("hold_id",)),
+    TakeRate: Word(16, TakeRate("mail", 5, 1000, Algorithm.GCRA, 2, 5, "r"), ("name",)),
+    AdvanceFence: Word(17, AdvanceFence("disk", 7, "r"), ("resource",)),
+    AbandonWaits: Word(18, AbandonWaits("n1")),
+}
+"""In the order of the tags."""
+
+
+def request_scope(command: Command | Undecodable) -> str | None:
+    """Return within what the request id of a command counts; None if it carries none."""
+    word = None if isinstance(command, Undecodable) else VOCABULARY[type(command)]
+    if word is None or word.scope is None or not command.request_id:
+        return None
+    return next((str(value) for field in word.scope if (value := getattr(command, field))), "")
+
+
+def request_content(command: Command | Undecodable) -> tuple[str, dict[str, Any]]:
+    """Return what must be the same in all attempts at one request: the kind and the fields."""
+    ignored = () if isinstance(command, Undecodable) else VOCABULARY[type(command)].ids_of_attempt
+    fields = msgspec.structs.asdict(command)
+    return type(command).__name__, {name: fields[name] for name in fields if name not in ignored}
+
+
+def another_attempt(command: CommandT, new_id: Callable[[str], str]) -> CommandT:
+    """Return the same request as a client makes it again; `new_id` makes the id for a field."""
+    fields = VOCABULARY[cast("type[Command]", type(command))].ids_of_attempt
+    return msgspec.structs.replace(command, **{field: new_id(field) for field in fields})
