@@ -3,15 +3,30 @@
 import asyncio
 import logging
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from holdfast._errors import LeaseExpired, LeaseLost, LockError, OutcomeUnknown, Unavailable
 from holdfast._hold import Hold, now_s
 
-if TYPE_CHECKING:
-    from holdfast._client import Client
-
 _log = logging.getLogger("holdfast")
+
+
+class Locks(Protocol):
+    """What a lock needs of the client that made it."""
+
+    async def acquire(
+        self, name: str, *, ttl_ms: int, wait_ms: int, mode: str, lock_delay_ms: int, note: str
+    ) -> Hold:
+        """Acquire a lock. Raises LockError."""
+        ...
+
+    async def renew(self, hold: Hold, *, timeout_s: float) -> None:
+        """Renew the lease of a hold. Raises LockError."""
+        ...
+
+    async def release(self, hold: Hold, *, timeout_s: float) -> None:
+        """Release a hold. Raises LockError."""
+        ...
 
 
 class Lock:
@@ -23,7 +38,7 @@ class Lock:
 
     def __init__(
         self,
-        client: "Client",
+        locks: Locks,
         name: str,
         *,
         ttl_ms: int,
@@ -32,7 +47,7 @@ class Lock:
         lock_delay_ms: int,
         note: str,
     ) -> None:
-        self._client = client
+        self._locks = locks
         self._name = name
         self._ttl_ms = ttl_ms
         self._wait_ms = wait_ms
@@ -47,7 +62,7 @@ class Lock:
             raise RuntimeError(f"this Lock of {self._name!r} is in use; make one for each task")
         self._is_entered = True
         try:
-            hold = await self._client.acquire(
+            hold = await self._locks.acquire(
                 self._name,
                 ttl_ms=self._ttl_ms,
                 wait_ms=self._wait_ms,
@@ -58,7 +73,7 @@ class Lock:
         except BaseException:
             self._is_entered = False
             raise
-        self._keeper = _Keeper(self._client, hold)
+        self._keeper = _Keeper(self._locks, hold)
         return hold
 
     async def __aexit__(
@@ -79,7 +94,7 @@ class Lock:
         """Give the hold back. The body has ended in time, so an unreachable cluster is no failure of it."""
         remaining_s = hold.lease.remaining_s(now_s())
         try:
-            await self._client.release(hold, timeout_s=remaining_s)
+            await self._locks.release(hold, timeout_s=remaining_s)
         except LeaseExpired as error:
             raise LeaseLost(f"{hold.name!r} was lost before the protected work ended") from error
         except (Unavailable, OutcomeUnknown) as error:
@@ -91,11 +106,11 @@ class Lock:
 class _Keeper:
     """Renews one hold from a task of its own and cancels the body's task when the hold is lost."""
 
-    def __init__(self, client: "Client", hold: Hold) -> None:
+    def __init__(self, locks: Locks, hold: Hold) -> None:
         body = asyncio.current_task()
         assert body is not None
         self.hold = hold
-        self._client = client
+        self._locks = locks
         self._body = body
         self._cancels_before = body.cancelling()
         self._has_cancelled = False
@@ -111,7 +126,7 @@ class _Keeper:
             try:
                 # The client repeats on its own; the outer timeout also ends an attempt under way in time.
                 async with asyncio.timeout(remaining_s):
-                    await self._client.renew(hold, timeout_s=remaining_s)
+                    await self._locks.renew(hold, timeout_s=remaining_s)
             except (LockError, TimeoutError) as error:
                 why = str(error) or "no answer in time"
                 raise LeaseLost(f"the lock {hold.name!r} (token {hold.token}) is lost: {why}") from error

@@ -9,7 +9,9 @@ import msgspec
 
 from api.problems import ProblemError, refusal
 from lockstate import limits
+from lockstate.commands import Algorithm
 from lockstate.ids import HoldId, SessionId
+from lockstate.modes import Mode, Scope
 from lockstate.results import Refused
 
 Maybe = msgspec.UnsetType
@@ -38,6 +40,9 @@ PermitsLimit = Annotated[int, _bounds(1, limits.SEMAPHORE_LIMIT_MAX)]
 RateLimit = Annotated[int, _bounds(1, limits.RATE_LIMIT_MAX)]
 Window = Annotated[int, _bounds(limits.RATE_WINDOW_MS_MIN, limits.RATE_WINDOW_MS_MAX)]
 Token = Annotated[int, _bounds(0, limits.TOKEN_MAX)]
+
+WORDS: Final = {"mode": tuple(Mode), "scope": tuple(Scope), "algorithm": tuple(Algorithm)}
+"""The words that a field may be, where the decoder does not list them."""
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

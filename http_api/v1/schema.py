@@ -10,13 +10,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from api.problems import ProblemError
-from api.requests.fields import UNSET, Request, Write, check, invalid
+from api.requests.fields import UNSET, WORDS, Request, Write, check, invalid
 from holdfast import wire
 from http_api.server.call import Call
 from lockstate import limits
-from lockstate.commands import Algorithm
 from lockstate.ids import SessionId
-from lockstate.modes import Mode, Scope
 
 LIST_LIMIT_DEFAULT = 100
 """Things that a read shows when the client does not say how many."""
@@ -76,8 +74,6 @@ def _refuse_repetitions(pairs: list[tuple[str, object]]) -> None:
 
 _AT = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?")
 _FIELD_NAMED = re.compile(r"Object (missing required field|contains unknown field) `(.*)`")
-_WORDS: Final = {"mode": tuple(Mode), "scope": tuple(Scope), "algorithm": tuple(Algorithm)}
-"""The words that a field may be, where msgspec does not list them."""
 
 
 def _explained(message: str) -> ProblemError:
@@ -89,7 +85,7 @@ def _explained(message: str) -> ProblemError:
         problem_kind, field = named.groups()
         where = f"{path}.{field}" if path else field
         return invalid(f"{where}: {'is required' if problem_kind.startswith('missing') else 'unknown field'}")
-    words = _WORDS.get(path.rpartition(".")[2])
+    words = WORDS.get(path.rpartition(".")[2])
     allowed = f"; must be one of {', '.join(words)}" if words else ""
     return invalid(f"{path or 'body'}: {problem}{allowed}")
 

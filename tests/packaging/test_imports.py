@@ -1,64 +1,20 @@
-"""The arrows between packages, checked in the sources: who may import what, and what to do instead.
+"""The arrows between packages and between their rooms, checked in the sources, and what to do instead.
 
-Nothing is imported here. An import counts wherever it stands: at the top, inside a function, only for types.
+The tables are in rooms.py. Nothing is imported here. An import counts wherever it stands:
+at the top, inside a function, only for types.
 """
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.packaging.rooms import FORBIDDEN, NO_PICKLE, ONLY_IN, PACKAGES, ROOMS, THIRD_PARTY
+
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("holdfast", "http_api", "api", "cluster", "lockstate")
-
-OURS = {
-    "lockstate": ("lockstate",),
-    "cluster": ("cluster", "lockstate"),
-    "api": ("api", "cluster", "lockstate", "holdfast.wire"),
-    "http_api": ("http_api", "api", "cluster", "lockstate", "holdfast.wire"),
-    "holdfast": ("holdfast",),
-}
-"""For each package, which of our modules it may import; a name stands for everything below it too."""
-
-INSTEAD_OF_ARROW = {
-    "lockstate": "give it the value in a command or an entry; the state machine knows nobody",
-    "cluster": "put what both need into lockstate, or hand it over as a callable from http_api/__main__.py",
-    "api": "a face imports api, never the reverse; what only HTTP needs belongs to http_api",
-    "http_api": "only holdfast.wire is shared with the SDK; move names that both need there",
-    "holdfast": "the SDK must install without the server; put shared names into holdfast/wire.py",
-}
-
-THIRD_PARTY = {"aiohttp": ("http_api", "holdfast"), "msgspec": PACKAGES}
-"""For each dependency that several modules may import, in which packages."""
-
-ONLY_IN = {
-    "pysyncobj": (
-        "cluster/consensus/engine.py",
-        "use cluster.consensus.engine.Raft, the one place where the library is tamed",
-    ),
-    "uvloop": ("http_api/__main__.py", "use asyncio; the host alone chooses the event loop"),
-}
-
-FORBIDDEN_IN_LOCKSTATE = {
-    "time": "cluster time comes in the entry, as Entry.now_ms",
-    "datetime": "cluster time comes in the entry, as Entry.now_ms; dates are for those who show them",
-    "random": "the node makes random values and puts them into the command",
-    "secrets": "the node makes random values and puts them into the command",
-    "uuid": "ids are made by the node and come in the command",
-    "os": "the state machine does no I/O; the node reads and writes",
-    "pathlib": "the state machine does no I/O; the node reads and writes",
-    "socket": "the state machine does no I/O; results and events say what others should hear",
-    "threading": "apply is called from one thread; return what has to happen next as an event",
-    "asyncio": "apply returns its outcome; cluster/ completes futures from it",
-    "logging": "return an event; the node logs it",
-    "pickle": "encode with lockstate/codec.py: pickle runs code and its bytes differ between versions",
-}
-
-NO_PICKLE = (
-    "decode with lockstate/codec.py or msgspec: unpickling bytes from a peer or a disk runs their code"
-)
 
 
 class Import(NamedTuple):
@@ -99,25 +55,43 @@ def imports_in(source: str, path: str) -> Iterator[Import]:
 
 def violations(imports: Iterator[Import]) -> list[str]:
     """Return what is wrong with `imports`, one line each, with what to do instead."""
-    return [f"{found.path}:{found.line}: {told}" for found in imports if (told := _complaint(found))]
+    return [
+        f"{found.path}:{found.line}: {complaint}" for found in imports if (complaint := _complaint(found))
+    ]
+
+
+def room_of(path: str) -> str:
+    """Return the key in `ROOMS` of the room that `path`, a file or folder, lies in."""
+    return max((key for key in ROOMS if f"{path}/".startswith(f"{key}/")), key=len)
 
 
 def _complaint(found: Import) -> str | None:
-    """Return why this import may not be, or None."""
-    package, top, module = found.package, found.top, found.module
+    """Return why this import is not allowed, or None."""
+    package, top = found.package, found.top
     if top in PACKAGES:
-        allowed = any(f"{module}.".startswith(f"{name}.") for name in OURS[package])
-        return None if allowed else f"{package} must not import {module}: {INSTEAD_OF_ARROW[package]}"
+        return _wrong_arrow(found)
     if top in ONLY_IN:
         home, instead = ONLY_IN[top]
         return None if found.path == home else f"{top} is imported in {home} only: {instead}"
+    for key, modules in FORBIDDEN.items():
+        if f"{found.path}/".startswith(f"{key}/") and top in modules:
+            return f"{key} must not import {top}: {modules[top]}"
     if top in THIRD_PARTY and package not in THIRD_PARTY[top]:
         return f"{package} must not import {top}: it belongs to {' and '.join(THIRD_PARTY[top])}"
-    if package == "lockstate" and top in FORBIDDEN_IN_LOCKSTATE:
-        return f"lockstate must not import {top}: {FORBIDDEN_IN_LOCKSTATE[top]}"
     if top == "pickle":
         return f"{package} must not import pickle: {NO_PICKLE}"
     return None
+
+
+def _wrong_arrow(found: Import) -> str | None:
+    """Return why one of our modules may not import another, or None."""
+    room = room_of(found.path)
+    own = room.removesuffix(".py").replace("/", ".")
+    # `own` of a package includes its rooms: cluster/node.py and http_api/app.py put them together.
+    allowed = (own, *ROOMS[room].may_import)
+    if any(f"{found.module}.".startswith(f"{name}.") for name in allowed):
+        return None
+    return f"{room} must not import {found.module}: {ROOMS[room].instead}"
 
 
 def sources() -> list[str]:
@@ -127,21 +101,83 @@ def sources() -> list[str]:
     )
 
 
+def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """Return the sets of nodes that lead to each other, by Tarjan's algorithm."""
+    found: list[set[str]] = []
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+
+    def visit(node: str) -> None:
+        order[node] = lowest[node] = len(order)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in order:
+                visit(other)
+                lowest[node] = min(lowest[node], lowest[other])
+            elif other in stack:
+                lowest[node] = min(lowest[node], order[other])
+        if lowest[node] == order[node]:
+            place = stack.index(node)
+            found.append(set(stack[place:]))
+            del stack[place:]
+
+    for node in graph:
+        if node not in order:
+            visit(node)
+    return [nodes for nodes in found if len(nodes) > 1]
+
+
+def test_no_modules_import_each_other() -> None:
+    """No module imports, by whatever detour, a module that imports it."""
+    modules = {
+        path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources()
+    }
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        named = {found.module for found in imports_in((ROOT / path).read_text("utf-8"), path)}
+        used = {name if name in modules else name.rpartition(".")[0] for name in named}
+        graph[module] = (used & modules.keys()) - {module}
+    assert circles(graph) == [], "move what both need into a module of its own, or take it as an argument"
+
+
+def test_a_circle_is_found() -> None:
+    """Modules that lead to each other are found, and those that only lead to them are not."""
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str](), "e": {"e"}}
+    assert circles(graph) == [{"b", "c"}]
+
+
 @pytest.mark.parametrize("path", sources())
 def test_module_imports_only_what_it_may(path: str) -> None:
-    """Every module of the packages imports along the arrows, and nothing that its package forbids."""
+    """Every module of the packages imports along the arrows, and nothing that its room forbids."""
     found = violations(imports_in((ROOT / path).read_text("utf-8"), path))
     assert not found, "\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_package_has_modules(package: str) -> None:
-    """Each of our packages has sources, so that the checks above look at something."""
-    assert any(path.startswith(f"{package}/") for path in sources())
+@pytest.mark.parametrize("room", [*ROOMS, *FORBIDDEN, *(home for home, _ in ONLY_IN.values())])
+def test_every_room_has_modules(room: str) -> None:
+    """Each folder and file of the tables exists, so that the checks above look at something."""
+    assert any(f"{path}/".startswith(f"{room}/") for path in sources())
+
+
+def test_messages_name_what_exists() -> None:
+    """Every module, file and class that a table or a message names is there."""
+    instead = [home[1] for home in ONLY_IN.values()] + [NO_PICKLE]
+    for room in ROOMS.values():
+        instead += [room.instead, *room.may_import]
+    for modules in FORBIDDEN.values():
+        instead += modules.values()
+    for name in re.findall(rf"\b(?:{'|'.join(PACKAGES)})[./][\w./]*\w", " ".join(instead)):
+        module, _, thing = name.removesuffix(".py").replace("/", ".").rpartition(".")
+        whole = ROOT / f"{module}.{thing}".replace(".", "/")
+        if whole.is_dir() or whole.with_suffix(".py").is_file():
+            continue
+        tree = ast.parse((ROOT / module.replace(".", "/")).with_suffix(".py").read_text("utf-8"))
+        assert thing in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}, name
 
 
 @pytest.mark.parametrize(
-    ("path", "source", "told"),
+    ("path", "source", "advice"),
     [
         ("lockstate/x.py", "import cluster.node", "give it the value in a command"),
         ("lockstate/x.py", "from time import monotonic", "Entry.now_ms"),
@@ -153,16 +189,26 @@ def test_every_package_has_modules(package: str) -> None:
         ("cluster/x.py", "import pysyncobj.node", "use cluster.consensus.engine.Raft"),
         ("cluster/x.py", "import pickle", "decode with lockstate/codec.py"),
         ("cluster/x.py", "import uvloop", "use asyncio"),
+        ("cluster/storage/x.py", "from cluster.consensus import engine", "knows no other room"),
+        ("cluster/consensus/x.py", "from cluster.peers.links import Links", "let cluster/core.py do it"),
+        ("cluster/config.py", "from cluster.storage import files", "before anything else exists"),
+        ("api/x.py", "import http_api.server.call", "api knows no transport"),
+        ("api/x.py", "from cluster.node import Node", "only what api/node.py says"),
+        ("api/requests/x.py", "import aiohttp", "http_api speaks HTTP"),
         ("http_api/x.py", "from holdfast import Client", "only holdfast.wire is shared"),
-        ("http_api/x.py", "import holdfast.wired", "only holdfast.wire is shared"),
+        ("http_api/v1/x.py", "import holdfast.wired", "only holdfast.wire is shared"),
+        ("http_api/v1/x.py", "from lockstate.commands import Acquire", "api/requests makes commands"),
+        ("http_api/server/x.py", "from http_api.v1 import table", "the server serves any calls"),
         ("holdfast/x.py", "from lockstate.modes import Mode", "must install without the server"),
+        ("holdfast/wire.py", "from holdfast import _errors", "it is data"),
+        ("holdfast/_exchange.py", "import asyncio", "return how long to wait"),
     ],
 )
-def test_wrong_import_is_told_with_what_to_do(path: str, source: str, told: str) -> None:
+def test_wrong_import_is_reported_with_what_to_do(path: str, source: str, advice: str) -> None:
     """A forbidden import is found wherever it stands, and the message names the better way."""
     (found,) = violations(imports_in(source, path))
     assert found.startswith(f"{path}:")
-    assert told in found
+    assert advice in found
 
 
 @pytest.mark.parametrize(
@@ -170,12 +216,15 @@ def test_wrong_import_is_told_with_what_to_do(path: str, source: str, told: str)
     [
         ("http_api/x.py", "from holdfast import wire\nfrom holdfast.wire import CODES\nimport cluster.node"),
         ("http_api/__main__.py", "import uvloop"),
+        ("http_api/v1/x.py", "from http_api.server.call import Call\nfrom api import gateway"),
+        ("api/x.py", "from cluster.errors import ClusterError\nfrom lockstate import commands"),
         (
             "cluster/consensus/engine.py",
             "from pysyncobj import SyncObj\nfrom . import guards\nimport os, time, asyncio",
         ),
+        ("cluster/node.py", "from cluster.peers import links\nfrom cluster import core"),
         ("lockstate/x.py", "import enum, heapq\nfrom .modes import Mode\nimport msgspec"),
-        ("holdfast/x.py", "from holdfast import _protocol\nimport aiohttp, time"),
+        ("holdfast/x.py", "from holdfast import _operations\nimport aiohttp, time"),
     ],
 )
 def test_right_imports_pass(path: str, source: str) -> None:

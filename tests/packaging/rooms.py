@@ -1,0 +1,145 @@
+"""The rooms of our packages: which may import what, and what to do instead. `test_imports.py` checks it.
+
+This is the table to edit when a room moves.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+PACKAGES = ("holdfast", "http_api", "api", "cluster", "lockstate")
+
+
+class Room(NamedTuple):
+    """Which of our modules a room may import besides its own, and what to do instead of importing others.
+
+    The name of a package stands for everything in it.
+    """
+
+    may_import: tuple[str, ...]
+    instead: str
+
+
+ROOMS = {
+    "lockstate": Room((), "give it the value in a command or an entry; the state machine knows nobody"),
+    # -- one process of the cluster -----------------------------------------------------------------------
+    "cluster": Room(
+        ("lockstate",),
+        "put what both need into lockstate, or hand it over as a callable from http_api/__main__.py",
+    ),
+    "cluster/errors.py": Room((), "an error carries values, and knows nothing of where it is raised"),
+    "cluster/config_sources.py": Room(
+        ("cluster.errors",), "settings are text here; cluster/config.py gives them a meaning"
+    ),
+    "cluster/config.py": Room(
+        ("cluster.config_sources", "cluster.consensus.member_list", "cluster.errors"),
+        "the configuration is read before anything else exists",
+    ),
+    "cluster/storage": Room(
+        ("cluster.errors", "lockstate"),
+        "storage keeps bytes and knows no other room: take what is needed as an argument",
+    ),
+    "cluster/commands": Room(
+        ("cluster.errors", "lockstate"),
+        "commands are counted and timed here; sending and logging them is the business of cluster/core.py",
+    ),
+    "cluster/consensus": Room(
+        ("cluster.config", "cluster.config_sources", "cluster.errors", "cluster.storage", "lockstate"),
+        "consensus sends and applies nothing: return it, and let cluster/core.py do it",
+    ),
+    "cluster/peers": Room(
+        (
+            "cluster.commands", "cluster.config", "cluster.consensus", "cluster.errors", "cluster.storage",
+            "lockstate",
+        ),
+        "links carry frames; what they mean is told by the callables that cluster/core.py gives them",
+    ),
+    "cluster/observing": Room(
+        (
+            "cluster.commands", "cluster.config", "cluster.consensus", "cluster.errors", "cluster.peers",
+            "lockstate",
+        ),
+        "observing only looks: let cluster/core.py or cluster/node.py report to it",
+    ),
+    # -- what faces share ---------------------------------------------------------------------------------
+    "api": Room(
+        (
+            "cluster.config", "cluster.config_sources", "cluster.consensus.member_list", "cluster.errors",
+            "cluster.observing", "holdfast.wire", "lockstate",
+        ),
+        "api knows no transport, and of a node only what api/node.py says: extend that, or go to http_api",
+    ),
+    # -- the HTTP face ------------------------------------------------------------------------------------
+    "http_api": Room(
+        ("api", "cluster", "holdfast.wire"),
+        "only holdfast.wire is shared with the SDK; move names that both need there",
+    ),
+    "http_api/server": Room(
+        ("api", "cluster.observing.metrics", "holdfast.wire"),
+        "the server serves any calls: put what depends on these into http_api/v1",
+    ),
+    "http_api/v1": Room(
+        (
+            "api", "cluster.config_sources", "cluster.errors", "cluster.observing", "holdfast.wire",
+            "http_api.server", "lockstate.ids", "lockstate.limits", "lockstate.machine", "lockstate.results",
+        ),
+        "only holdfast.wire is shared with the SDK; api/requests makes commands, api/gateway.py submits",
+    ),
+    # -- the SDK ------------------------------------------------------------------------------------------
+    "holdfast": Room(
+        (), "the SDK must install without the server; put shared names into holdfast/wire.py"
+    ),
+    "holdfast/wire.py": Room((), "client and node both read it: it is data, and imports nothing"),
+}  # fmt: skip
+"""By folder or file, the longest that fits. Parts of a package that stand here are rooms of their own."""
+
+THIRD_PARTY = {"aiohttp": ("http_api", "holdfast"), "msgspec": PACKAGES}
+"""For each dependency that several modules may import, in which packages."""
+
+ONLY_IN = {
+    "pysyncobj": (
+        "cluster/consensus/engine.py",
+        "use cluster.consensus.engine.Raft, the one place where the library is tamed",
+    ),
+    "uvloop": ("http_api/__main__.py", "use asyncio; the program alone chooses the event loop"),
+}
+
+IN_LOCKSTATE = {
+    "time": "cluster time comes in the entry, as Entry.now_ms",
+    "datetime": "cluster time comes in the entry, as Entry.now_ms; dates are for those that show them",
+    "random": "the node makes random values and puts them into the command",
+    "secrets": "the node makes random values and puts them into the command",
+    "uuid": "ids are made by the node and come in the command",
+    "os": "the state machine does no I/O; the node reads and writes",
+    "pathlib": "the state machine does no I/O; the node reads and writes",
+    "socket": "the state machine does no I/O; results and events say what others should hear",
+    "threading": "apply is called from one thread; return what has to happen next as an event",
+    "asyncio": "apply returns its outcome; cluster/ completes futures from it",
+    "logging": "return an event; the node logs it",
+}
+IN_API = {
+    "aiohttp": "api knows no transport; http_api speaks HTTP",
+    "http": "api knows no transport; http_api speaks HTTP",
+    "socket": "api knows no transport; http_api speaks HTTP",
+}
+WITHOUT_IO = {
+    "aiohttp": "return what is to be sent; holdfast/_client.py sends it",
+    "asyncio": "return how long to wait; holdfast/_client.py waits",
+    "time": "take the time as an argument; holdfast/_hold.py reads the clock",
+    "random": "take the random number as an argument, so that tests can choose it",
+    "socket": "return what is to be sent; holdfast/_client.py sends it",
+    "threading": "these rules are called from one task or thread at a time",
+}
+FORBIDDEN: Mapping[str, Mapping[str, str]] = {
+    "lockstate": IN_LOCKSTATE,
+    "api": IN_API,
+    "holdfast/_protocol.py": WITHOUT_IO,
+    "holdfast/_exchange.py": WITHOUT_IO,
+    "holdfast/_errors.py": WITHOUT_IO,
+    "holdfast/_values.py": WITHOUT_IO,
+    "holdfast/wire.py": WITHOUT_IO,
+}
+"""By folder or file: modules of others that it must not import, and what to do instead."""
+
+NO_PICKLE = (
+    "decode with lockstate/codec.py or msgspec: unpickling bytes from a peer or a disk runs their code"
+)
