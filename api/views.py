@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from api import cursors
 from lockstate.modes import Mode, Scope
 from lockstate.owners import shown_owner
 from lockstate.results import (
@@ -109,7 +110,7 @@ class Lock(Read):
 
 
 class LockPage(Read):
-    """Locks in order of name, and the name to pass as `after` for more."""
+    """Locks in order of name, and the cursor to pass as `after` for more."""
 
     locks: tuple[Lock, ...]
     next: str | None
@@ -228,7 +229,8 @@ def lock_of(view: LockView) -> Lock:
 
 def page_of(found: tuple[list[LockView], str | None]) -> LockPage:
     """Return a page of locks as a JSON object."""
-    views, more = found
+    views, last = found
+    more = None if last is None else cursors.of_name(last)
     return LockPage(tuple([lock_of(view) for view in views]), more)
 
 

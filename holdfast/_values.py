@@ -32,7 +32,7 @@ class LockInfo(msgspec.Struct, frozen=True):
 
 
 class LockPage(msgspec.Struct, frozen=True):
-    """Locks in order of name. `next` is the name to pass as `after` for the next page, None at the end."""
+    """Locks in order of name. `next` is to be passed as `after` for the next page; None at the end."""
 
     locks: tuple[LockInfo, ...]
     next: str | None = None

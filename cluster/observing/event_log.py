@@ -7,7 +7,6 @@ encoded here.
 
 import asyncio
 import enum
-import re
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -33,22 +32,13 @@ Block = tuple[Event, ...]
 
 
 class Position(NamedTuple):
-    """A place in the history: behind event `number` of `revision`; 0 is before its first, counted from 1."""
+    """A place in the history: behind event `number` of `revision`; 0 is before its first, counted from 1.
+
+    Clients know it as a cursor: see api/cursors.py.
+    """
 
     revision: int
     number: int = 0
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """Return the place behind the event that has the id `text`, None if it is no id.
-
-        `REVISION.N` is the N-th event of a revision that has more, `REVISION` the end of one.
-        """
-        found = _ID.fullmatch(text)
-        if found is None:
-            return None
-        revision, number = found.groups()
-        return cls(int(revision), int(number)) if number else cls.behind(int(revision))
 
     @classmethod
     def behind(cls, revision: int) -> Self:
@@ -59,13 +49,6 @@ class Position(NamedTuple):
     def known_revision(self) -> int:
         """Return the newest revision that something before this place belongs to."""
         return self.revision if self.number else self.revision - 1
-
-    def __str__(self) -> str:
-        """Return the id of the event before this place."""
-        return f"{self.revision}.{self.number}" if self.number else f"{self.revision - 1}"
-
-
-_ID: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?", re.ASCII)
 
 
 class Compacted(Exception):

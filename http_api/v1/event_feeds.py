@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from api import answers, views
+from api import answers, cursors, views
 from cluster.observing.event_log import Block, Compacted, Cut, EventLog, Position, numbered
 from lockstate.results import Event
 
@@ -223,8 +223,12 @@ def render(blocks: Iterable[Block], prefix: str, position: Position) -> bytes:
 
 def _with_ids(revision: int, bodies: Sequence[tuple[int, bytes]]) -> bytes:
     """Give events of one revision their ids: the last one has the revision's, so nothing of it is missing."""
-    parts = [b"id: %d.%d\n%b" % (revision, number, body) for number, body in bodies[:-1]]
-    return b"".join([*parts, b"id: %d\n%b" % (revision, bodies[-1][1])])
+    parts = [_with_id(Position(revision, number), body) for number, body in bodies[:-1]]
+    return b"".join([*parts, _with_id(Position.behind(revision), bodies[-1][1])])
+
+
+def _with_id(position: Position, body: bytes) -> bytes:
+    return b"id: %b\n%b" % (cursors.of_position(position).encode(), body)
 
 
 def encode(event: Event) -> bytes:

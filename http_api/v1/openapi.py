@@ -39,9 +39,9 @@ _PARAMETERS: dict[str, JsonObject] = {
     "since": {
         "in": "query",
         "schema": {"type": "string"},
-        "description": "A revision, or the id of an event: go on behind it. Without it, from now on.",
+        "description": "The id of an event, or a revision: go on behind it. Without it, from now on.",
     },
-    "after": {"in": "query", "schema": {"type": "string"}, "description": "Only names behind this one."},
+    "after": {"in": "query", "schema": {"type": "string"}, "description": "Go on behind a page: its `next`."},
     "id": {"in": "query", "schema": {"type": "string"}, "description": "The node, if no body names it."},
     "limit": {
         "in": "query",

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from api import cursors
 from api.problems import ProblemError
 from api.requests.fields import UNSET, WORDS, Request, Write, check, invalid
 from holdfast import wire
@@ -104,7 +105,7 @@ def is_stale(call: Call) -> bool:
 def page(call: Call) -> tuple[str, str, int]:
     """Return prefix, after and limit of a listing. Raises ProblemError."""
     values = call.query_values
-    prefix, after = values.get("prefix", ""), values.get("after", "")
+    prefix, after = values.get("prefix", ""), cursors.name_of(values.get("after", ""))
     check(limits.check_text("prefix", prefix, limits.NAME_BYTES_MAX))
     check(limits.check_text("after", after, limits.NAME_BYTES_MAX))
     return prefix, after, limit(call, limits.LIST_LIMIT_MAX)

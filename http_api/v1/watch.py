@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from api import problems
+from api import cursors, problems
 from api.gateway import Gateway
 from api.node import NodeState
 from api.problems import ProblemError
@@ -61,7 +61,7 @@ def watch_handler() -> Handler:
             node.events.check(position)
         except Compacted as gone:
             raise _compacted(
-                f"the events behind {position} are not all there any more", gone.oldest
+                f"the events behind {cursors.of_position(position)} are not all there any more", gone.oldest
             ) from None
         return EventStream(node, feeds, prefix, position)
 
@@ -87,7 +87,9 @@ async def _start(gateway: Gateway, call: Call) -> Position:
         return asked
     revision = await gateway.read(lambda machine: machine.revision, call.timeout_s)
     if asked is not None and asked.known_revision > revision:
-        detail = f"{asked} has not happened in this cluster, which is at revision {revision}"
+        detail = (
+            f"{cursors.of_position(asked)} has not happened in this cluster, which is at revision {revision}"
+        )
         raise _compacted(detail, node.events.oldest)
     return asked or Position.behind(revision)
 
@@ -99,7 +101,7 @@ def _asked(call: Call) -> Position | None:
         where, text = "since", call.query_values.get("since", "")
     if not text and where not in call.query_values:
         return None
-    position = Position.parse(text)
+    position = cursors.position_of(text)
     if position is None:
         raise ProblemError("invalid-request", f"{where}: {text!r}; must be a revision or the id of an event")
     return position
@@ -135,7 +137,7 @@ class EventStream(Reply):
         transport.write(self._head_bytes(request, f"{HEADER_REVISION}: {self.position.known_revision}\r\n"))
         if request.method == "HEAD":
             return None
-        transport.write(f"retry: {_RETRY_MS}\nid: {self.position}\n\n".encode())
+        transport.write(f"retry: {_RETRY_MS}\nid: {cursors.of_position(self.position)}\n\n".encode())
         self._feeds.add(self)
         try:
             await self._run()
@@ -217,7 +219,7 @@ class EventStream(Reply):
         if not is_ready and self._was_unready:
             self.cut(Cut.NO_LEADER)
         self._was_unready = not is_ready
-        self._write(f": heartbeat\nid: {self._feeds.reached(self)}\n\n".encode())
+        self._write(f": heartbeat\nid: {cursors.of_position(self._feeds.reached(self))}\n\n".encode())
 
     def _write(self, text: bytes) -> None:
         """Hand bytes to the connection, which keeps what the client does not take yet."""
