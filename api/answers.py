@@ -248,7 +248,7 @@ def member_list(members: Members, revision: int) -> MemberList:
     """Return the members as a JSON object."""
     return MemberList(
         tuple(
-            Member(node_id, member.peer, "voter" if member.is_voter else wire.JOINING)
+            Member(node_id, member.peer, wire.VOTER if member.is_voter else wire.JOINING)
             for node_id, member in members.nodes.items()
         ),
         revision,

@@ -14,6 +14,8 @@ from lockstate import limits
 JsonObject = dict[str, Any]
 
 _REF = "#/components/schemas/{name}"
+_PUBLISHED_NAMES = {"HoldKind": "Kind"}
+"""Names of components that are published, where a class of ours has another one."""
 _PARAMETERS: dict[str, JsonObject] = {
     "session_id": {"in": "path", "schema": {"type": "string"}, "description": "The secret of the session."},
     "name": {
@@ -77,7 +79,7 @@ def make_document(routes: Sequence[Route]) -> JsonObject:
     """Return the document."""
     kinds = [kind for route in routes for kind in (route.takes, route.gives, route.or_gives)]
     types = [kind for kind in kinds if kind not in (None, dict)]
-    _, schemas = msgspec.json.schema_components([*types, Problem], ref_template=_REF)
+    schemas = _schemas([*types, Problem])
     for name, rules in _RULES.items():
         schemas[name]["allOf"] = rules
     paths: JsonObject = {}
@@ -92,6 +94,17 @@ def make_document(routes: Sequence[Route]) -> JsonObject:
             "parameters": {name: _parameter(name) for name in _PARAMETERS},
         },
     }
+
+
+def _schemas(types: Sequence[type[Any]]) -> JsonObject:
+    """Return the components for `types`, under their published names."""
+    _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
+    text = msgspec.json.encode(schemas)
+    for name, published in _PUBLISHED_NAMES.items():
+        text = text.replace(_REF.format(name=name).encode(), _REF.format(name=published).encode())
+        text = text.replace(f'"{name}"'.encode(), f'"{published}"'.encode())
+    published_schemas: JsonObject = msgspec.json.decode(text)
+    return published_schemas
 
 
 def _parameter(name: str) -> JsonObject:

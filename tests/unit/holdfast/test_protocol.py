@@ -12,6 +12,7 @@ from holdfast import _protocol, wire
 from holdfast._errors import _REFUSALS
 from holdfast._exchange import ATTEMPT_S_MAX, Done, Exchange, Retry
 from holdfast._protocol import Lease, Request
+from tests.support import http_contract
 
 READ = Request(method="GET", path="/")
 WRITE = Request(method="POST", path="/", body=b"{}", request_id="r")
@@ -154,7 +155,7 @@ def test_requests_say_only_what_was_asked() -> None:
         (wire.SESSIONS, _protocol.open_session(500, {"a": "b"})),
     ):
         assert built.path == path
-        assert set(msgspec.json.decode(built.body)) <= set(wire.REQUEST_FIELDS[f"POST {path}"])
+        assert set(msgspec.json.decode(built.body)) <= set(http_contract.REQUEST_FIELDS[f"POST {path}"])
 
 
 def test_a_fenced_resource_refuses_older_tokens() -> None:

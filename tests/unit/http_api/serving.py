@@ -11,6 +11,7 @@ from aiohttp import web
 
 from holdfast import wire
 from http_api.app import build_server
+from tests.support import http_contract
 from tests.unit.http_api.local_node import LocalNode
 
 REQUEST_TIMEOUT_MS = 5_000
@@ -28,8 +29,8 @@ def check_problem(got: Got, status: int, code: str, outcome: str = "not-applied"
     """Check the form of a problem document."""
     assert (got.status, got.body["code"], got.body["outcome"]) == (status, code, outcome)
     assert got.headers["Content-Type"] == wire.PROBLEM_JSON
-    assert tuple(got.body)[: len(wire.PROBLEM_FIELDS)] == wire.PROBLEM_FIELDS
-    assert set(got.body) <= {*wire.PROBLEM_FIELDS, *wire.PROBLEM_EXTRA_FIELDS}
+    assert tuple(got.body)[: len(http_contract.PROBLEM_FIELDS)] == http_contract.PROBLEM_FIELDS
+    assert set(got.body) <= {*http_contract.PROBLEM_FIELDS, *http_contract.PROBLEM_EXTRA_FIELDS}
     assert got.body["status"] == status
     assert got.body["type"] == wire.PROBLEM_TYPE_PREFIX + code
     assert got.body["request_id"] == got.headers[wire.HEADER_REQUEST_ID]

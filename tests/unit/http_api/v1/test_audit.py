@@ -3,13 +3,14 @@
 from typing import Any
 
 from holdfast import wire
+from tests.support import http_contract
 from tests.unit.http_api.serving import Served, serving
 
 
 async def _events(served: Served, path: str = wire.AUDIT) -> list[dict[str, Any]]:
     got = await served.call("GET", path)
     assert got.status == 200
-    assert tuple(got.body) == wire.ANSWER_FIELDS[f"GET {wire.AUDIT}"]
+    assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"GET {wire.AUDIT}"]
     events: list[dict[str, Any]] = got.body["events"]
     return events
 
@@ -20,7 +21,7 @@ async def test_what_happened_is_told_newest_first() -> None:
         hold = await served.acquire("a", owner="ann", mode="shared")
         await served.post(wire.LOCK_FORCE_RELEASE, name="a", reason="it hangs")
         forced, granted = await _events(served)
-        assert set(granted) == {*wire.EVENT_FIELDS, "kind", "mode", "scope", "token"}
+        assert set(granted) == {*http_contract.EVENT_FIELDS, "kind", "mode", "scope", "token"}
         assert (granted["event"], granted["name"], granted["owner"]) == ("granted", "a", "ann")
         assert (granted["kind"], granted["mode"], granted["scope"]) == ("lock", "shared", "node")
         assert granted["token"] == hold.body["token"]
@@ -90,7 +91,7 @@ async def test_the_end_of_a_session_is_about_no_lock() -> None:
         path = wire.SESSION_AUDIT.format(session_id=session_id)
         while not (told := await _events(served, path)):
             """Its time is not over yet."""
-        assert set(told[0]) == {*wire.EVENT_FIELDS}
+        assert set(told[0]) == {*http_contract.EVENT_FIELDS}
         assert (told[0]["event"], told[0]["name"]) == ("session-expired", "")
 
 

@@ -10,6 +10,7 @@ from cluster import errors
 from holdfast import wire
 from lockstate import limits
 from lockstate.results import Reason
+from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, check_problem, serving, until
 
 Way = Callable[[Served], Awaitable[Got]]
@@ -173,7 +174,7 @@ async def test_a_deadlock_is_told_step_by_step() -> None:
             {"owner": "bob", "name": "a", "kind": "lock"},
             {"owner": "ann", "name": "b", "kind": "lock"},
         ]
-        assert all(tuple(step) == wire.CYCLE_FIELDS for step in got.body["cycle"])
+        assert all(tuple(step) == http_contract.CYCLE_FIELDS for step in got.body["cycle"])
         assert "holders" not in got.body
         waiting.cancel()
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from holdfast import wire
+from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, check_problem, serving, until
 
 
@@ -18,13 +19,13 @@ async def test_the_first_candidate_leads() -> None:
         session_id = await served.session()
         got = await _campaign(served, session_id, owner="ann")
         assert got.status == 200
-        assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.ELECTION_CAMPAIGN}"]
-        assert tuple(got.body["leader"]) == wire.LEADER_FIELDS
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.ELECTION_CAMPAIGN}"]
+        assert tuple(got.body["leader"]) == http_contract.LEADER_FIELDS
         leader = {"owner": "ann", "value": "http://a", "token": got.body["token"]}
         assert got.body["leader"] == leader
         assert 59_000 < got.body["expires_in_ms"] <= 60_000
         shown = await served.call("GET", "/v1/elections/scheduler")
-        assert tuple(shown.body) == wire.ANSWER_FIELDS[f"GET {wire.ELECTION}"]
+        assert tuple(shown.body) == http_contract.ANSWER_FIELDS[f"GET {wire.ELECTION}"]
         assert shown.body == {"name": "scheduler", "leader": leader, "queue": []}
         assert session_id not in str(shown)
         assert got.body["hold_id"] not in str(shown)
@@ -65,10 +66,10 @@ async def test_a_candidate_waits_until_the_leader_resigns() -> None:
         )
         await until(lambda: served.node.machine.election("scheduler").queue)
         (candidate,) = (await served.call("GET", "/v1/elections/scheduler")).body["queue"]
-        assert tuple(candidate) == wire.CANDIDATE_FIELDS
+        assert tuple(candidate) == http_contract.CANDIDATE_FIELDS
         assert (candidate["owner"], candidate["position"]) == ("bob", 1)
         resigned = await served.post(wire.ELECTION_RESIGN, hold_id=first.body["hold_id"])
-        assert tuple(resigned.body) == wire.ANSWER_FIELDS[f"POST {wire.ELECTION_RESIGN}"]
+        assert tuple(resigned.body) == http_contract.ANSWER_FIELDS[f"POST {wire.ELECTION_RESIGN}"]
         got = await waiting
         token = got.body["token"]
         assert got.body["leader"] == {"owner": "bob", "value": "http://b", "token": token}
@@ -82,7 +83,7 @@ async def test_a_leader_proclaims() -> None:
     async with serving() as served:
         led = await _campaign(served, await served.session())
         got = await served.post(wire.ELECTION_PROCLAIM, hold_id=led.body["hold_id"], value="http://c")
-        assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.ELECTION_PROCLAIM}"]
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.ELECTION_PROCLAIM}"]
         assert got.body["token"] == led.body["token"]
         leader = (await served.call("GET", "/v1/elections/scheduler")).body["leader"]
         assert leader["value"] == "http://c"

@@ -1,6 +1,7 @@
 """Fences over HTTP."""
 
 from holdfast import wire
+from tests.support import http_contract
 from tests.unit.http_api.serving import check_problem, serving
 
 
@@ -11,7 +12,7 @@ async def test_a_token_is_good_while_its_holder_holds() -> None:
         token = hold.body["token"]
         got = await served.post(wire.FENCE_CHECK, name="a", token=token)
         assert got.status == 200
-        assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.FENCE_CHECK}"]
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.FENCE_CHECK}"]
         assert got.body == {"valid": True, "current_token": token}
         got = await served.post(wire.FENCE_CHECK, name="a", token=token + 1)
         assert got.body == {"valid": False, "current_token": token}
@@ -43,7 +44,7 @@ async def test_a_resource_accepts_no_smaller_token() -> None:
         for token in (5, 5, 9):
             got = await served.post(wire.FENCE_ADVANCE, resource="disk/1", token=token)
             assert got.status == 200
-            assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.FENCE_ADVANCE}"]
+            assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.FENCE_ADVANCE}"]
             assert (got.body["accepted"], got.body["highest_token"]) == (True, token)
         got = await served.post(wire.FENCE_ADVANCE, resource="disk/1", token=8)
         check_problem(got, 409, "stale-token")

@@ -3,6 +3,7 @@
 import asyncio
 
 from holdfast import wire
+from tests.support import http_contract
 from tests.unit.http_api.serving import Served, check_problem, serving, until
 
 SEVERAL = [
@@ -35,12 +36,12 @@ async def test_a_subtree_is_locked_as_a_whole() -> None:
     """A lock of a subtree says so, covers what lies below, and is named by whom it is in the way of."""
     async with serving() as served:
         got = await served.acquire("db", scope="subtree", owner="migration")
-        assert tuple(got.body) == (*wire.ANSWER_FIELDS[f"POST {wire.LOCK_ACQUIRE}"], "scope")
+        assert tuple(got.body) == (*http_contract.ANSWER_FIELDS[f"POST {wire.LOCK_ACQUIRE}"], "scope")
         assert got.body["scope"] == "subtree"
         refused = await served.acquire("db/users")
         check_problem(refused, 409, "lock-held")
         (holder,) = refused.body["holders"]
-        assert tuple(holder) == wire.HOLDER_FIELDS
+        assert tuple(holder) == http_contract.HOLDER_FIELDS
         assert (holder["name"], holder["scope"], holder["owner"]) == ("db", "subtree", "migration")
         shown = (await served.call("GET", "/v1/locks/db/users")).body
         assert (shown["state"], shown["holders"][0]["name"]) == ("held", "db")
@@ -52,8 +53,8 @@ async def test_several_locks_are_one_hold() -> None:
     async with serving() as served:
         got = await served.post(wire.LOCK_ACQUIRE, locks=SEVERAL, ttl_ms=60_000, owner="w")
         assert got.status == 200
-        assert tuple(got.body) == wire.SEVERAL_FIELDS
-        assert all(tuple(lock) == wire.LOCK_FIELDS for lock in got.body["locks"])
+        assert tuple(got.body) == http_contract.SEVERAL_FIELDS
+        assert all(tuple(lock) == http_contract.LOCK_FIELDS for lock in got.body["locks"])
         assert got.body["locks"] == [{"mode": "exclusive", "scope": "node", **lock} for lock in SEVERAL]
         for name, mode, scope in (("a", "shared", "node"), ("c/d", "update", "subtree")):
             (holder,) = (await served.call("GET", f"/v1/locks/{name}")).body["holders"]
@@ -87,8 +88,8 @@ async def test_a_part_of_a_hold_is_given_back() -> None:
         hold_id = await _several(served)
         got = await served.post(wire.LOCK_RELEASE, hold_id=hold_id, names=["b", "a"])
         assert tuple(got.body) == (
-            *wire.ANSWER_FIELDS[f"POST {wire.LOCK_RELEASE}"],
-            *wire.RELEASED_EXTRA_FIELDS,
+            *http_contract.ANSWER_FIELDS[f"POST {wire.LOCK_RELEASE}"],
+            *http_contract.RELEASED_EXTRA_FIELDS,
         )
         assert got.body["released"] is True
         assert got.body["locks"] == [SEVERAL[2]]
@@ -97,7 +98,7 @@ async def test_a_part_of_a_hold_is_given_back() -> None:
         refused = await served.post(wire.LOCK_RELEASE, hold_id=hold_id, names=["c/d", "b"])
         check_problem(refused, 409, "not-holder")
         last = await served.post(wire.LOCK_RELEASE, hold_id=hold_id, names=["c/d"])
-        assert tuple(last.body) == wire.ANSWER_FIELDS[f"POST {wire.LOCK_RELEASE}"]
+        assert tuple(last.body) == http_contract.ANSWER_FIELDS[f"POST {wire.LOCK_RELEASE}"]
         check_problem(await served.post(wire.LOCK_RENEW, hold_id=hold_id), 410, "lease-expired")
 
 
@@ -115,7 +116,7 @@ async def test_conversion_down_is_at_once() -> None:
         hold = await served.acquire("a")
         got = await served.post(wire.LOCK_CONVERT, hold_id=hold.body["hold_id"], mode="shared")
         assert got.status == 200
-        assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.LOCK_CONVERT}"]
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.LOCK_CONVERT}"]
         assert got.body["mode"] == "shared"
         assert (got.body["hold_id"], got.body["token"]) == (hold.body["hold_id"], hold.body["token"])
         assert (await served.acquire("a", mode="shared")).status == 200
@@ -138,9 +139,9 @@ async def test_conversion_up_waits_ahead_of_the_queue() -> None:
         )
         await _until_queued(served, "a", 2)
         first, second = (await served.call("GET", "/v1/locks/a")).body["queue"]
-        assert tuple(first) == (*wire.WAITER_FIELDS, *wire.WAITER_EXTRA_FIELDS)
+        assert tuple(first) == (*http_contract.WAITER_FIELDS, *http_contract.WAITER_EXTRA_FIELDS)
         assert (first["owner"], first["conversion"], first["mode"]) == ("me", True, "exclusive")
-        assert tuple(second) == wire.WAITER_FIELDS
+        assert tuple(second) == http_contract.WAITER_FIELDS
         await served.post(wire.LOCK_RELEASE, hold_id=other.body["hold_id"])
         got = await converting
         assert (got.status, got.body["hold_id"], got.body["mode"]) == (200, hold_id, "exclusive")
@@ -153,7 +154,7 @@ async def test_several_locks_are_converted_together() -> None:
     async with serving() as served:
         hold_id = await _several(served)
         got = await served.post(wire.LOCK_CONVERT, hold_id=hold_id, mode="shared")
-        assert tuple(got.body) == wire.SEVERAL_FIELDS
+        assert tuple(got.body) == http_contract.SEVERAL_FIELDS
         assert {lock["mode"] for lock in got.body["locks"]} == {"shared"}
 
 

@@ -4,6 +4,7 @@ import asyncio
 from urllib.parse import quote
 
 from holdfast import wire
+from tests.support import http_contract
 from tests.unit.http_api.serving import Served, serving, until
 
 
@@ -12,7 +13,7 @@ async def test_acquire_and_release() -> None:
     async with serving() as served:
         got = await served.acquire("db/migrate", owner="worker-7")
         assert got.status == 200
-        assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.LOCK_ACQUIRE}"]
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.LOCK_ACQUIRE}"]
         assert (got.body["name"], got.body["mode"], got.body["token"]) == ("db/migrate", "exclusive", 1)
         assert got.body["expires_in_ms"] == 60_000
 
@@ -32,7 +33,7 @@ async def test_a_held_lock_is_refused_with_its_holders() -> None:
         got = await served.acquire("a", owner="two")
         assert (got.status, got.body["code"], got.body["outcome"]) == (409, "lock-held", "not-applied")
         (holder,) = got.body["holders"]
-        assert tuple(holder) == wire.HOLDER_FIELDS
+        assert tuple(holder) == http_contract.HOLDER_FIELDS
         assert (holder["owner"], holder["token"], holder["note"]) == ("one", 1, "nightly")
         assert got.body["queue_length"] == 0
         assert 59_000 < got.body["retry_after_ms"] <= 60_000
@@ -47,7 +48,7 @@ async def test_renew_starts_the_lease_anew() -> None:
         body = {"hold_id": hold.body["hold_id"], "ttl_ms": 90_000}
         got = await served.call("POST", wire.LOCK_RENEW, body)
         assert got.status == 200
-        assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.LOCK_RENEW}"]
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.LOCK_RENEW}"]
         assert (got.body["token"], got.body["expires_in_ms"]) == (hold.body["token"], 90_000)
 
 
@@ -119,10 +120,10 @@ async def test_a_lock_is_read_with_its_queue() -> None:
         for path in ("/v1/locks/a/b", "/v1/locks/a%2Fb", f"/v1/locks/{quote('a/b', safe='')}"):
             got = await served.call("GET", path)
             assert got.status == 200
-            assert tuple(got.body) == wire.ANSWER_FIELDS[f"GET {wire.LOCK}"]
+            assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"GET {wire.LOCK}"]
             assert (got.body["name"], got.body["state"]) == ("a/b", "held")
-            assert tuple(got.body["holders"][0]) == wire.HOLDER_FIELDS
-            assert tuple(got.body["queue"][0]) == wire.WAITER_FIELDS
+            assert tuple(got.body["holders"][0]) == http_contract.HOLDER_FIELDS
+            assert tuple(got.body["queue"][0]) == http_contract.WAITER_FIELDS
             assert (got.body["queue"][0]["owner"], got.body["queue"][0]["position"]) == ("two", 1)
             assert secret not in str(got)
             assert hold.body["hold_id"] not in str(got)

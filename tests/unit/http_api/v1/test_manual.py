@@ -8,6 +8,7 @@ from holdfast import wire
 from http_api.server.metrics import RequestCounts
 from http_api.server.routes import Route
 from http_api.v1.table import make_routes
+from tests.support import http_contract
 
 MANUAL = (Path(__file__).parents[4] / "docs" / "http-api.md").read_text(encoding="utf-8")
 
@@ -30,7 +31,9 @@ def test_every_call_is_described(route: Route) -> None:
     assert f"`{route.method} {route.path}`" in MANUAL
 
 
-@pytest.mark.parametrize("field", sorted({name for names in wire.REQUEST_FIELDS.values() for name in names}))
+@pytest.mark.parametrize(
+    "field", sorted({name for names in http_contract.REQUEST_FIELDS.values() for name in names})
+)
 def test_every_field_is_described(field: str) -> None:
     """Each field that a request may carry is in the manual."""
     assert f"`{field}`" in MANUAL or f'"{field}"' in MANUAL

@@ -4,6 +4,7 @@ import pytest
 
 from cluster.errors import MemberChangePending, MemberChangeRefused, MemberNotFound, TransferFailed
 from holdfast import wire
+from tests.support import http_contract
 from tests.unit.http_api.serving import serving
 
 ADD = {"id": "n4", "peer": "10.0.0.4:7800"}
@@ -14,13 +15,13 @@ async def test_a_node_is_added_and_removed() -> None:
     async with serving() as served:
         added = await served.call("POST", wire.CLUSTER_MEMBERS, ADD)
         assert added.status == 200
-        assert tuple(added.body) == wire.ANSWER_FIELDS[f"POST {wire.CLUSTER_MEMBERS}"]
-        assert all(tuple(member) == wire.MEMBER_FIELDS for member in added.body["members"])
+        assert tuple(added.body) == http_contract.ANSWER_FIELDS[f"POST {wire.CLUSTER_MEMBERS}"]
+        assert all(tuple(member) == http_contract.MEMBER_FIELDS for member in added.body["members"])
         assert added.body["members"][1] == {**ADD, "state": "joining"}
         assert (await served.call("POST", wire.CLUSTER_MEMBERS, ADD)).body == added.body
         removed = await served.call("DELETE", wire.CLUSTER_MEMBERS, {"id": "n4"})
         assert [member["id"] for member in removed.body["members"]] == ["n1"]
-        assert removed.body["members"][0]["state"] in wire.MEMBER_STATES
+        assert removed.body["members"][0]["state"] in http_contract.MEMBER_STATES
 
 
 async def test_the_node_to_be_removed_may_stand_in_the_query() -> None:

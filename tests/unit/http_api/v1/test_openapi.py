@@ -11,11 +11,12 @@ from holdfast import wire
 from http_api.server.metrics import RequestCounts
 from http_api.v1.openapi import make_document
 from http_api.v1.table import make_routes
+from tests.support import http_contract
 from tests.unit.http_api.serving import serving
 
 EXTRA: dict[type[Any], set[str]] = {
-    answers.Granted: {*wire.GRANTED_EXTRA_FIELDS},
-    answers.Released: {*wire.RELEASED_EXTRA_FIELDS},
+    answers.Granted: {*http_contract.GRANTED_EXTRA_FIELDS},
+    answers.Released: {*http_contract.RELEASED_EXTRA_FIELDS},
 }
 """What is there where it applies."""
 
@@ -76,15 +77,15 @@ def test_bodies_have_the_fields_of_the_wire() -> None:
     for route in ROUTES:
         call = f"{route.method} {route.path}"
         takes = route.takes.__struct_fields__ if route.takes else ()
-        assert set(takes) == set(wire.REQUEST_FIELDS.get(call, ()))
-        if call in wire.ANSWER_FIELDS:
+        assert set(takes) == set(http_contract.REQUEST_FIELDS.get(call, ()))
+        if call in http_contract.ANSWER_FIELDS:
             assert route.gives is not None
             extra = {"revision", "lag_ms"} if "consistency" in route.query else EXTRA.get(route.gives, set())
-            assert set(route.gives.__struct_fields__) - extra == set(wire.ANSWER_FIELDS[call])
+            assert set(route.gives.__struct_fields__) - extra == set(http_contract.ANSWER_FIELDS[call])
         if route.or_gives is not None:
-            assert route.or_gives.__struct_fields__ == wire.SEVERAL_FIELDS
+            assert route.or_gives.__struct_fields__ == http_contract.SEVERAL_FIELDS
     calls = {f"{route.method} {route.path}" for route in ROUTES}
-    assert set(wire.REQUEST_FIELDS) | set(wire.ANSWER_FIELDS) <= calls
+    assert set(http_contract.REQUEST_FIELDS) | set(http_contract.ANSWER_FIELDS) <= calls
 
 
 def test_bounds_are_told() -> None:
@@ -107,28 +108,32 @@ def test_words_are_those_of_the_wire() -> None:
     """Modes, scopes, kinds and algorithms are told as clients know them."""
     schemas = DOCUMENT["components"]["schemas"]
     for name, words in (
-        ("Mode", wire.MODES),
-        ("Scope", wire.SCOPES),
-        ("HoldKind", wire.KINDS),
-        ("Algorithm", wire.ALGORITHMS),
+        ("Mode", http_contract.MODES),
+        ("Scope", http_contract.SCOPES),
+        ("Kind", http_contract.KINDS),
+        ("Algorithm", http_contract.ALGORITHMS),
     ):
         assert schemas[name]["enum"] == sorted(words)
 
 
 def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
-    """Holders, waiters, leaders, events, cycles and problems carry what clients are told in holdfast.wire."""
-    waiter = {*wire.WAITER_FIELDS, *wire.PERMITS_WAITER_FIELDS, *wire.WAITER_EXTRA_FIELDS}
-    holder = {*wire.HOLDER_FIELDS, *wire.PERMITS_HOLDER_FIELDS}
+    """Holders, waiters, leaders, events, cycles and problems carry the published fields."""
+    waiter = {
+        *http_contract.WAITER_FIELDS,
+        *http_contract.PERMITS_WAITER_FIELDS,
+        *http_contract.WAITER_EXTRA_FIELDS,
+    }
+    holder = {*http_contract.HOLDER_FIELDS, *http_contract.PERMITS_HOLDER_FIELDS}
     for kind, fields in (
         (views.Holder, holder),
         (views.Held, {*holder, "kind"}),
         (views.Waiter, waiter),
         (views.Ticket, {*waiter, "kind"}),
-        (views.Leader, {*wire.LEADER_FIELDS}),
-        (views.CycleStep, {*wire.CYCLE_FIELDS}),
-        (views.AuditEvent, {*wire.EVENT_FIELDS, *wire.EVENT_EXTRA_FIELDS}),
-        (answers.HeldLock, {*wire.LOCK_FIELDS}),
-        (WantedLock, {*wire.LOCK_FIELDS}),
-        (problems.Problem, {*wire.PROBLEM_FIELDS, *wire.PROBLEM_EXTRA_FIELDS}),
+        (views.Leader, {*http_contract.LEADER_FIELDS}),
+        (views.CycleStep, {*http_contract.CYCLE_FIELDS}),
+        (views.AuditEvent, {*http_contract.EVENT_FIELDS, *http_contract.EVENT_EXTRA_FIELDS}),
+        (answers.HeldLock, {*http_contract.LOCK_FIELDS}),
+        (WantedLock, {*http_contract.LOCK_FIELDS}),
+        (problems.Problem, {*http_contract.PROBLEM_FIELDS, *http_contract.PROBLEM_EXTRA_FIELDS}),
     ):
         assert set(kind.__struct_fields__) == fields

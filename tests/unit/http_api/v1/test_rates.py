@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import wire
+from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, check_problem, serving, until
 
 
@@ -19,7 +20,7 @@ async def test_so_many_are_allowed_in_a_window() -> None:
     async with serving() as served:
         first = await _take(served)
         assert first.status == 200
-        assert tuple(first.body) == wire.ANSWER_FIELDS[f"POST {wire.RATE_TAKE}"]
+        assert tuple(first.body) == http_contract.ANSWER_FIELDS[f"POST {wire.RATE_TAKE}"]
         assert (first.body["allowed"], first.body["remaining"]) == (True, 1)
         assert first.body["retry_after_ms"] == 0
         assert (await _take(served)).body["remaining"] == 0
@@ -30,7 +31,7 @@ async def test_so_many_are_allowed_in_a_window() -> None:
         assert (await _take(served, name="other")).body["allowed"] is True
 
 
-@pytest.mark.parametrize("algorithm", wire.ALGORITHMS)
+@pytest.mark.parametrize("algorithm", http_contract.ALGORITHMS)
 async def test_every_algorithm_is_served(algorithm: str) -> None:
     """Each way of counting takes a cost and keeps what is left."""
     async with serving() as served:

@@ -8,11 +8,11 @@ import pytest
 from api.problems import ProblemError
 from api.requests.locks import AcquireRequest, ConvertRequest, ReleaseRequest
 from api.requests.primitives import AcquirePermitsRequest, CampaignRequest
-from holdfast import wire
 from http_api.v1 import schema
 from lockstate.commands import Acquire, Algorithm, Release, Wanted
 from lockstate.ids import HoldId, SessionId
 from lockstate.modes import Mode, Scope
+from tests.support import http_contract
 
 LOCK = {"name": "a", "ttl_ms": 1000}
 
@@ -63,9 +63,9 @@ def test_a_release_is_of_all_unless_it_names_some() -> None:
 
 def test_the_words_of_the_wire_are_those_of_the_commands() -> None:
     """Whatever clients may say is understood."""
-    assert tuple(Mode) == wire.MODES
-    assert tuple(Scope) == wire.SCOPES
-    assert tuple(Algorithm) == wire.ALGORITHMS
+    assert tuple(Mode) == http_contract.MODES
+    assert tuple(Scope) == http_contract.SCOPES
+    assert tuple(Algorithm) == http_contract.ALGORITHMS
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from holdfast import wire
+from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, check_problem, serving, until
 
 
@@ -17,7 +18,7 @@ async def test_permits_are_granted_and_given_back() -> None:
     async with serving() as served:
         got = await _acquire(served, permits=2)
         assert got.status == 200
-        assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.SEMAPHORE_ACQUIRE}"]
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.SEMAPHORE_ACQUIRE}"]
         assert (got.body["name"], got.body["permits"], got.body["available"]) == ("pool", 2, 1)
         assert (await _acquire(served)).body["available"] == 0
         hold = {"hold_id": got.body["hold_id"]}
@@ -40,7 +41,7 @@ async def test_when_there_are_too_few_who_has_them_is_told() -> None:
         got = await _acquire(served, permits=2)
         check_problem(got, 409, "no-permits")
         (holder,) = got.body["holders"]
-        assert tuple(holder) == wire.PERMITS_HOLDER_FIELDS
+        assert tuple(holder) == http_contract.PERMITS_HOLDER_FIELDS
         assert (holder["owner"], holder["permits"], holder["note"]) == ("one", 2, "nightly")
         assert (got.body["available"], got.body["limit"], got.body["queue_length"]) == (1, 3, 0)
         assert got.headers["Retry-After"] == "60"
@@ -64,7 +65,7 @@ async def test_waiters_get_permits_in_order() -> None:
         await until(lambda: served.node.machine.semaphore("pool").queue)
         shown = (await served.call("GET", "/v1/semaphores/pool")).body
         (waiter,) = shown["queue"]
-        assert tuple(waiter) == wire.PERMITS_WAITER_FIELDS
+        assert tuple(waiter) == http_contract.PERMITS_WAITER_FIELDS
         assert (waiter["owner"], waiter["position"], waiter["permits"]) == ("next", 1, 2)
         await served.post(wire.SEMAPHORE_RELEASE, hold_id=hold.body["hold_id"])
         got = await waiting
@@ -87,7 +88,7 @@ async def test_renew_starts_the_lease_anew() -> None:
     async with serving() as served:
         hold = await _acquire(served)
         got = await served.post(wire.SEMAPHORE_RENEW, hold_id=hold.body["hold_id"], ttl_ms=90_000)
-        assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.SEMAPHORE_RENEW}"]
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.SEMAPHORE_RENEW}"]
         assert (got.body["token"], got.body["expires_in_ms"]) == (hold.body["token"], 90_000)
 
 
@@ -96,7 +97,7 @@ async def test_a_semaphore_is_resized_live() -> None:
     async with serving() as served:
         await _acquire(served, permits=3)
         got = await served.post(wire.SEMAPHORE_RESIZE, name="pool", limit=1)
-        assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.SEMAPHORE_RESIZE}"]
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.SEMAPHORE_RESIZE}"]
         assert (got.body["name"], got.body["limit"], got.body["available"]) == ("pool", 1, -2)
         refused = await _acquire(served, limit=1)
         check_problem(refused, 409, "no-permits")
@@ -122,9 +123,9 @@ async def test_a_semaphore_is_read() -> None:
         hold = await _acquire(served, name="a/b", owner="one")
         for path in ("/v1/semaphores/a/b", "/v1/semaphores/a%2Fb"):
             got = await served.call("GET", path)
-            assert tuple(got.body) == wire.ANSWER_FIELDS[f"GET {wire.SEMAPHORE}"]
+            assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"GET {wire.SEMAPHORE}"]
             assert (got.body["name"], got.body["limit"], got.body["available"]) == ("a/b", 3, 2)
-            assert tuple(got.body["holders"][0]) == wire.PERMITS_HOLDER_FIELDS
+            assert tuple(got.body["holders"][0]) == http_contract.PERMITS_HOLDER_FIELDS
             assert hold.body["hold_id"] not in str(got)
         stale = await served.call("GET", "/v1/semaphores/a/b?consistency=stale")
         assert (stale.body["revision"], stale.body["lag_ms"]) == (served.node.machine.revision, 7)
@@ -142,7 +143,7 @@ async def test_a_session_has_permits_and_acquires_them_again() -> None:
         assert first.body["hold_id"] == again.body["hold_id"]
         assert first.body["token"] == again.body["token"]
         (held,) = (await served.call("GET", f"/v1/sessions/{session_id}")).body["holds"]
-        assert tuple(held) == (*wire.PERMITS_HOLDER_FIELDS, "kind")
+        assert tuple(held) == (*http_contract.PERMITS_HOLDER_FIELDS, "kind")
         assert (held["kind"], held["name"], held["permits"]) == ("semaphore", "pool", 2)
         await served.call("DELETE", f"/v1/sessions/{session_id}")
         assert (await served.call("GET", "/v1/semaphores/pool")).body["limit"] == 0

@@ -1,13 +1,14 @@
 """Sessions over HTTP."""
 
 from holdfast import wire
+from tests.support import http_contract
 from tests.unit.http_api.serving import Served, check_problem, serving
 
 
 async def _open(served: Served, **fields: object) -> str:
     got = await served.call("POST", wire.SESSIONS, {"ttl_ms": 60_000, **fields})
     assert got.status == 201
-    assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.SESSIONS}"]
+    assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.SESSIONS}"]
     return str(got.body["session_id"])
 
 
@@ -28,7 +29,7 @@ async def test_a_session_is_kept_alive() -> None:
         for body in bodies:
             got = await served.call("POST", path, body)
             assert got.status == 200
-            assert tuple(got.body) == wire.ANSWER_FIELDS[f"POST {wire.SESSION_KEEPALIVE}"]
+            assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.SESSION_KEEPALIVE}"]
             assert (got.body["session_id"], got.body["expires_in_ms"]) == (session_id, 60_000)
 
 
@@ -41,7 +42,7 @@ async def test_a_session_shows_its_holds_without_secrets() -> None:
             path = f"{wire.SESSION.format(session_id=session_id)}?consistency={consistency}"
             got = await served.call("GET", path)
             assert got.status == 200
-            assert tuple(got.body)[:6] == wire.ANSWER_FIELDS[f"GET {wire.SESSION}"]
+            assert tuple(got.body)[:6] == http_contract.ANSWER_FIELDS[f"GET {wire.SESSION}"]
             assert got.body["labels"] == {"app": "billing"}
             assert [(held["name"], held["owner"]) for held in got.body["holds"]] == [("a", "w")]
             assert ("revision" in got.body) == (consistency == "stale")

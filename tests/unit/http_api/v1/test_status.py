@@ -2,6 +2,7 @@
 
 from holdfast import wire
 from http_api.server.metrics import CONTENT_TYPE, render
+from tests.support import http_contract
 from tests.unit.http_api.serving import serving
 
 
@@ -10,9 +11,9 @@ async def test_the_cluster_is_shown() -> None:
     async with serving() as served:
         got = await served.call("GET", wire.CLUSTER)
         assert got.status == 200
-        assert tuple(got.body) == wire.ANSWER_FIELDS[f"GET {wire.CLUSTER}"]
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"GET {wire.CLUSTER}"]
         assert (got.body["node_id"], got.body["leader"]) == ("n1", "n1")
-        assert tuple(got.body["nodes"][0]) == wire.NODE_FIELDS
+        assert tuple(got.body["nodes"][0]) == http_contract.NODE_FIELDS
 
 
 async def test_leadership_is_handed_over() -> None:

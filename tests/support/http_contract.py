@@ -1,0 +1,119 @@
+"""What requests and answers of the HTTP API carry: the published fields and words, written down once more.
+
+Nothing of the product reads this. Tests compare it with what nodes answer, what /openapi.json says and what
+the SDK sends, so that no field changes its name by accident: entries are added, never renamed.
+"""
+
+from typing import Final
+
+from holdfast import wire
+
+# Words of `mode`, `scope`, `algorithm` and `kind`, and of the `state` of locks and members.
+MODES: Final = ("exclusive", "shared", "update")
+SCOPES: Final = ("node", "subtree")
+ALGORITHMS: Final = ("fixed-window", "sliding-window", "gcra")
+KINDS: Final = ("lock", "semaphore", "election")
+LOCK_STATES: Final = ("free", "held", "delayed")
+MEMBER_STATES: Final = ("voter", "joining")
+
+# Fields of JSON bodies: what each request may carry, by "METHOD path".
+REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    f"POST {wire.SESSIONS}": ("ttl_ms", "labels", "request_id"),
+    f"POST {wire.SESSION_KEEPALIVE}": ("request_id",),
+    f"DELETE {wire.SESSION}": ("request_id",),
+    f"POST {wire.LOCK_ACQUIRE}": (
+        "name", "locks", "session_id", "ttl_ms", "owner", "mode", "scope",
+        "wait_ms", "lock_delay_ms", "note", "request_id",
+    ),
+    f"POST {wire.LOCK_RENEW}": ("hold_id", "ttl_ms", "request_id"),
+    f"POST {wire.LOCK_RELEASE}": ("hold_id", "names", "request_id"),
+    f"POST {wire.LOCK_CONVERT}": ("hold_id", "mode", "wait_ms", "request_id"),
+    f"POST {wire.LOCK_FORCE_RELEASE}": ("name", "reason", "lock_delay_ms", "request_id"),
+    f"POST {wire.SEMAPHORE_ACQUIRE}": (
+        "name", "limit", "permits", "session_id", "ttl_ms", "owner",
+        "wait_ms", "lock_delay_ms", "note", "request_id",
+    ),
+    f"POST {wire.SEMAPHORE_RENEW}": ("hold_id", "ttl_ms", "request_id"),
+    f"POST {wire.SEMAPHORE_RELEASE}": ("hold_id", "request_id"),
+    f"POST {wire.SEMAPHORE_RESIZE}": ("name", "limit", "request_id"),
+    f"POST {wire.RATE_TAKE}": ("name", "limit", "window_ms", "algorithm", "cost", "wait_ms", "request_id"),
+    f"POST {wire.FENCE_CHECK}": ("name", "token"),
+    f"POST {wire.FENCE_ADVANCE}": ("resource", "token", "request_id"),
+    f"POST {wire.ELECTION_CAMPAIGN}": ("name", "session_id", "value", "owner", "wait_ms", "request_id"),
+    f"POST {wire.ELECTION_PROCLAIM}": ("hold_id", "value", "request_id"),
+    f"POST {wire.ELECTION_RESIGN}": ("hold_id", "request_id"),
+    f"POST {wire.CLUSTER_MEMBERS}": ("id", "peer"),
+    f"DELETE {wire.CLUSTER_MEMBERS}": ("id",),
+    f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("to",),
+}  # fmt: skip
+
+# Fields of JSON answers, by "METHOD path". Stale reads carry `revision` and `lag_ms` besides; answers that
+# grant, and the rest of a release, have more where it applies: see below.
+ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    f"POST {wire.SESSIONS}": ("session_id", "ttl_ms", "expires_in_ms", "revision"),
+    f"POST {wire.SESSION_KEEPALIVE}": ("session_id", "expires_in_ms", "revision"),
+    f"GET {wire.SESSION}": ("ttl_ms", "expires_in_ms", "owner", "labels", "holds", "tickets"),
+    f"DELETE {wire.SESSION}": ("released", "revision"),
+    f"POST {wire.LOCK_ACQUIRE}": ("hold_id", "token", "name", "mode", "expires_in_ms", "revision"),
+    f"POST {wire.LOCK_RENEW}": ("token", "expires_in_ms", "revision"),
+    f"POST {wire.LOCK_RELEASE}": ("released", "revision"),
+    f"POST {wire.LOCK_FORCE_RELEASE}": ("released", "revision"),
+    f"POST {wire.LOCK_CONVERT}": ("hold_id", "token", "name", "mode", "expires_in_ms", "revision"),
+    f"GET {wire.LOCK}": ("name", "state", "holders", "queue"),
+    f"GET {wire.LOCKS}": ("locks", "next"),
+    f"POST {wire.SEMAPHORE_ACQUIRE}": (
+        "hold_id",
+        "token",
+        "name",
+        "permits",
+        "available",
+        "expires_in_ms",
+        "revision",
+    ),
+    f"POST {wire.SEMAPHORE_RENEW}": ("token", "expires_in_ms", "revision"),
+    f"POST {wire.SEMAPHORE_RELEASE}": ("released", "revision"),
+    f"POST {wire.SEMAPHORE_RESIZE}": ("name", "limit", "available", "revision"),
+    f"GET {wire.SEMAPHORE}": ("name", "limit", "available", "holders", "queue"),
+    f"POST {wire.RATE_TAKE}": ("allowed", "remaining", "retry_after_ms", "reset_in_ms", "revision"),
+    f"POST {wire.FENCE_CHECK}": ("valid", "current_token"),
+    f"POST {wire.FENCE_ADVANCE}": ("accepted", "highest_token", "revision"),
+    f"POST {wire.ELECTION_CAMPAIGN}": ("hold_id", "token", "leader", "expires_in_ms", "revision"),
+    f"POST {wire.ELECTION_PROCLAIM}": ("token", "revision"),
+    f"POST {wire.ELECTION_RESIGN}": ("released", "revision"),
+    f"GET {wire.ELECTION}": ("name", "leader", "queue"),
+    f"GET {wire.AUDIT}": ("events",),
+    f"GET {wire.SESSION_AUDIT}": ("events",),
+    f"GET {wire.CLUSTER}": ("node_id", "leader", "term", "revision", "lag_ms", "ready", "nodes"),
+    f"POST {wire.CLUSTER_MEMBERS}": ("members", "revision"),
+    f"DELETE {wire.CLUSTER_MEMBERS}": ("members", "revision"),
+    f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("leader",),
+}
+GRANTED_EXTRA_FIELDS: Final = ("scope",)
+"""Of a lock that covers its subtree."""
+SEVERAL_FIELDS: Final = ("hold_id", "token", "locks", "expires_in_ms", "revision")
+"""What an acquire or a conversion of several locks answers."""
+RELEASED_EXTRA_FIELDS: Final = ("locks",)
+"""Of a hold of several locks of which only some were given back: what is left."""
+LOCK_FIELDS: Final = ("name", "mode", "scope")
+"""Of each lock in `locks`, in requests and answers."""
+HOLDER_FIELDS: Final = ("owner", "mode", "token", "expires_in_ms", "note", "name", "scope")
+WAITER_FIELDS: Final = ("owner", "mode", "position", "waited_ms", "name", "scope")
+PERMITS_HOLDER_FIELDS: Final = ("owner", "token", "expires_in_ms", "note", "name", "permits")
+PERMITS_WAITER_FIELDS: Final = ("owner", "position", "waited_ms", "name", "permits")
+CANDIDATE_FIELDS: Final = ("owner", "position", "waited_ms", "name")
+"""Holders and waiters of locks, of semaphores, and who waits to lead. A session's have `kind` besides."""
+WAITER_EXTRA_FIELDS: Final = ("conversion",)
+LEADER_FIELDS: Final = ("owner", "value", "token")
+CYCLE_FIELDS: Final = ("owner", "name", "kind")
+EVENT_FIELDS: Final = ("revision", "event", "name", "owner", "reason", "at_ms", "lasted_ms")
+EVENT_EXTRA_FIELDS: Final = ("kind", "mode", "scope", "token", "permits", "value")
+"""Of events of the audit: of all but the end of a session, of locks, of semaphores, of an elected leader."""
+NODE_FIELDS: Final = ("id", "http", "peer", "state", "revision")
+MEMBER_FIELDS: Final = ("id", "peer", "state")
+
+# Fields of a problem document: always, and where they apply.
+PROBLEM_FIELDS: Final = ("type", "title", "status", "detail", "instance", "code", "outcome", "request_id")
+PROBLEM_EXTRA_FIELDS: Final = (
+    "retry_after_ms", "holders", "queue_length", "cycle", "available", "limit", "highest_token", "oldest",
+    "revision", "lag_ms",
+)  # fmt: skip
