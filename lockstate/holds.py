@@ -1,4 +1,49 @@
-"""How holds of every kind begin and end, and how waiters are let through. Here grants are made."""
+"""How holds of every kind begin, change and end, and how waiters are let through. Every grant is made here.
+
+Theory of operation
+-------------------
+
+A *hold* is one granted right: to a lock, to several locks together, to permits of a semaphore, or to lead an
+election. It has one secret id, one fencing token and one lease, which is its own or its session's. A lock or
+an election claims records of names (see `claims`), a semaphore counts permits; beyond that the kinds do not
+differ here. Whoever cannot have a hold at once may wait for it: as a *ticket*.
+
+    request --------- begin ---------> hold  <---+ renewed, convert, give_up, proclaim
+       |                               ^ | |     |
+       |                               | | +-----+
+       +--- wait ---> ticket --- serve + |
+                        |                +--- end ---> gone; after an expiry or a force, its lock-delay stays
+                        +--- end_wait ---> refused
+
+What each move relies on and what it keeps true. Words in backquotes that are sentences are the functions of
+`invariants` with that name.
+
+begin       Relies on the caller: nothing is in the way of the claims (`is_free`, `can_go`, or there are the
+            permits), so `holders_are_compatible`. Draws the next token: `tokens_are_unique_and_given_out`.
+            The lease begins now, also after a wait.
+wait        Relies on the caller: something is in the way. Refuses a wait that would close a deadlock, and one
+            for which there is no room. Enters the ticket in the queue of each of its claims, behind what came
+            before it: `queues_are_right`.
+end         Takes a hold out of every table, and the ticket of its conversion before it: `tables_agree`,
+            `claims_are_counted`. If the holder did not end it, the lock-delay it asked for begins in the same
+            move, so that nobody can be granted what the late holder may still be writing to.
+end_wait    Takes a ticket out of every table, and settles its request with a refusal.
+convert     Gives a hold another mode that nothing is in the way of. The hold keeps its id, and gets a new
+            token if it becomes exclusive.
+give_up     Ends a part of a hold of several locks. The rest keeps its token and its lease.
+serve       Lets through, in order of arrival, every ticket that nothing is in the way of any more, until none
+            is left: `nobody_waits_in_vain`.
+
+Why grants happen where they do: tokens are drawn in `begin` and in `convert` and nowhere else, and these two
+are called from two kinds of places: a command that has just found its claims free, and `serve`. To see that a
+lock has one holder, read those calls. A newcomer waits also for what only an earlier ticket claims, so it
+cannot overtake.
+
+A move that ends something does not serve. It returns what became free, and the command serves once, after
+the last of what it ends is gone: while a session is half closed, the tables do not agree and nothing may be
+granted. But a command does not return before it has served. So no other command, no revision and no time lies
+between an end and the grants that follow from it, and every node that applies the entry makes the same ones.
+"""
 
 from collections.abc import Callable, Collection
 from itertools import islice
@@ -28,12 +73,14 @@ _ELECTION: Final = HoldKind.ELECTION
 _GRANTED: Final = EventKind.GRANTED
 _EXPIRED: Final = EventKind.EXPIRED
 _RELEASED: Final = EventKind.RELEASED
-"""Looking a member up in its enumeration costs more than creating an event."""
+"""Members under names of this module: to look one up in its enumeration costs more than to create an event."""
 
 _LEAVE_DELAYS: Final = (EventKind.EXPIRED, EventKind.FORCED)
+"""The ends that a hold's lock-delay follows."""
 
 RETRY_MS: Final = 1000
-"""When to come again where nothing says when: a table is full, or only others who wait are in the way."""
+"""Milliseconds after which to ask again when no lease or delay says it: a table is full, or only waiters are
+in the way."""
 
 
 class Holds:
@@ -46,7 +93,7 @@ class Holds:
     # -- what may be asked for ------------------------------------------------------------------------------
 
     def check_unused(self, field: str, secret: str) -> Refused | None:
-        """Refuse an id that already names something: ids are random, so this is a mistake of its maker."""
+        """Refuse an id that is in use already: ids are random, so whoever made this one made a mistake."""
         state = self.state
         if secret in state.holds or secret in state.tickets or secret in state.sessions:
             return Refused(Reason.INVALID_REQUEST, f"{field}: is in use")
@@ -73,7 +120,7 @@ class Holds:
     # -- how holds begin ------------------------------------------------------------------------------------
 
     def begin(self, hold: Hold, claims: Claims, waited_ms: int) -> Granted:
-        """Enter a hold that nothing is in the way of; its token is the next, its lease begins now."""
+        """Begin a hold that nothing is in the way of: it gets the next token, and its lease begins now."""
         state = self.state
         hold.token = state.next_token
         state.next_token += 1
@@ -81,7 +128,7 @@ class Holds:
             hold.order, hold.expires_at_ms = state.take_order(), state.now_ms + hold.ttl_ms
         lease = state.add_hold(hold, claims)
         if hold.kind is _LOCK and not hold.locks:
-            # What is below, without the detours: nearly all that is ever granted is a single lock.
+            # The same as below for a single lock, which nearly every grant is, without the calls.
             self.effects.events.append(
                 Event(
                     state.revision,
@@ -108,7 +155,7 @@ class Holds:
         return self.granted(hold)
 
     def granted(self, hold: Hold) -> Granted:
-        """Return what the holder is told of its hold now."""
+        """Return the grant of a hold as its holder is to see it now."""
         state = self.state
         expires_in_ms = views.remaining_ms(state, hold)
         if hold.kind is _LOCK:
@@ -123,7 +170,10 @@ class Holds:
         return granted
 
     def renewed(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str = "") -> Granted:
-        """Give a session what it has, to the attempt that asks for it now. A leader says `value` from now."""
+        """Renew what a session holds already, and hand it to the attempt that asks for it again.
+
+        A leader says `value` from now on.
+        """
         self.state.extend(self.state.lease_of(hold))
         return self._passed_on(hold, attempt_id, key, value)
 
@@ -133,13 +183,13 @@ class Holds:
         return self.granted(hold)
 
     def proclaim(self, hold: Hold, value: str) -> None:
-        """Let a leader say something, unless it says so already."""
+        """Set what a leader says; nothing happens if it says that already."""
         if value != hold.value:
             hold.value = value
             self.effects.tell(EventKind.ELECTED, hold, 0)
 
     def wait(self, ticket: Ticket, claims: Claims, wait_ms: int) -> Queued | Refused:
-        """Let a ticket wait that cannot go at once, unless it would wait for ever or there is no room."""
+        """Queue a ticket that cannot go at once, unless it would wait for ever or there is no room."""
         state = self.state
         ticket.order, ticket.expires_at_ms = state.take_order(), state.now_ms + wait_ms
         cycle = deadlocks.find(state, ticket)
@@ -168,9 +218,9 @@ class Holds:
     # -- how things end -------------------------------------------------------------------------------------
 
     def end(self, hold: Hold, kind: EventKind, reason: str = "", delay_ms: int = 0) -> Freed:
-        """End a hold and say so; return what became free.
+        """End a hold, record the event, and return what became free.
 
-        One that its holder did not end leaves a lock-delay: its own, or that of a force if it is longer.
+        A hold that its holder did not end leaves a lock-delay: the longer of its own and of the force's.
         """
         state = self.state
         freed: Freed = []
@@ -182,8 +232,8 @@ class Holds:
             if hold.kind is _SEMAPHORE:
                 state.withhold_permits(hold.name, hold.permits, delay_ms)
             else:
-                for it in each_lock(hold):
-                    state.set_delay(it.name, it.scope, delay_ms)
+                for lock in each_lock(hold):
+                    state.set_delay(lock.name, lock.scope, delay_ms)
         if kind is _RELEASED and hold.kind is _ELECTION:
             kind = EventKind.RESIGNED
         if hold.locks:
@@ -210,7 +260,7 @@ class Holds:
         return freed
 
     def end_wait(self, ticket: Ticket, refusal: Refused | None = None) -> Freed:
-        """End a wait with a refusal, by default that of who does not wait; return what became free."""
+        """End a wait with a refusal, by default the one that says what is in the way; return what became free."""
         state = self.state
         claims = claims_of_hold(ticket)
         freed = state.remove_ticket(ticket, claims)
@@ -219,13 +269,13 @@ class Holds:
         return freed
 
     def in_the_way(self, ticket: Ticket, claims: Claims) -> Refused:
-        """Say who is in the way of a ticket that does not wait (any more), and when to ask again."""
+        """Return the refusal that says who is in the way of a ticket, and when to ask again."""
         if ticket.kind is _SEMAPHORE:
             return self.no_permits(self.state.semaphores[ticket.name])
         return self.lock_held(claims, ticket.converts)
 
     def lock_held(self, claims: Claims, but: HoldId = NO_HOLD) -> Refused:
-        """Say who is in the way of `claims`, the hold `but` apart, and when it makes sense to ask again."""
+        """Return the refusal that says who is in the way of `claims`, except `but`, and when to ask again."""
         state = self.state
         in_the_way = shown_conflicts(state, claims, but)
         named = in_the_way or shown_covering(state, claims)
@@ -242,7 +292,7 @@ class Holds:
         return Refused(Reason.LOCK_HELD, detail, holders, views.queue_length(state, claims), retry_after_ms)
 
     def no_permits(self, semaphore: Semaphore) -> Refused:
-        """Say who has the permits, and when it makes sense to ask again."""
+        """Return the refusal that says who has the permits, and when to ask again."""
         state = self.state
         first = islice(semaphore.holders.values(), limits.HOLDERS_SHOWN_MAX)
         holders = tuple([views.holder_view(state, hold, semaphore.name) for hold in first])
@@ -263,13 +313,13 @@ class Holds:
     # -- how waiters are let through ------------------------------------------------------------------------
 
     def serve(self, freed: Freed) -> None:
-        """Grant, in order of arrival, to every waiter that nothing is in the way of any more."""
+        """Let through, in order of arrival, every waiter that nothing is in the way of any more."""
         state = self.state
         while freed:
             ended, freed = freed, []
             for ticket in candidates(state, ended):
                 if ticket.hold_id not in state.tickets:
-                    continue  # one for several locks, met again at another of them
+                    continue  # it waited for several locks, and went when another of them was looked at
                 claims = claims_of_hold(ticket)
                 if can_go(state, ticket, claims):
                     freed += self._let_through(ticket, claims)
@@ -278,7 +328,7 @@ class Holds:
                     state.drop_if_idle(semaphore)
 
     def _let_through(self, ticket: Ticket, claims: Claims) -> Freed:
-        """End a wait with success; return what a conversion gave up for it."""
+        """End a wait with a grant; return what became free, which only a conversion can cause."""
         state = self.state
         state.remove_ticket(ticket, claims)
         if ticket.converts:
@@ -292,9 +342,10 @@ class Holds:
         return []
 
     def _share(self, hold: Hold, claims: Claims) -> None:
-        """Give a hold to all tickets of its session that want the same. What they free is held by now.
+        """Give a hold to all other tickets of its session that want the same, for acquire is reentrant.
 
-        Nothing is renewed: their clients have given no sign of life since they asked.
+        What they free needs no serving: the hold claims the same. Their leases are not renewed, for their
+        clients have given no sign of life since they asked.
         """
         state = self.state
         wish = wish_of(hold)
@@ -304,10 +355,10 @@ class Holds:
             self.effects.settle(ticket, granted)
 
     def convert(self, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims) -> Freed:
-        """Give a hold another mode that nothing is in the way of; return what it gave up for it.
+        """Give a hold another mode that nothing is in the way of; return what became free.
 
-        To exclusive, it draws a new token: who held the old one may have been overtaken by other readers'
-        views.
+        A hold that becomes exclusive gets a new token. The old one may be lower than the token of another
+        reader that has left since, and what the lock protects would refuse it as stale.
         """
         state = self.state
         token = hold.token
@@ -320,7 +371,7 @@ class Holds:
         return freed
 
     def give_up(self, hold: Hold, gone: tuple[Wanted, ...], kept: tuple[Wanted, ...]) -> Freed:
-        """End a part of a hold of several locks, and say so; return what became free."""
+        """End a part of a hold of several locks, record the event, and return what became free."""
         state = self.state
         freed = state.reclaim(hold, claims_of(hold.name, hold.mode, hold.scope, kept), hold.token)
         self.effects.tell(_RELEASED, hold, state.now_ms - hold.since_ms, locks=gone)
@@ -331,11 +382,13 @@ class Holds:
 def held_already(
     session: Session, owner: OwnerName, holders: Collection[Hold], is_wanted: Callable[[Hold], bool]
 ) -> Hold | None:
-    """Return the hold among `holders` that `session` has as `owner`, and asks for again."""
+    """Return the wanted hold among `holders` that `session` has as `owner` already, or None."""
     mine = session.holds_of(owner)
     known = mine.values() if len(mine) < len(holders) else holders
     found = [
-        it for it in known if it.session_id == session.session_id and it.owner == owner and is_wanted(it)
+        hold
+        for hold in known
+        if hold.session_id == session.session_id and hold.owner == owner and is_wanted(hold)
     ]
     return min(found, key=lambda hold: hold.token, default=None)
 
