@@ -1,6 +1,6 @@
 """What can be asked of the state machine: one frozen struct per command, and the log entry that carries them.
 
-A command is encoded as a MessagePack array whose first element is its tag. Tags are for ever; a new field
+A command is encoded as a MessagePack array whose first element is its tag. A tag is never reused; a new field
 goes to the end, with a default. Ids and secrets come in commands: the state machine invents nothing.
 """
 
@@ -18,7 +18,7 @@ class _Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class _Unremembered(_Command, frozen=True):
-    """Base of those that may come twice without harm: they carry no `request_id`."""
+    """Base of the commands that may come twice without harm: they carry no `request_id`."""
 
     request_id: ClassVar[str] = ""
 
@@ -38,7 +38,7 @@ class Algorithm(enum.StrEnum):
     SLIDING_WINDOW = "sliding-window"
     GCRA = "gcra"
 
-    __hash__ = str.__hash__  # the one of Enum is a Python function
+    __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
 
 class OpenSession(_Command, frozen=True, tag=1):
@@ -64,11 +64,12 @@ class CloseSession(_Command, frozen=True, tag=3):
 
 
 class Acquire(_Command, frozen=True, tag=4):
-    """Ask for a lock, for a session (`session_id`) or with a lease of its own (`ttl_ms`): one of both.
+    """Ask for a lock, for a session (`session_id`) or with a lease of its own (`ttl_ms`): one of the two.
 
-    Several locks at once stand in `locks`; `name` is empty then, `mode` and `scope` mean nothing. `hold_id`
-    is the secret that the hold gets if this command is granted. `attempt_id` names this attempt: a repeated
-    request carries the same `request_id` and a new attempt; `Cancel` ends only the attempt it names.
+    Several locks at once are listed in `locks`; then `name` is empty, and `mode` and `scope` mean nothing.
+    `hold_id` is the secret that the hold gets if this command is granted. `attempt_id` names this attempt: a
+    repeated request carries the same `request_id` and a new attempt id; `Cancel` ends only the attempt it
+    names.
     """
 
     name: str
@@ -87,10 +88,10 @@ class Acquire(_Command, frozen=True, tag=4):
 
 
 class Cancel(_Unremembered, frozen=True, tag=5):
-    """Undo an acquire whose client went away: end its wait, or release what it got.
+    """Undo an attempt whose client went away: end its wait, or release what it got.
 
-    `hold_id` is what the waiting attempt answers to: the `ticket_id` of a conversion, else the hold's id. A
-    conversion that came through is not undone: its hold is as good as before.
+    `hold_id` is the id under which the attempt waits: the `ticket_id` of a conversion, else the hold's id. A
+    conversion that was granted is not undone: its client still holds what it held before.
 
     Has no effect when a later attempt of the same request took over.
     """
@@ -100,7 +101,7 @@ class Cancel(_Unremembered, frozen=True, tag=5):
 
 
 class Renew(_Command, frozen=True, tag=6):
-    """Start the lease of a hold anew, with another `ttl_ms` if it is not 0."""
+    """Start the lease of a hold anew, with another length if `ttl_ms` is not 0."""
 
     hold_id: HoldId
     ttl_ms: int = 0
@@ -108,7 +109,7 @@ class Renew(_Command, frozen=True, tag=6):
 
 
 class Release(_Command, frozen=True, tag=7):
-    """Give a hold back; of a hold of several locks, only those in `names` if there are any."""
+    """Give a hold back; of a hold of several locks only those in `names`, unless `names` is empty."""
 
     hold_id: HoldId
     request_id: str = ""
@@ -116,7 +117,7 @@ class Release(_Command, frozen=True, tag=7):
 
 
 class ForceRelease(_Command, frozen=True, tag=8):
-    """End every hold of a lock, whoever has it."""
+    """End every hold of a lock, whoever holds it."""
 
     name: str
     reason: str
@@ -125,7 +126,7 @@ class ForceRelease(_Command, frozen=True, tag=8):
 
 
 class Tick(_Unremembered, frozen=True, tag=9):
-    """Let cluster time pass: what is due expires. The entry's `now_ms` does the work."""
+    """Let cluster time pass, so that what is due expires. The entry's `now_ms` does the work."""
 
 
 class Barrier(_Unremembered, frozen=True, tag=10):
@@ -133,9 +134,9 @@ class Barrier(_Unremembered, frozen=True, tag=10):
 
 
 class Convert(_Command, frozen=True, tag=11):
-    """Change the mode of a hold: down at once, up as soon as no other holder stands in the way.
+    """Change the mode of a hold: down at once, up as soon as no other holder is in the way.
 
-    `ticket_id` is what the conversion answers to while it waits, `attempt_id` as for an acquire.
+    `ticket_id` is the id under which the conversion waits; `attempt_id` is as for an acquire.
     """
 
     hold_id: HoldId
@@ -147,7 +148,7 @@ class Convert(_Command, frozen=True, tag=11):
 
 
 class AcquirePermits(_Command, frozen=True, tag=12):
-    """Ask for permits of a semaphore, which has `limit` of them. The rest is as for a lock."""
+    """Ask for `permits` of a semaphore that has `limit` of them. The other fields are those of `Acquire`."""
 
     name: str
     limit: int
@@ -164,7 +165,7 @@ class AcquirePermits(_Command, frozen=True, tag=12):
 
 
 class ResizeSemaphore(_Command, frozen=True, tag=13):
-    """Give a semaphore another limit. Nobody loses permits: a smaller limit is reached as they come back."""
+    """Give a semaphore another limit. Nobody loses permits: a smaller limit is reached as they return."""
 
     name: str
     limit: int
@@ -172,7 +173,7 @@ class ResizeSemaphore(_Command, frozen=True, tag=13):
 
 
 class Campaign(_Command, frozen=True, tag=14):
-    """Ask to lead an election, for a session, with a value that everybody sees."""
+    """Ask to lead an election, for a session, with a value that everybody can read."""
 
     name: str
     session_id: SessionId
@@ -185,7 +186,7 @@ class Campaign(_Command, frozen=True, tag=14):
 
 
 class Proclaim(_Command, frozen=True, tag=15):
-    """Give the election that a hold leads another value."""
+    """Change the value of the election that a hold leads."""
 
     hold_id: HoldId
     value: str
@@ -193,7 +194,7 @@ class Proclaim(_Command, frozen=True, tag=15):
 
 
 class TakeRate(_Command, frozen=True, tag=16):
-    """Take `cost` from a rate limit of `limit` per `window_ms`, or a place in the next `wait_ms`."""
+    """Take `cost` from a rate limit of `limit` per `window_ms`, now or within the next `wait_ms`."""
 
     name: str
     limit: int
@@ -213,7 +214,7 @@ class AdvanceFence(_Command, frozen=True, tag=17):
 
 
 class AbandonWaits(_Unremembered, frozen=True, tag=18):
-    """Undo what waits for clients of a node process that is gone; of many, only so many at a time.
+    """End the waits whose clients were connected to a node process that is gone, a limited number at a time.
 
     `origin` names the process, as in `Batch`. An attempt that was repeated on another node waits there now.
     """
@@ -251,7 +252,7 @@ MayWait = Acquisition | Convert
 
 
 class Undecodable(msgspec.Struct, frozen=True):
-    """Stands in an entry for bytes that are no command of this version. Never encoded."""
+    """Stands in an entry for bytes that are not a command of this version. Never encoded."""
 
     request_id: ClassVar[str] = ""
 
@@ -259,8 +260,9 @@ class Undecodable(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True):
     """The commands of one origin within an entry, in its order.
 
-    `origin` names one run of a node process; `seqs` rise strictly within an origin for ever. A command whose
-    number is not above all numbers already applied for its origin is a repetition and has no effect.
+    `origin` names one run of a node process. Sequence numbers rise strictly within an origin, for as long as
+    it lives; a command whose number is not above all that were applied for its origin is a repetition and has
+    no effect.
     """
 
     origin: str

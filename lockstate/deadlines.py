@@ -1,4 +1,4 @@
-"""All records that end by themselves, by (deadline, order of creation)."""
+"""The deadlines of all records that end by themselves, in order of (deadline, creation)."""
 
 import heapq
 from typing import Final
@@ -6,16 +6,19 @@ from typing import Final
 import msgspec
 
 _BUCKET_BITS: Final = 6
-"""A bucket takes the deadlines of 64 ms: few enough to be sorted at once, long enough to be few."""
+"""Bits of milliseconds that share a bucket, 64 ms: short enough that one bucket is sorted at once, long
+enough that there are few."""
 _ORDER_BITS: Final = 64
+"""Bits for the order of creation in a key of a bucket; the deadline stands above them."""
 _ORDER_MASK: Final = (1 << _ORDER_BITS) - 1
 _EMPTY_MAX: Final = 1024
+"""Keys without a record, or buckets without records, that are tolerated before they are cleared away."""
 
 
 class Timed(msgspec.Struct, eq=False, gc=False, array_like=True):
     """Something that ends by itself when cluster time has passed `expires_at_ms`.
 
-    `order` is its place among all creations: it breaks ties between equal deadlines.
+    `order` is its creation number, which breaks ties between equal deadlines.
     """
 
     order: int
@@ -23,13 +26,17 @@ class Timed(msgspec.Struct, eq=False, gc=False, array_like=True):
 
 
 class Lease(Timed, eq=False, gc=False, array_like=True):
-    """What ends when it is not renewed for `ttl_ms`."""
+    """Something that ends when it is not renewed for `ttl_ms`."""
 
     ttl_ms: int
 
 
 class _Bucket:
-    """Records of nearby deadlines. `keys` orders them once the first is asked for: a heap with husks."""
+    """The records whose deadlines are close to each other, by order of creation.
+
+    `keys` is a heap of (deadline, order), made when the first record is asked for. Keys of records that were
+    removed stay in it until they come to the top, or are too many.
+    """
 
     __slots__ = ("keys", "records")
 
@@ -54,9 +61,10 @@ class _Bucket:
 
 
 class Deadlines:
-    """A calendar queue (Brown 1988): adding and removing cost the same whatever the number of records.
+    """A calendar queue (Brown 1988): adding and removing cost the same however many records there are.
 
-    What is removed before it ends, as nearly all leases are, is never sorted and leaves nothing behind.
+    What is removed before its deadline comes near, as nearly all leases are, is never sorted and leaves
+    nothing behind.
     """
 
     def __init__(self) -> None:
@@ -65,23 +73,23 @@ class Deadlines:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many records are waiting for their end."""
+        """Return how many records there are."""
         return self._count
 
     def add(self, record: Timed) -> None:
-        """Add `record`, which must not be there."""
-        at = record.expires_at_ms >> _BUCKET_BITS
-        bucket = self._buckets.get(at)
+        """Add `record`, which must not be there yet."""
+        number = record.expires_at_ms >> _BUCKET_BITS
+        bucket = self._buckets.get(number)
         if bucket is None:
-            bucket = self._buckets[at] = _Bucket()
-            heapq.heappush(self._heap, at)
+            bucket = self._buckets[number] = _Bucket()
+            heapq.heappush(self._heap, number)
         bucket.records[record.order] = record
         if bucket.keys is not None:
             heapq.heappush(bucket.keys, record.expires_at_ms << _ORDER_BITS | record.order)
         self._count += 1
 
     def remove(self, record: Timed) -> None:
-        """Take `record` out, which must be there with the deadline that it had when it was added."""
+        """Take out `record`, which must be there with the deadline that it had when it was added."""
         del self._buckets[record.expires_at_ms >> _BUCKET_BITS].records[record.order]
         self._count -= 1
         if len(self._buckets) > 2 * self._count + _EMPTY_MAX:
@@ -95,7 +103,7 @@ class Deadlines:
             self.add(record)
 
     def due(self, now_ms: int) -> Timed | None:
-        """Return the first record if `now_ms` has passed its end. Who ends it takes it out."""
+        """Return the first record if `now_ms` has passed its deadline. The caller takes it out."""
         if not self._heap or self._heap[0] << _BUCKET_BITS >= now_ms:
             return None
         record = self._first()
@@ -115,6 +123,6 @@ class Deadlines:
         return None
 
     def _drop_empty(self) -> None:
-        self._buckets = {at: bucket for at, bucket in self._buckets.items() if bucket.records}
+        self._buckets = {number: bucket for number, bucket in self._buckets.items() if bucket.records}
         self._heap = list(self._buckets)
         heapq.heapify(self._heap)

@@ -8,7 +8,7 @@ from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds
 from lockstate.ids import OwnerName
 from lockstate.modes import Mode
 from lockstate.queues import is_free
-from lockstate.records import Hold, Made, RequestKey, Session, Ticket
+from lockstate.records import Hold, HoldOrTicket, RequestKey, Session, Ticket
 from lockstate.results import HoldKind, Proclaimed, Refused, Result
 
 
@@ -42,10 +42,10 @@ class Elections:
         if refused is not None:
             return refused
         if is_free(state, claims):
-            return holds.begin(self._made(Hold, command, owner, key), claims, 0)
+            return holds.begin(self._record(Hold, command, owner, key), claims, 0)
         if command.wait_ms == 0:
             return holds.lock_held(claims)
-        return holds.wait(self._made(Ticket, command, owner, key), claims, command.wait_ms)
+        return holds.wait(self._record(Ticket, command, owner, key), claims, command.wait_ms)
 
     def _led_already(self, session: Session, name: str, owner: OwnerName) -> Hold | None:
         lock = self._state.locks.get(record_name(HoldKind.ELECTION, name))
@@ -53,8 +53,10 @@ class Elections:
         is_mine = hold is not None and (hold.session_id, hold.owner) == (session.session_id, owner)
         return hold if is_mine else None
 
-    def _made(self, make: type[Made], command: Campaign, owner: OwnerName, key: RequestKey | None) -> Made:
-        """Return a hold, or the ticket for it."""
+    def _record(
+        self, make: type[HoldOrTicket], command: Campaign, owner: OwnerName, key: RequestKey | None
+    ) -> HoldOrTicket:
+        """Return the hold that `command` asks for, or the ticket for it."""
         return make(
             0,
             0,

@@ -1,4 +1,4 @@
-"""Fences: the highest token that each resource has seen. Never forgotten, or a stale token could pass."""
+"""Fences: the highest token that each resource has seen. Never forgotten, or a stale one could pass."""
 
 from lockstate import limits
 from lockstate.commands import AdvanceFence

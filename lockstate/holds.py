@@ -15,8 +15,7 @@ differ here. Whoever cannot have a hold at once may wait for it: as a *ticket*.
                         |                +--- end ---> gone; after an expiry or a force, its lock-delay stays
                         +--- end_wait ---> refused
 
-What each move relies on and what it keeps true. Words in backquotes that are sentences are the functions of
-`invariants` with that name.
+What each move relies on and what it keeps true. The sentences in backquotes are functions of `invariants`.
 
 begin       Relies on the caller: nothing is in the way of the claims (`is_free`, `can_go`, or there are the
             permits), so `holders_are_compatible`. Draws the next token: `tokens_are_unique_and_given_out`.
@@ -25,14 +24,14 @@ wait        Relies on the caller: something is in the way. Refuses a wait that w
             for which there is no room. Enters the ticket in the queue of each of its claims, behind what came
             before it: `queues_are_right`.
 end         Takes a hold out of every table, and the ticket of its conversion before it: `tables_agree`,
-            `claims_are_counted`. If the holder did not end it, the lock-delay it asked for begins in the same
-            move, so that nobody can be granted what the late holder may still be writing to.
+            `claims_are_counted`. After an expiry or a force, the lock-delay begins in the same move, so that
+            nobody is granted what the late holder may still be writing to.
 end_wait    Takes a ticket out of every table, and settles its request with a refusal.
 convert     Gives a hold another mode that nothing is in the way of. The hold keeps its id, and gets a new
             token if it becomes exclusive.
 give_up     Ends a part of a hold of several locks. The rest keeps its token and its lease.
-serve       Lets through, in order of arrival, every ticket that nothing is in the way of any more, until none
-            is left: `nobody_waits_in_vain`.
+serve       Lets through every ticket that nothing is in the way of any more, conversions first, then in order
+            of arrival, until none is left: `nobody_waits_in_vain`.
 
 Why grants happen where they do: tokens are drawn in `begin` and in `convert` and nowhere else, and these two
 are called from two kinds of places: a command that has just found its claims free, and `serve`. To see that a
@@ -73,7 +72,7 @@ _ELECTION: Final = HoldKind.ELECTION
 _GRANTED: Final = EventKind.GRANTED
 _EXPIRED: Final = EventKind.EXPIRED
 _RELEASED: Final = EventKind.RELEASED
-"""Members under names of this module: to look one up in its enumeration costs more than to create an event."""
+"""Members under names of this module: looking one up in its enumeration costs more than making an event."""
 
 _LEAVE_DELAYS: Final = (EventKind.EXPIRED, EventKind.FORCED)
 """The ends that a hold's lock-delay follows."""
@@ -260,7 +259,7 @@ class Holds:
         return freed
 
     def end_wait(self, ticket: Ticket, refusal: Refused | None = None) -> Freed:
-        """End a wait with a refusal, by default the one that says what is in the way; return what became free."""
+        """End a wait with a refusal, by default one that says what is in the way; return what became free."""
         state = self.state
         claims = claims_of_hold(ticket)
         freed = state.remove_ticket(ticket, claims)

@@ -1,114 +1,127 @@
 """Every bound of the state machine, with its reason, and the checks that apply them.
 
-The bounds are part of the replicated behaviour: all nodes of a cluster must agree on them, so they are
-constants and not configuration.
+The bounds are part of the replicated behaviour: all nodes of a cluster must agree on them. So they are
+constants, not configuration.
 """
 
 from lockstate.results import Reason, Refused
 
 NAME_BYTES_MAX = 512
-"""Long enough for a path of any sane depth, short enough for a URL and a log line."""
+"""Bytes of a name: enough for a path of any sane depth, few enough for a URL and a log line."""
 
 TTL_MS_MIN = 50
-"""Half a heartbeat: a shorter lease would end before its holder could hear of it."""
+"""Milliseconds of the shortest lease, half a heartbeat: a shorter one would end before its holder heard of
+it."""
 TTL_MS_MAX = 24 * 3600 * 1000
-"""A lease is a promise to be alive; who needs more than a day renews."""
+"""Milliseconds of the longest lease, a day: a lease is a promise to be alive, and can be renewed."""
 
 WAIT_MS_MAX = 24 * 3600 * 1000
-"""A waiter occupies memory on every node until it is served."""
+"""Milliseconds of the longest wait, a day: a waiter takes memory on every node until it is served."""
 LOCK_DELAY_MS_MAX = 3600 * 1000
-"""A lock-delay covers a late writer, not an outage."""
+"""Milliseconds of the longest lock-delay, an hour: it covers a late writer, not an outage."""
 
 OWNER_BYTES_MAX = 256
+"""Bytes of an owner's name. Like all texts shown to people, it is stored on every node and in every
+snapshot."""
 NOTE_BYTES_MAX = 1024
+"""Bytes of a hold's note, for people to read."""
 REASON_BYTES_MAX = 1024
-"""Texts shown to people; they are stored on every node and in every snapshot."""
+"""Bytes of the reason of a forced release, for people to read."""
 LABELS_COUNT_MAX = 16
+"""Labels of one session: as many as a person reads."""
 LABEL_BYTES_MAX = 256
-"""Per session: as many as a person reads; keys and values alike."""
+"""Bytes of a label's key, and of its value."""
 ID_CHARS_MAX = 64
-"""Session, hold, attempt and request ids; ours are 32 hexadecimal digits (128 random bits)."""
+"""Characters of a session, hold, attempt or request id. Ours are 32 hexadecimal digits: 128 random bits."""
 
 LOCKS_COUNT_MAX = 64
 """Locks in one acquire: they are granted in one step, on every node."""
 REQUEST_CLAIMS_MAX = 2_000
-"""Claims of the locks of one acquire: as many as 64 names that are 30 parts deep have."""
+"""Claims of all locks of one acquire: as many as 64 names with 30 parts have."""
 SESSION_CLAIMS_MAX = 20_000
-"""Claims of one session's holds and waits (a lock has one, and one more for each ancestor of its name). They
-all end in one step when the session does."""
+"""Claims of one session's holds and waits, which all end in one step when the session does. A lock has one,
+and one more for each ancestor of its name."""
 QUEUE_LENGTH_MAX = 10_000
-"""Waiters of one name, or of one semaphore."""
+"""Waiters for one name, or for one semaphore."""
 HOLDERS_COUNT_MAX = 10_000
-"""Holders of one shared lock; they are all named in its read."""
+"""Holders of one shared lock: a read of it lists them all."""
 SEMAPHORE_LIMIT_MAX = 1_000_000
 """Permits of one semaphore."""
 SEMAPHORES_COUNT_MAX = 1_000_000
-"""Active semaphores, together with the delays that keep permits of some."""
+"""Active semaphores, counted together with the delays that withhold permits."""
 VALUE_BYTES_MAX = 1024
-"""What an elected leader says: an address, not a document."""
+"""Bytes of an elected leader's value: an address, not a document."""
 FENCES_COUNT_MAX = 1_000_000
-"""Resources whose highest token is remembered: for ever, or a stale token could pass."""
+"""Resources whose highest token is remembered. None is ever forgotten, or a stale token could pass."""
 TOKEN_MAX = (1 << 53) - 1
-"""The largest integer that every JSON reader keeps."""
+"""The highest token: the largest integer that every JSON reader keeps exactly."""
 EXPIRIES_PER_ENTRY_MAX = 2_000
-"""Claims that one entry ends because their time is over; what is left is due at the next one. A node does
-nothing else meanwhile."""
+"""Claims that one entry ends because their time is over, since a node does nothing else meanwhile. The rest
+is due at the next entry."""
 ABANDONED_PER_COMMAND_MAX = 1_000
-"""Waits of a lost node that one command undoes; the leader asks again for the rest."""
+"""Waits of a lost node that one command ends; the leader asks again for the rest."""
 DEADLOCK_STEPS_MAX = 2_000
-"""Holds and tickets looked at in search of a deadlock. Beyond, a wait ends with its `wait_ms`."""
+"""Holds and tickets that one search for a deadlock looks at. A deadlock that is larger is not found: its
+waits end with their `wait_ms`."""
 CYCLE_SHOWN_MAX = 64
 """Steps of a deadlock that a refusal names."""
 AUDIT_COUNT_MAX = 10_000
 """Events in the audit: as many as a person could look through, and few enough for every snapshot."""
 AUDIT_LIMIT_MAX = 1_000
-"""Events in one answer."""
+"""Events in one answer about the audit."""
 RECORDS_COUNT_MAX = 4_000_000
-"""Active names together with their ancestors."""
+"""Active names, counted with their ancestors."""
 HOLDERS_SHOWN_MAX = 16
-"""Holders named in a `lock-held` refusal."""
+"""Holders that a `lock-held` refusal names."""
 SESSIONS_COUNT_MAX = 2_000_000
+"""Sessions. With as many holds and tickets as there may be, the tables take a few GiB on each node."""
 HOLDS_COUNT_MAX = 2_000_000
+"""Holds of every kind."""
 TICKETS_COUNT_MAX = 500_000
-"""Tables: together they stay below a few GiB of memory on each node."""
+"""Waiters of every kind."""
 
 REQUESTS_COUNT_MAX = 1_000_000
-"""Remembered outcomes of requests that carried a `request_id`. When all are younger than the age below,
-new ones are refused: forgetting one early would break the promise that a retry gets the first outcome."""
+"""Remembered outcomes of requests that carried a `request_id`. When all are younger than `REQUEST_AGE_MS`,
+new requests are refused: forgetting one early would break the promise that a retry gets the first outcome."""
 REQUESTS_PER_ENTRY_MAX = 2_000
 """Outcomes that one entry forgets because they are old; the others stay a little longer."""
 REQUEST_AGE_MS = 5 * 60 * 1000
-"""How long a `request_id` is remembered after its outcome, at least."""
+"""Milliseconds for which an outcome is remembered at least, counted from when it was known."""
 
 ORIGINS_COUNT_MAX = 64
-"""Processes that have proposed commands lately: a few nodes, each with its last restarts."""
+"""Node processes whose sequence numbers are remembered: a few nodes, each with its last restarts."""
 
 LIST_LIMIT_MAX = 1000
 """Locks in one page of a listing."""
 LIST_ROWS_MAX = 10_000
-"""Locks, holders and waiters in one page, give or take its last lock: a node does nothing else meanwhile."""
+"""Locks, holders and waiters in one page, except that its last lock may exceed it: a node does nothing else
+while it makes the page."""
 
 RATE_LIMIT_MAX = 1_000_000
-"""As for a semaphore: whoever may do more than this in a window needs no permission for each."""
+"""The largest limit of a rate limit: a client that may do more in a window need not ask each time."""
 RATE_WINDOW_MS_MIN = 10
-"""Commands share log entries, and with them their moment: within less, a rate means nothing."""
+"""Milliseconds of the shortest window: commands that share a log entry share their time, so a rate within
+less means nothing."""
 RATE_WINDOW_MS_MAX = 31 * 24 * 3600 * 1000
-"""A monthly quota. A rate limit occupies memory on every node for as long as its window."""
+"""Milliseconds of the longest window, a month. A rate limit takes memory on every node for as long as its
+window."""
 RATE_LIMITERS_COUNT_MAX = 1_000_000
-"""Rate limits that are not whole: one for each user of a large service; some 500 bytes each."""
+"""Rate limits that are not whole: one for each user of a large service, some 500 bytes each."""
 RATE_ROWS_MAX = 1000
-"""Rows in the log of one sliding window: up to this limit it is exact, above it counts in as many steps."""
+"""Rows in the log of one sliding window. Up to this limit the window is exact, above it counts in this many
+steps."""
 RATE_ROWS_COUNT_MAX = 2_000_000
 """Rows in the logs of all sliding windows: 32 MB in memory, less than 20 MB in a snapshot."""
 
 
 _DOTS = frozenset({".", ".."})
+"""The parts of a path that URLs give a meaning of their own."""
 
 
 def check_name(name: str) -> Refused | None:
-    """Return why `name` is no lock name, or None.
+    """Return why `name` is not a valid name, or None.
 
-    A name has 1 to 512 bytes of printable text; no path part is empty, "." or "..".
+    A name is 1 to 512 bytes of printable text; no part of its path is empty, "." or "..".
     """
     size_bytes = len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
     if size_bytes > NAME_BYTES_MAX:
@@ -127,21 +140,21 @@ def check_name(name: str) -> Refused | None:
 
 
 def check_ttl(ttl_ms: int) -> Refused | None:
-    """Return why `ttl_ms` is no lease length, or None."""
+    """Return why `ttl_ms` is not a valid length of a lease, or None."""
     if TTL_MS_MIN <= ttl_ms <= TTL_MS_MAX:
         return None
     return Refused(Reason.TTL_OUT_OF_RANGE, f"ttl_ms: {ttl_ms}; must be {TTL_MS_MIN} to {TTL_MS_MAX}")
 
 
 def check_range(field: str, value: int, largest: int) -> Refused | None:
-    """Return why `value` is not within 0 and `largest`, or None."""
+    """Return why `value` is not between 0 and `largest`, or None."""
     if 0 <= value <= largest:
         return None
     return Refused(Reason.INVALID_REQUEST, f"{field}: {value}; must be 0 to {largest}")
 
 
 def check_text(field: str, text: str, bytes_max: int) -> Refused | None:
-    """Return why `text` may not be stored and shown, or None: printable and not too long."""
+    """Return why `text` is not fit to be stored and shown, or None: it must be printable and not too long."""
     if not text:
         return None
     size_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
@@ -155,14 +168,14 @@ def check_text(field: str, text: str, bytes_max: int) -> Refused | None:
 
 
 def check_id(field: str, text: str) -> Refused | None:
-    """Return why `text` is not an id (1 to 64 printable characters), or None."""
+    """Return why `text` is not an id that a client may choose, 1 to 64 printable characters, or None."""
     if text and len(text) <= ID_CHARS_MAX and text.isprintable():
         return None
     return Refused(Reason.INVALID_REQUEST, f"{field}: must be 1 to {ID_CHARS_MAX} printable characters")
 
 
 def check_made_id(field: str, text: str) -> Refused | None:
-    """Return why `text` is no id that a node made (1 to 64 characters), or None."""
+    """Return why `text` cannot be an id that a node made, 1 to 64 characters, or None."""
     if 0 < len(text) <= ID_CHARS_MAX:
         return None
     return Refused(Reason.INVALID_REQUEST, f"{field}: must be 1 to {ID_CHARS_MAX} characters")

@@ -9,7 +9,7 @@ from lockstate.commands import Acquire, ForceRelease, Release, Wanted
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
 from lockstate.ids import OwnerName
 from lockstate.queues import is_free
-from lockstate.records import Hold, Made, RequestKey, Ticket, each_lock
+from lockstate.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
 from lockstate.results import (
     EventKind,
     ForceReleased,
@@ -64,13 +64,15 @@ class Locks:
         if refused is not None:
             return refused
         if (lock is None and len(claims) == 1) or is_free(state, claims):
-            return holds.begin(self._made(Hold, command, owner, key), claims, 0)
+            return holds.begin(self._record(Hold, command, owner, key), claims, 0)
         if command.wait_ms == 0:
             return holds.lock_held(claims)
-        return holds.wait(self._made(Ticket, command, owner, key), claims, command.wait_ms)
+        return holds.wait(self._record(Ticket, command, owner, key), claims, command.wait_ms)
 
-    def _made(self, make: type[Made], command: Acquire, owner: OwnerName, key: RequestKey | None) -> Made:
-        """Return a hold, or the ticket for it."""
+    def _record(
+        self, make: type[HoldOrTicket], command: Acquire, owner: OwnerName, key: RequestKey | None
+    ) -> HoldOrTicket:
+        """Return the hold that `command` asks for, or the ticket for it."""
         return make(
             0,
             0,

@@ -1,9 +1,9 @@
-"""Lock modes, scopes, and which claims on a name may stand together. The conflict rules are this table.
+"""Lock modes, scopes, and which claims on a name may stand together. The conflict rules are these tables.
 
 A lock takes a claim on its own name, and on every ancestor of it an intent: "somebody below holds this mode".
-A lock of a subtree claims the whole tree under its name. So every conflict, also one across levels, shows on
-a single record (Gray et al. 1976, Granularity of Locks, section 3; here an intent stands for one mode
-exactly, so that a subtree conflicts with what lies in it by the same rule as two locks of one name).
+A lock of a subtree claims the whole tree under its name. So every conflict, even one across levels, shows on
+a single record (Gray et al. 1976, Granularity of Locks, section 3). Unlike there, an intent stands for
+exactly one mode, so a subtree conflicts with what lies in it by the same rule as two locks of one name.
 """
 
 import enum
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class Mode(enum.StrEnum):
-    """How a lock is held. The value is the word used in JSON. `place` counts the modes from 0."""
+    """How a lock is held. The value is the word used in JSON; `place` is its number, from 0."""
 
     place: int
 
@@ -19,7 +19,7 @@ class Mode(enum.StrEnum):
     SHARED = "shared"
     UPDATE = "update"
 
-    __hash__ = str.__hash__  # the one of Enum is a Python function
+    __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
 
 class Scope(enum.StrEnum):
@@ -45,21 +45,28 @@ Claim = int
 """A mode on one record, in one of three roles: 0 to 2 the name, 3 to 5 its subtree, 6 to 8 an intent."""
 
 CLAIMS: Final = range(9)
+"""All claims."""
 INTENTS: Final = range(6, 9)
+"""The claims that are intents."""
 _NODE, _TREE = 0, 3
+"""The first claims on a name and on a subtree."""
 INTENT: Final = 6
-"""The first of the claims that are intents."""
+"""The first claim that is an intent."""
 
 Counts = int
-"""How many claims of each kind there are on a record: nine fields of 32 bits in one number. Asking whether
-any claim stands in the way of another is one `&` with CONFLICTS, adding one is a sum with UNIT."""
+"""The numbers of claims on a record, by claim: nine fields of 32 bits in one integer. Whether any of them is
+in the way of a claim is one `&` with CONFLICTS; adding a claim is a sum with UNIT."""
 
 _FIELD_BITS: Final = 32
+"""Bits of one field."""
 UNIT: Final[tuple[Counts, ...]] = tuple(1 << _FIELD_BITS * claim for claim in CLAIMS)
+"""For each claim, the counts with one of it and none of any other."""
 FIELD: Final[tuple[Counts, ...]] = tuple(unit * ((1 << _FIELD_BITS) - 1) for unit in UNIT)
+"""For each claim, the bits of its field."""
 NAMED: Final[Counts] = sum(FIELD[:INTENT])
-"""The fields of all claims but intents."""
+"""The fields of all claims except intents."""
 ALL_INTENTS: Final[Counts] = sum(FIELD[INTENT:])
+"""The fields of all intents."""
 
 
 def claim_of(mode: Mode, scope: Scope) -> Claim:
@@ -93,6 +100,7 @@ def _meet(one: Claim, other: Claim) -> bool:
 
 
 _MODES: Final = tuple(Mode) * 3
+"""For each claim, its mode."""
 
 CONFLICTING: Final[tuple[tuple[Claim, ...], ...]] = tuple(
     tuple(other for other in CLAIMS if _meet(one, other) and _MODES[other] not in COMPATIBLE[_MODES[one]])

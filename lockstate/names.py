@@ -1,4 +1,4 @@
-"""The names that something is known of, in order."""
+"""The index of active names: in order, so that they can be listed and found below a name."""
 
 import bisect
 from collections.abc import Iterator
@@ -7,15 +7,17 @@ from typing import Final
 from lockstate.records import Lock
 
 _RUN_MAX: Final = 512
+"""Names in one run; a longer one is split."""
 YOUNG_MAX: Final = 1024
+"""Records that may wait to be sorted in before `settle` looks through them."""
 
 
 class NameIndex:
-    """The names of `locks` in order, in short runs: adding and removing touch one run only.
+    """The names of `locks` in order, in short runs, so that adding or removing one touches a single run.
 
-    A record is sorted in when a thousand came after it, or when somebody lists: most are gone before, and
-    cost no more than a place in `young`. Who makes a record puts it there; `settle` is called once for each
-    entry, so that no single command pays for all.
+    A new record is first put into `young`, by the code that makes it. It is sorted in after a thousand
+    others, or when somebody lists. Most records are gone by then, and cost no more than a place in that list.
+    `settle` is called once for each entry, so that no single command pays for all.
     """
 
     def __init__(self, locks: dict[str, Lock]) -> None:
@@ -25,7 +27,7 @@ class NameIndex:
         self._firsts: list[str] = []
 
     def settle(self) -> None:
-        """Forget the young who are gone, if there are many; if many are left, they have come to stay."""
+        """If many records are young, forget those that are gone; if many are left, sort them in."""
         if len(self.young) <= YOUNG_MAX:
             return
         self.young = self._alive()
@@ -34,24 +36,24 @@ class NameIndex:
 
     def remove(self, name: str) -> None:
         """Take out a name that was sorted in."""
-        at = bisect.bisect_right(self._firsts, name) - 1
-        run = self._runs[at]
+        index = bisect.bisect_right(self._firsts, name) - 1
+        run = self._runs[index]
         del run[bisect.bisect_left(run, name)]
         if run:
-            self._firsts[at] = run[0]
+            self._firsts[index] = run[0]
         else:
-            del self._runs[at]
-            del self._firsts[at]
+            del self._runs[index]
+            del self._firsts[index]
 
     def after(self, name: str, *, inclusive: bool) -> Iterator[str]:
-        """Yield the names behind `name` in order, with `name` itself if `inclusive` and it is there."""
+        """Yield the names after `name` in order; if `inclusive`, `name` itself comes first if it is there."""
         self.young = self._alive()
         self._sort_in()
-        at = max(bisect.bisect_right(self._firsts, name) - 1, 0)
+        first = max(bisect.bisect_right(self._firsts, name) - 1, 0)
         find = bisect.bisect_left if inclusive else bisect.bisect_right
-        for run_at in range(at, len(self._runs)):
-            run = self._runs[run_at]
-            start = find(run, name) if run_at == at else 0
+        for index in range(first, len(self._runs)):
+            run = self._runs[index]
+            start = find(run, name) if index == first else 0
             yield from run[start:]
 
     def _alive(self) -> list[Lock]:
@@ -69,11 +71,11 @@ class NameIndex:
             self._runs.append([name])
             self._firsts.append(name)
             return
-        at = max(bisect.bisect_right(self._firsts, name) - 1, 0)
-        run = self._runs[at]
+        index = max(bisect.bisect_right(self._firsts, name) - 1, 0)
+        run = self._runs[index]
         bisect.insort(run, name)
-        self._firsts[at] = run[0]
+        self._firsts[index] = run[0]
         if len(run) > _RUN_MAX:
             half = len(run) // 2
-            self._runs[at : at + 1] = [run[:half], run[half:]]
-            self._firsts[at : at + 1] = [run[0], run[half]]
+            self._runs[index : index + 1] = [run[:half], run[half:]]
+            self._firsts[index : index + 1] = [run[0], run[half]]

@@ -1,4 +1,4 @@
-"""Who is who: the names that others see, and the parties that can wait for each other."""
+"""Owners as others see them, the parties that can wait for each other, and what counts as the same wish."""
 
 import hashlib
 from typing import Final
@@ -9,13 +9,14 @@ from lockstate.records import Claimant, Ticket, each_lock
 from lockstate.results import HoldKind
 
 Party = tuple[str, str]
-"""Who can wait for whom: a session and an owner in it. What has a lease of its own stands for itself: an
-owner's name alone proves nothing, for many programs may give the same."""
+"""One that can wait for others: an owner within a session. A hold or ticket with a lease of its own is a
+party by itself: an owner's name alone proves nothing, for many programs may give the same."""
 
 Wish = tuple[SessionId, OwnerName, HoldKind, int, frozenset[Wanted]]
-"""What a session wants as an owner. It gets it once, however often it asks: acquire is reentrant."""
+"""What a session wants for an owner. It gets it once, however often it asks: acquire is reentrant."""
 
 _NO_SESSION: Final = "\x00"
+"""In the place of the session in a party without one: it is not printable, as every session's id is."""
 
 
 def public_name(kind: str, secret: str) -> str:
@@ -24,24 +25,24 @@ def public_name(kind: str, secret: str) -> str:
 
 
 def shown_owner(owner: OwnerName, lease_id: SessionId | HoldId) -> OwnerName:
-    """Return the owner as others see it: who gave none is called after its hold."""
+    """Return the owner as others see it: if none was given, a name made from the id of the hold."""
     return owner or OwnerName(public_name("hold", lease_id))
 
 
 def party_of(record: Claimant) -> Party:
-    """Return whose a hold or a ticket is. A conversion is its hold's."""
+    """Return the party that a hold or a ticket belongs to. A conversion belongs to that of its hold."""
     if record.session_id:
         return (record.session_id, record.owner)
     return (_NO_SESSION, own_id(record))
 
 
 def wish_of(record: Claimant) -> Wish | None:
-    """Return what `record` is about and for whom, in a session; None if it can be shared with nobody."""
+    """Return what `record` is of and for whom, in a session; None if it cannot be shared."""
     if not record.session_id or (isinstance(record, Ticket) and record.converts):
         return None
     return (record.session_id, record.owner, record.kind, record.permits, frozenset(each_lock(record)))
 
 
 def own_id(record: Claimant) -> HoldId:
-    """Return the id of the hold that `record` is, or is going to be, or wants converted."""
+    """Return the id of the hold that `record` is, will be, or converts."""
     return (record.converts if isinstance(record, Ticket) else NO_HOLD) or record.hold_id

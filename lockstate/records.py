@@ -1,7 +1,7 @@
-"""The records of the state. Plain data; the tables that hold them are in `state`.
+"""The records of the state. They are plain data; the tables that hold them are in `state`.
 
-No record refers to one that refers back to it, so reference counts free them all, and the garbage collector
-need not look at millions of them (gc=False): a full collection would stop the node for seconds.
+No record refers to one that refers back to it. So reference counts free them all, and the garbage collector
+need not track millions of them (gc=False): a full collection would stop the node for seconds.
 """
 
 import bisect
@@ -22,21 +22,22 @@ RequestKey = tuple[str, str]
 """Scope and request id of a remembered request."""
 
 NOTHING: Final[dict[Any, Any]] = {}
-"""What nearly all label sets and tables of a record are: one for all, never changed."""
+"""The empty table, shared by all records whose labels or tables are empty, as most are. Never changed."""
 _nothing = repeat(NOTHING).__next__
 
 _SEARCHED_MAX: Final = 64
+"""Holds of a session that are searched one by one; with more than that it keeps a table by owner."""
 
 CONVERSION: Final = len(CLAIMS)
-"""Added to a claim: the queue of the conversions that want it. They stand ahead of all others."""
+"""The offset of a claim's queue of conversions, which stand ahead of all others, from its other queue."""
 
 
 class Claimant(Lease, eq=False, gc=False, array_like=True):
     """What a hold and a ticket have in common: what it is of, whose it is, and since when.
 
-    Exactly one of `session_id` and `ttl_ms` is given: it lives with a session, or has a lease of its own. The
-    `owner` of such a lease may be empty. `locks` are those of a claimant of several, whose `name` is empty;
-    `permits` count for semaphores, `value` is an elected leader's.
+    Exactly one of `session_id` and `ttl_ms` is given: it lives with a session, or has a lease of its own, and
+    then its `owner` may be empty. With several locks `name` is empty and `locks` lists them. `permits` are a
+    semaphore's, `value` is an elected leader's.
     """
 
     hold_id: HoldId
@@ -57,9 +58,9 @@ class Claimant(Lease, eq=False, gc=False, array_like=True):
 
 
 class Hold(Claimant, eq=False, gc=False, array_like=True):
-    """One granted right, since its grant. `order` and `expires_at_ms` are 0 if it lives with a session.
+    """One granted right. `order` and `expires_at_ms` are 0 if it lives with a session.
 
-    `converting` is the ticket of the conversion that waits, if one does.
+    `converting` is the id of the ticket while a conversion of it waits.
     """
 
     token: int = 0
@@ -67,18 +68,18 @@ class Hold(Claimant, eq=False, gc=False, array_like=True):
 
 
 class Ticket(Claimant, eq=False, gc=False, array_like=True):
-    """A waiter, until `expires_at_ms`. Its `ttl_ms` is for the lease that it will get.
+    """A waiter, until `expires_at_ms`. Its `ttl_ms` is that of the lease it will get.
 
-    `hold_id` is what the hold will be called; a conversion has a name of its own, and `converts` is the hold,
-    whose `ttl_ms` it does not need. `origin` is the node process that keeps the connection of who waits.
+    `hold_id` is the id that the hold will have. A conversion has an id of its own there and no `ttl_ms`, and
+    `converts` is the id of its hold. `origin` is the node process that keeps its client's connection.
     """
 
     converts: HoldId = NO_HOLD
     origin: str = ""
 
 
-Made = TypeVar("Made", Hold, Ticket)
-"""For who makes a hold, or the ticket for it, of the same things."""
+HoldOrTicket = TypeVar("HoldOrTicket", Hold, Ticket)
+"""What a function makes of one command: a hold, or the ticket for it."""
 
 
 def hold_of(ticket: Ticket, now_ms: int) -> Hold:
@@ -106,10 +107,10 @@ def hold_of(ticket: Ticket, now_ms: int) -> Hold:
 
 
 class Session(Lease, eq=False, gc=False, array_like=True):
-    """A client's registered liveness.
+    """A client that is alive as long as it renews.
 
-    `claims_count` is how many claims its holds and tickets have. `by_owner` has the same holds once more,
-    when they have become too many to be searched.
+    `claims_count` is how many claims its holds and tickets have. `by_owner` has the same holds once more, by
+    owner, once they are too many to be searched.
     """
 
     session_id: SessionId
@@ -121,7 +122,7 @@ class Session(Lease, eq=False, gc=False, array_like=True):
     by_owner: dict[OwnerName, dict[HoldId, Hold]] | None = None
 
     def holds_of(self, owner: OwnerName) -> dict[HoldId, Hold]:
-        """Return the holds of `owner`, among others if the session has few."""
+        """Return the holds of `owner`; if the session has few, those of others are among them."""
         if self.by_owner is None:
             if len(self.holds) <= _SEARCHED_MAX:
                 return self.holds
@@ -150,7 +151,7 @@ class Session(Lease, eq=False, gc=False, array_like=True):
 class Delay(Timed, eq=False, gc=False, array_like=True):
     """A lock-delay: nobody gets what it covers until it is over. It claims like an exclusive hold.
 
-    Of a semaphore, as many `permits` stay away.
+    For a semaphore it withholds `permits`.
     """
 
     name: str
@@ -162,10 +163,10 @@ class Delay(Timed, eq=False, gc=False, array_like=True):
 class Lock(msgspec.Struct, eq=False, gc=False):
     """One active name, or an ancestor of one: what is held and wanted of it.
 
-    `held` counts the claims of holds and delays, `waiting` those of tickets. The holders of the name itself
-    are `holder`, or `holders` in order of their tokens when there are several. `queues` has the tickets by
-    claim, each in order of arrival, and `below` the names one level down with tickets; both only while
-    somebody waits. `is_sorted` says that the index of names has it in its place.
+    `held` counts the claims of holds and delays, `waiting` those of tickets. A single holder of the name
+    itself is `holder`; several are in `holders`, in order of their tokens. `queues` has the tickets by claim,
+    each queue in order of arrival, and `below` the names one level down that have tickets; both exist only
+    while somebody waits. `is_sorted` says that the index of names has this name in its sorted part.
     """
 
     name: str
@@ -237,7 +238,7 @@ class Lock(msgspec.Struct, eq=False, gc=False):
 
 
 class Semaphore(msgspec.Struct, eq=False, gc=False):
-    """One active semaphore. `used` counts the permits of holds and of `delays`, which are known by order."""
+    """One active semaphore. `used` counts the permits of holds and of `delays`, which are keyed by order."""
 
     name: str
     limit: int
@@ -248,12 +249,12 @@ class Semaphore(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing about it needs to be remembered."""
+        """Whether nobody has or wants a permit, so that it can be forgotten."""
         return not self.used and not self.queue
 
 
 def precedence(ticket: Ticket) -> tuple[bool, int]:
-    """Return what tickets are sorted by: conversions first, then in order of arrival."""
+    """Return the sorting key of tickets: conversions first, then in order of arrival."""
     return not ticket.converts, ticket.order
 
 
@@ -263,7 +264,7 @@ def place_among(queue: dict[HoldId, Ticket], ticket: Ticket) -> int:
 
 
 def each_lock(record: Claimant) -> Iterator[Wanted]:
-    """Yield what a hold has or a ticket wants: the one, or each of several."""
+    """Yield what a hold has or a ticket wants: the one lock, or each of several."""
     if record.locks:
         yield from record.locks
     else:

@@ -1,4 +1,4 @@
-"""What the state machine says: results for the asker, events for everybody, views for readers.
+"""What the state machine says: results for the client that asked, events for everybody, views for readers.
 
 Refusals are results, never exceptions: they are as deterministic and as replicated as grants.
 """
@@ -28,13 +28,13 @@ class Reason(enum.StrEnum):
     NOT_HOLDER = "not-holder"
     NO_PERMITS = "no-permits"
     LIMIT_MISMATCH = "limit-mismatch"
-    STALE_TOKEN = "stale-token"  # noqa: S105 - no secret
+    STALE_TOKEN = "stale-token"  # noqa: S105 - not a secret
 
-    __hash__ = str.__hash__  # the one of Enum is a Python function
+    __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
 
 class HoldKind(enum.StrEnum):
-    """What a hold is of. The value is the word used in JSON."""
+    """The kind of thing that is held. The value is the word used in JSON."""
 
     LOCK = "lock"
     SEMAPHORE = "semaphore"
@@ -48,7 +48,7 @@ class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class HolderView(_Value, frozen=True):
-    """A holder as others may see it: no secret in it. `permits` counts for semaphores, 0 elsewhere."""
+    """A holder as others may see it: it contains no secret. `permits` is 0 except for semaphores."""
 
     owner: OwnerName
     mode: Mode
@@ -62,7 +62,7 @@ class HolderView(_Value, frozen=True):
 
 
 class WaiterView(_Value, frozen=True):
-    """A waiter as others may see it. `position` counts from 1; conversions stand before all others."""
+    """A waiter as others may see it. `position` counts from 1; conversions stand ahead of all others."""
 
     owner: OwnerName
     mode: Mode
@@ -76,7 +76,7 @@ class WaiterView(_Value, frozen=True):
 
 
 class CycleView(_Value, frozen=True):
-    """One step of a deadlock: `owner` waits for `name`, which the owner of the next step has or waits for."""
+    """One step of a deadlock: `owner` waits for `name`, which the next step's owner holds or waits for."""
 
     owner: OwnerName
     name: str
@@ -93,7 +93,7 @@ class LockView(_Value, frozen=True):
 
 
 class SemaphoreView(_Value, frozen=True):
-    """A semaphore at one revision. One that nobody holds or wants has limit 0: the next acquire gives it."""
+    """A semaphore at one revision. While nobody holds or wants it, `limit` is 0: the next acquire sets it."""
 
     name: str
     limit: int
@@ -103,7 +103,7 @@ class SemaphoreView(_Value, frozen=True):
 
 
 class ElectionView(_Value, frozen=True):
-    """An election at one revision; `leader` is None when nobody leads, `value` is what the leader says."""
+    """An election at one revision; `leader` is None when nobody leads, `value` is the leader's."""
 
     name: str
     leader: HolderView | None = None
@@ -112,14 +112,14 @@ class ElectionView(_Value, frozen=True):
 
 
 class FenceView(_Value, frozen=True):
-    """Whether a token is a current holder's; `current_token` is the highest of them, 0 when nobody holds."""
+    """Whether a token is a present holder's; `current_token` is the highest of theirs, 0 if there is none."""
 
     valid: bool
     current_token: int
 
 
 class SessionView(_Value, frozen=True):
-    """A session at one revision, for who knows its id; holds and tickets without their secrets."""
+    """A session at one revision, for a client that knows its id; no hold or ticket shows its secret."""
 
     ttl_ms: int
     expires_in_ms: int
@@ -151,9 +151,9 @@ class SessionClosed(_Value, frozen=True, tag=3):
 
 
 class Granted(_Value, frozen=True, tag=4):
-    """The lock is held. `expires_in_ms` is 0 when a repeated request finds its hold already ended.
+    """The lock is held. `expires_in_ms` is 0 when a repeated request finds that its hold has ended already.
 
-    Of several locks `name` is empty and `locks` lists them; `permits` and `available` count for semaphores.
+    For several locks `name` is empty and `locks` lists them; `permits` and `available` are a semaphore's.
     """
 
     hold_id: HoldId
@@ -169,27 +169,27 @@ class Granted(_Value, frozen=True, tag=4):
 
 
 class Queued(_Value, frozen=True, tag=5):
-    """The request waits. What is settled under this `hold_id` in a later outcome is how it ended."""
+    """The request waits. How the wait ends is settled under this `hold_id` in a later outcome."""
 
     hold_id: HoldId
     position: int
 
 
 class Renewed(_Value, frozen=True, tag=6):
-    """The lease runs anew."""
+    """The lease has started anew."""
 
     token: int
     expires_in_ms: int
 
 
 class Released(_Value, frozen=True, tag=7):
-    """The hold is over, but for `locks` if only a part of it was given back."""
+    """The hold is over; if only a part of it was given back, `locks` are still held."""
 
     locks: tuple[Wanted, ...] = ()
 
 
 class ForceReleased(_Value, frozen=True, tag=8):
-    """What the force ended."""
+    """Every hold of the lock was ended: these."""
 
     released: tuple[HolderView, ...]
 
@@ -234,10 +234,10 @@ class Proclaimed(_Value, frozen=True, tag=13):
 
 
 class RateTaken(_Value, frozen=True, tag=14):
-    """What a rate limit says. If allowed, the asker may go on once cluster time is `at_ms`.
+    """The answer of a rate limit. If allowed, the client may go on once cluster time is `at_ms`.
 
     `retry_after_ms` is 0 when allowed, and when no waiting helps (the cost is above the limit).
-    `reset_in_ms` is when the limit is whole again.
+    `reset_in_ms` is the time until the limit is whole again.
     """
 
     allowed: bool
@@ -255,7 +255,7 @@ class FenceAdvanced(_Value, frozen=True, tag=15):
 
 
 class WaitsAbandoned(_Value, frozen=True, tag=16):
-    """How many waits were undone, and how many of the same process are left."""
+    """How many waits were ended, and how many of the same process are left."""
 
     ended: int
     left: int
@@ -295,15 +295,15 @@ class EventKind(enum.StrEnum):
     SESSION_EXPIRED = "session-expired"
     WAIT_ENDED = "wait-ended"
 
-    __hash__ = str.__hash__  # the one of Enum is a Python function
+    __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Something that others may want to know, at a revision: one for each lock of a hold of several.
+    """Something that happened at a revision. A hold of several locks causes one event for each of them.
 
-    `session_id` is the session's, or the hold's that has a lease of its own: a secret, which never leaves the
-    node but to who names it. `lasted_ms` is how long what ended had lasted: the hold, or the wait; a grant
-    says how long it was waited for. `value` is what an elected leader says.
+    `session_id` is the id of the session, or of the hold if it has a lease of its own. It is a secret: it
+    selects the events for a client that names it, and never leaves the node. `lasted_ms` is how long the hold
+    or the wait that ended had lasted; of a grant, how long it was waited for. `value` is an elected leader's.
     """
 
     revision: int
@@ -323,7 +323,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """How a wait ended, for the node that holds the connection: `hold_id` is what the wait answers to."""
+    """How a wait ended, for the node that keeps its client's connection. It waited under `hold_id`."""
 
     hold_id: HoldId
     result: Granted | Refused
@@ -331,7 +331,7 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class BatchOutcome(msgspec.Struct, frozen=True):
-    """The results of one batch: `results[i]` answers `seqs[i]`. Repeated commands are left out."""
+    """The results of one batch: `results[i]` is that of `seqs[i]`. Repeated commands are left out."""
 
     origin: str
     seqs: tuple[int, ...]

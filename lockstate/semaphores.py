@@ -7,7 +7,7 @@ from lockstate.commands import AcquirePermits, ResizeSemaphore
 from lockstate.holds import SESSION_EXPIRED, Holds, check_count, held_already
 from lockstate.ids import OwnerName
 from lockstate.modes import Mode
-from lockstate.records import Hold, Made, RequestKey, Semaphore, Ticket
+from lockstate.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket
 from lockstate.results import HoldKind, Reason, Refused, Resized, Result
 from lockstate.state import Freed
 from lockstate.views import available
@@ -54,15 +54,15 @@ class Semaphores:
             return refused
         if not semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
             state.semaphores[command.name] = semaphore
-            return holds.begin(self._made(Hold, command, owner, key), (), 0)
+            return holds.begin(self._record(Hold, command, owner, key), (), 0)
         if command.wait_ms == 0:
             return holds.no_permits(semaphore)
-        return holds.wait(self._made(Ticket, command, owner, key), (), command.wait_ms)
+        return holds.wait(self._record(Ticket, command, owner, key), (), command.wait_ms)
 
-    def _made(
-        self, make: type[Made], command: AcquirePermits, owner: OwnerName, key: RequestKey | None
-    ) -> Made:
-        """Return a hold, or the ticket for it."""
+    def _record(
+        self, make: type[HoldOrTicket], command: AcquirePermits, owner: OwnerName, key: RequestKey | None
+    ) -> HoldOrTicket:
+        """Return the hold that `command` asks for, or the ticket for it."""
         return make(
             0,
             0,
