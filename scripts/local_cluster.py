@@ -150,7 +150,7 @@ class LocalCluster:
                 raise ClusterFailure(f"{node_id} runs already (pid {self.node(node_id).pid})")
             document = cluster_file.read(self.directory)
             pid = processes.start(
-                self._argv(node_id, document), log=self.log(node_id), cwd=PROJECT, env=_environment()
+                self._argv(node_id, document), log=self.log(node_id), cwd=PROJECT, env=node_environment()
             )
             for node in document["nodes"]:
                 if node["id"] == node_id:
@@ -159,7 +159,7 @@ class LocalCluster:
 
     def kill(self, node_id: str) -> None:
         """End a node at once, as kill -9 does. A node that does not run stays so."""
-        self._signal(node_id, signal.SIGKILL)
+        self.send_signal(node_id, signal.SIGKILL)
         if not self.wait_exit(node_id, STOP_S):
             raise ClusterFailure(
                 f"{node_id} (pid {self.node(node_id).pid}) survived SIGKILL; is its disk stuck?"
@@ -167,7 +167,7 @@ class LocalCluster:
 
     def terminate(self, node_id: str) -> None:
         """Ask a node to stop, and kill it when it has not after 10 seconds."""
-        self._signal(node_id, signal.SIGTERM)
+        self.send_signal(node_id, signal.SIGTERM)
         self.resume(node_id)  # a paused process would never hear it
         if not self.wait_exit(node_id, STOP_S):
             self.kill(node_id)
@@ -181,16 +181,24 @@ class LocalCluster:
 
     def pause(self, node_id: str) -> None:
         """Hold a node's process where it is (SIGSTOP). Raises ClusterFailure when it does not run."""
-        if not self._signal(node_id, signal.SIGSTOP):
+        if not self.send_signal(node_id, signal.SIGSTOP):
             raise ClusterFailure(f"{node_id} does not run; start it with: scripts/cluster restart {node_id}")
 
     def resume(self, node_id: str) -> None:
         """Let a paused node run on."""
-        self._signal(node_id, signal.SIGCONT)
+        self.send_signal(node_id, signal.SIGCONT)
+
+    def send_signal(self, node_id: str, number: signal.Signals) -> bool:
+        """Signal a node's process if it runs; return whether it does."""
+        return processes.send_signal(self.node(node_id).pid, self._words(node_id), number)
 
     def wait_exit(self, node_id: str, timeout_s: float) -> bool:
         """Wait until a node's process has ended; return whether it has."""
         return processes.wait_end(self.node(node_id).pid, self._words(node_id), timeout_s)
+
+    def exit_code(self, node_id: str, timeout_s: float) -> int:
+        """Wait until a node that this very process has started ends by itself; return its exit code."""
+        return processes.exit_code(self.node(node_id).pid, timeout_s)
 
     def down(self) -> None:
         """Stop all nodes, together; kill those that have not stopped after 10 seconds. The data stays."""
@@ -198,14 +206,14 @@ class LocalCluster:
         deadline_s = time.monotonic() + STOP_S
         try:
             for node_id in nodes:
-                self._signal(node_id, signal.SIGTERM)
+                self.send_signal(node_id, signal.SIGTERM)
                 self.resume(node_id)
             for node_id in nodes:
                 self.wait_exit(node_id, max(0.0, deadline_s - time.monotonic()))
         finally:
             # Also when a second Ctrl-C ends the wait: no node stays behind.
             for node_id in nodes:
-                self._signal(node_id, signal.SIGKILL)
+                self.send_signal(node_id, signal.SIGKILL)
         for node_id in nodes:
             self.wait_exit(node_id, STOP_S)
 
@@ -300,9 +308,6 @@ class LocalCluster:
                     )
                 time.sleep(POLL_S)
 
-    def _signal(self, node_id: str, number: signal.Signals) -> bool:
-        return processes.send_signal(self.node(node_id).pid, self._words(node_id), number)
-
     def _words(self, node_id: str) -> tuple[str, ...]:
         """Return what stands in the command line of this node's process, and of no other."""
         return ("http_api", str(self.data_dir(node_id)))
@@ -349,7 +354,7 @@ def _only_up(directory: Path) -> Iterator[None]:
         yield
 
 
-def _environment() -> dict[str, str]:
+def node_environment() -> dict[str, str]:
     """Return the environment of nodes: this checkout first, none of the caller's Holdfast settings."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
     path = [str(PROJECT), *filter(None, [inherited.get("PYTHONPATH")])]

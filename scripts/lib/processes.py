@@ -74,6 +74,14 @@ def wait_end(pid: int, words: Sequence[str], timeout_s: float) -> bool:
         return not is_alive(pid, words)
 
 
+def exit_code(pid: int, timeout_s: float) -> int:
+    """Wait until a process that this one has started ends; return its exit code, -N after signal N.
+
+    Raises subprocess.TimeoutExpired, and KeyError for a process of somebody else, or one that was reaped.
+    """
+    return _children[pid].wait(timeout_s)
+
+
 @contextlib.contextmanager
 def _opened(pid: int) -> Iterator[int | None]:
     """Hold a descriptor that stays with the process which has this pid now; None if there is none."""

@@ -27,7 +27,7 @@ class Chaos:
     """Makes one random move after the other."""
 
     def __init__(self, cluster: Cluster, random: Random) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._random = random
         self._proposed = 0
         self.moves = {
@@ -50,9 +50,9 @@ class Chaos:
 
     def deliver(self) -> None:
         """Deliver the next message of one direction."""
-        waiting = self._cluster.network.waiting()
+        waiting = self.cluster.network.waiting()
         if waiting:
-            self._cluster.deliver(*self._random.choice(waiting))
+            self.cluster.deliver(*self._random.choice(waiting))
 
     def work(self) -> None:
         """Let a node tick or sync, if it is due."""
@@ -60,25 +60,25 @@ class Chaos:
 
     def tick(self) -> None:
         """Let time pass; one node's timer rings."""
-        self._cluster.clock.pass_ms(self._random.choice((1, 2, 5, 10, 50)))
+        self.cluster.clock.pass_ms(self._random.choice((1, 2, 5, 10, 50)))
         self._any_node().timer()
 
     def propose(self) -> None:
         """Give a leader, perhaps a false one, a few commands."""
-        leaders = self._cluster.leaders()
+        leaders = self.cluster.leaders()
         if leaders:
             count = self._random.randint(1, 5)
             entries = [b"%d" % (self._proposed + number) for number in range(count)]
             self._proposed += count
-            self._cluster[self._random.choice(leaders)].propose(*entries)
+            self.cluster[self._random.choice(leaders)].propose(*entries)
 
     def transfer(self) -> None:
         """Ask any other node to take over."""
-        leaders = self._cluster.leaders()
+        leaders = self.cluster.leaders()
         if leaders:
             leader = self._random.choice(leaders)
             self.hand_over(
-                self._cluster[leader], self._random.choice([i for i in self._cluster.ids if i != leader])
+                self.cluster[leader], self._random.choice([i for i in self.cluster.ids if i != leader])
             )
 
     def hand_over(self, leader: Any, successor: str) -> None:
@@ -87,39 +87,39 @@ class Chaos:
 
     def disconnect(self) -> None:
         """Break a connection."""
-        self._cluster.disconnect(*self._pair())
+        self.cluster.disconnect(*self._pair())
 
     def lose_sight(self) -> None:
         """Break a connection so that only one side notices."""
         one, other = self._pair()
-        self._cluster.lose_sight(*self._random.choice(((one, other), (other, one))))
+        self.cluster.lose_sight(*self._random.choice(((one, other), (other, one))))
 
     def connect(self) -> None:
         """Mend a connection, if it is broken and both nodes are up."""
         one, other = self._pair()
-        if not {(one, other), (other, one)} <= self._cluster.network.connected:
-            self._cluster.connect(one, other)
+        if not {(one, other), (other, one)} <= self.cluster.network.connected:
+            self.cluster.connect(one, other)
 
     def crash(self) -> None:
         """Kill a node, unless it is the last one."""
-        if len(self._cluster.nodes) > 1:
-            self._cluster.crash(self._random.choice(sorted(self._cluster.nodes)))
+        if len(self.cluster.nodes) > 1:
+            self.cluster.crash(self._random.choice(sorted(self.cluster.nodes)))
 
     def restart(self) -> None:
         """Start a dead node and connect it."""
-        dead = [node_id for node_id in self._cluster.ids if node_id not in self._cluster.nodes]
+        dead = [node_id for node_id in self.cluster.ids if node_id not in self.cluster.nodes]
         if dead:
             node_id = self._random.choice(dead)
-            self._cluster.start(node_id)
-            for peer_id in self._cluster.nodes:
+            self.cluster.start(node_id)
+            for peer_id in self.cluster.nodes:
                 if peer_id != node_id:
-                    self._cluster.connect(node_id, peer_id)
+                    self.cluster.connect(node_id, peer_id)
 
     def _any_node(self) -> Any:
-        return self._cluster[self._random.choice(sorted(self._cluster.nodes))]
+        return self.cluster[self._random.choice(sorted(self.cluster.nodes))]
 
     def _pair(self) -> tuple[str, str]:
-        return self._random.choice(list(combinations(self._cluster.ids, 2)))
+        return self._random.choice(list(combinations(self.cluster.ids, 2)))
 
 
 def random_run(

@@ -27,20 +27,20 @@ class MemberChaos(Chaos):
 
     def add(self) -> None:
         """Ask who believes to lead for one node more."""
-        leaders = self._cluster.leaders()
+        leaders = self.cluster.leaders()
         if leaders:
             self.operators.add(self._random.choice(leaders), self._random.choice(IDS))
 
     def remove(self) -> None:
         """Ask who believes to lead for one node less."""
-        leaders = self._cluster.leaders()
+        leaders = self.cluster.leaders()
         if leaders:
             self.operators.remove(self._random.choice(leaders), self._random.choice(IDS))
 
     def look(self) -> None:
         """Let nodes see how changes stand and promote; compare the lists that they know to be committed."""
         self.operators.step()
-        for node_id, node in self._cluster.nodes.items():
+        for node_id, node in self.cluster.nodes.items():
             committed = node.replica.committed_members
             if committed.version == 0:
                 continue
@@ -76,7 +76,7 @@ def test_histories_agree_while_members_change(
     """One entry per index, one leader per term, one list per version; all is well when the faults end."""
     monkeypatch.setattr(snapshot_transfer, "CHUNK_BYTES", Random(seed).choice((32, 1024)))
     checker, chaos = random_run(seed, tmp_path, monkeypatch)
-    cluster = chaos._cluster
+    cluster = chaos.cluster
     assert checker.committed, "a run that commits nothing shows nothing"
     assert len(chaos.lists) > 1, "a run that changes no member shows nothing"
     cluster.heal()

@@ -15,8 +15,8 @@ from urllib.parse import quote
 import aiohttp
 
 from holdfast import wire
-from scripts.lib import cluster_file, ports, processes
-from scripts.local_cluster import PROJECT, LocalCluster, _environment
+from scripts.lib import cluster_file, ports
+from scripts.local_cluster import PROJECT, LocalCluster, node_environment
 
 DEADLINE_S = 20.0
 """Long enough for everything that ever happens; a test that waits so long fails."""
@@ -175,14 +175,9 @@ class LogSince:
         return [line for line in self.text.splitlines() if all(word in line for word in words)]
 
 
-def process(cluster: LocalCluster, node_id: str) -> subprocess.Popen[bytes]:
-    """Return the process of a node that this very test run has started: it will know its exit code."""
-    return processes._children[cluster.node(node_id).pid]
-
-
 def exit_code(cluster: LocalCluster, node_id: str, timeout_s: float = DEADLINE_S) -> int:
     """Wait until a node ends by itself and return its exit code."""
-    return process(cluster, node_id).wait(timeout_s)
+    return cluster.exit_code(node_id, timeout_s)
 
 
 def revisions(cluster: LocalCluster) -> set[int]:
@@ -291,7 +286,7 @@ def running(argv: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
     """Run a process of the test's own; it is gone afterwards."""
     with (
         log.open("wb") as output,
-        subprocess.Popen(argv, stdout=output, stderr=output, cwd=PROJECT, env=_environment()) as child,
+        subprocess.Popen(argv, stdout=output, stderr=output, cwd=PROJECT, env=node_environment()) as child,
     ):
         try:
             yield child

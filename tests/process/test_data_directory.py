@@ -15,7 +15,6 @@ from tests.process.nodes import (
     http_to,
     mend,
     node_command,
-    process,
     running,
     spare_data,
     until,
@@ -49,7 +48,7 @@ async def test_second_process(cluster: LocalCluster, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running(node_command(cluster, "n1", http="127.0.0.1:0"), log) as child:
         assert await asyncio.to_thread(child.wait, DEADLINE_S) == 3
-    assert f"in use by the process with pid {process(cluster, 'n1').pid}" in log.read_text()
+    assert f"in use by the process with pid {cluster.node('n1').pid}" in log.read_text()
     async with http_to(cluster) as http:
         assert (await http.acquire("n1", "second-process")).status == 200
 

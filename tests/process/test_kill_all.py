@@ -10,7 +10,7 @@ from holdfast._hold import now_s
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.load import Load
-from tests.process.nodes import Got, Http, exit_code, http_to, node_ids, process, urls
+from tests.process.nodes import Got, Http, exit_code, http_to, node_ids, urls
 
 pytestmark = pytest.mark.process
 
@@ -20,9 +20,8 @@ REPEATED = 20
 
 def kill_all(cluster: LocalCluster) -> None:
     """End every node at the same moment."""
-    processes = [process(cluster, node_id) for node_id in node_ids(cluster)]
-    for one in processes:
-        one.send_signal(signal.SIGKILL)
+    for node_id in node_ids(cluster):
+        cluster.send_signal(node_id, signal.SIGKILL)
     for node_id in node_ids(cluster):
         assert exit_code(cluster, node_id) == -signal.SIGKILL
 

@@ -10,7 +10,7 @@ from holdfast._hold import now_s
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.load import Load
-from tests.process.nodes import LogSince, exit_code, mend, process, urls
+from tests.process.nodes import LogSince, exit_code, mend, urls
 
 pytestmark = pytest.mark.process
 
@@ -48,7 +48,7 @@ async def test_leader_stopped(cluster: LocalCluster) -> None:
             term = (await asyncio.to_thread(cluster.view, leader) or {})["term"]
             said = LogSince(cluster, leader)
             began_s = now_s()
-            process(cluster, leader).send_signal(signal.SIGTERM)
+            cluster.send_signal(leader, signal.SIGTERM)
             assert await asyncio.to_thread(exit_code, cluster, leader) == 0
             await load.grants(100)
             gaps_s.append(history_checkers.longest_gap_s(load.history, began_s, now_s()))

@@ -22,7 +22,6 @@ from tests.process.nodes import (
     make_node,
     mend,
     node_ids,
-    process,
     until,
     urls,
     wait_whole,
@@ -254,7 +253,7 @@ async def test_the_list_in_the_log_outlives_the_configuration(tmp_path: Path) ->
             kept = await http.acquire("n1", "kept", ttl_ms=600_000)
             said = LogSince(cluster, "n1")
             for node_id in node_ids(cluster):
-                process(cluster, node_id).send_signal(signal.SIGKILL)
+                cluster.send_signal(node_id, signal.SIGKILL)
             for node_id in node_ids(cluster):
                 await asyncio.to_thread(exit_code, cluster, node_id)
             for node_id in node_ids(cluster):

@@ -78,61 +78,57 @@ class Checkers:
         latency_us: int = 0,
         digest_every: int = 1000,
     ) -> None:
-        report = self._report = Report()
+        report = self.report = Report()
+        """Where all violations go; the world reports there, too, and hears of them."""
         self._now_us = now_us
         self._restored: set[tuple[str, int]] = set()
         self.expected = Expected()
-        self._terms = Terms(report)
+        self.terms = Terms(report)
         self.elections = Elections(report)
         self.changes = Changes(report)
-        self._committed = Committed(report)
-        self._logs = Logs(report, self._committed)
-        self._durability = Durability(report, node_ids)
-        self._states = States(report, digest_every)
-        self._replies = Replies(report, lambda node_id, revision: (node_id, revision) in self._restored)
+        self.committed = Committed(report)
+        self.logs = Logs(report, self.committed)
+        self.durability = Durability(report, node_ids)
+        self.states = States(report, digest_every)
+        self.replies = Replies(report, lambda node_id, revision: (node_id, revision) in self._restored)
         self.reads = Reads(report, self.expected)
-        self._requests = Requests(report, rate_allowance)
-        self._tokens = Tokens(report)
-        self._order = Order(report)
-        self._ledger = Ledger(report)
-        self._fences = Fences(report)
+        self.requests = Requests(report, rate_allowance)
+        self.tokens = Tokens(report)
+        self.order = Order(report)
+        self.ledger = Ledger(report)
+        self.fences = Fences(report)
         self.rates = Rates(report, rate_allowance)
-        self._beliefs = Beliefs(report)
-        self._leases = Leases(report, rate_allowance, latency_us)
-        self._waits = Waits(report, self.expected.waiting_at)
+        self.beliefs = Beliefs(report)
+        self.leases = Leases(report, rate_allowance, latency_us)
+        self.waits = Waits(report, self.expected.waiting_at)
         self._led_term = 0
         history.watchers.append(self)
 
     @property
-    def report(self) -> Report:
-        """Return where all violations go, for those that the world finds by itself, and to hear of them."""
-        return self._report
-
-    @property
     def violation(self) -> Violation | None:
         """Return the first violation, also when who told the fact swallowed it."""
-        return self._report.violation
+        return self.report.violation
 
     @property
     def committed_index(self) -> int:
         """Return the highest index that any node has applied."""
-        return self._committed.index
+        return self.committed.index
 
     # -- facts from nodes -----------------------------------------------------------------------------------
 
     def members(self, node_ids: Iterable[str]) -> None:
         """Tell which nodes count from now on."""
-        self._durability.members(node_ids)
+        self.durability.members(node_ids)
 
     def leads(self, node_id: str, term: int, log: Log) -> None:
         """Tell that a node leads: when it begins to, and later as often as you like."""
-        self._durability.in_term(node_id, term)
+        self.durability.in_term(node_id, term)
         if term > self._led_term:
             self._led_term = term
-            self._leases.leader_changed(self._now_us())
-            self._waits.leader_changed(self._now_us())
-        is_newest = self._terms.leads(node_id, term)
-        self._logs.leads(node_id, term, log, is_newest=is_newest)
+            self.leases.leader_changed(self._now_us())
+            self.waits.leader_changed(self._now_us())
+        is_newest = self.terms.leads(node_id, term)
+        self.logs.leads(node_id, term, log, is_newest=is_newest)
 
     def applied(  # noqa: PLR0917 - all that is known of it
         self,
@@ -148,109 +144,109 @@ class Checkers:
         `entry` is without the library's mark. Entries of the library itself are not told. To be told before
         any client hears of the entry.
         """
-        is_first = self._committed.applied(node_id, index, term, entry, machine.revision)
-        self._states.applied(node_id, machine)
+        is_first = self.committed.applied(node_id, index, term, entry, machine.revision)
+        self.states.applied(node_id, machine)
         if not is_first:
             return
-        self._durability.committed(node_id, index, term)
+        self.durability.committed(node_id, index, term)
         step = self.expected.replay(entry)
         # Who needs no model goes first.
-        self._ledger.applied(step, events)
-        self._states.as_expected(node_id, machine, self.expected)
-        self._states.events_as_expected(node_id, events, step.events)
-        sent_us = self._replies.applied(step)
-        self._leases.applied(step, sent_us, self._now_us())
-        self._order.applied(step)
+        self.ledger.applied(step, events)
+        self.states.as_expected(node_id, machine, self.expected)
+        self.states.events_as_expected(node_id, events, step.events)
+        sent_us = self.replies.applied(step)
+        self.leases.applied(step, sent_us, self._now_us())
+        self.order.applied(step)
         self.rates.applied(step)
-        self._requests.abandoned(step.abandoned, self._now_us())
-        self._beliefs.applied(step, self._now_us())
+        self.requests.abandoned(step.abandoned, self._now_us())
+        self.beliefs.applied(step, self._now_us())
         self.reads.applied()
 
     def restored(self, node_id: str, index: int, machine: LockMachine) -> None:
         """Tell that a node took its state from a snapshot up to `index` (0: not known), own or sent."""
-        self._committed.restored(node_id, index, machine.revision)
-        self._states.same(node_id, machine)
+        self.committed.restored(node_id, index, machine.revision)
+        self.states.same(node_id, machine)
         self._restored.add((node_id, machine.revision))
 
     def sent(self, source: str, target: str, message: Mapping[str, Any]) -> None:
         """Tell that a Raft message leaves its node, behind everything that holds it back for the disk."""
-        self._terms.sent(source, target, message)
-        self._durability.sent(source, message)
+        self.terms.sent(source, target, message)
+        self.durability.sent(source, message)
 
     def stored(self, node_id: str, term: int, voted_for: str | None) -> None:
         """Tell that term and vote are on a node's disk, synced. Before the messages that wait for it."""
-        self._durability.in_term(node_id, term)
-        self._terms.stored(node_id, term, voted_for)
+        self.durability.in_term(node_id, term)
+        self.terms.stored(node_id, term, voted_for)
 
     def synced(self, node_id: str, index: int) -> None:
         """Tell up to where a node's log is on disk in truth; again when it is cut. May be left out."""
-        self._durability.synced(node_id, index)
+        self.durability.synced(node_id, index)
 
     def acknowledged(self, node_id: str, index: int, term: int | None = None) -> None:
         """Tell that a node counts its own log as durable up to `index`: the *leader*, after each sync.
 
         What followers promise is taken from the messages that they send.
         """
-        self._durability.acknowledged(node_id, index, term)
+        self.durability.acknowledged(node_id, index, term)
 
     def matched(self, leader_id: str, term: int, peer_id: str, index: int) -> None:
         """Tell up to where a leader believes a peer's log to be its own. May be left out."""
-        self._durability.matched(leader_id, term, peer_id, index)
+        self.durability.matched(leader_id, term, peer_id, index)
 
     def recovered(self, node_id: str, term: int, voted_for: str | None, log: Log) -> None:
         """Tell what a node read from its disk when it started, before it takes part."""
-        self._terms.stored(node_id, term, voted_for)
-        self._durability.recovered(node_id, term, log)
-        self._logs.recovered(node_id, log)
+        self.terms.stored(node_id, term, voted_for)
+        self.durability.recovered(node_id, term, log)
+        self.logs.recovered(node_id, log)
 
     def replaced(self, node_id: str) -> None:
         """Tell that a node's disk is lost for good. One that comes back under its name has an empty one."""
-        self._terms.replaced(node_id)
-        self._durability.replaced(node_id)
-        self._logs.replaced(node_id)
+        self.terms.replaced(node_id)
+        self.durability.replaced(node_id)
+        self.logs.replaced(node_id)
 
     def compare_logs(self, logs: Mapping[str, Log]) -> None:
         """Tell the logs of all nodes that are alive, now and then: new entries cost most."""
-        self._logs.compare(logs)
+        self.logs.compare(logs)
 
     def healthy(self, from_us: int, until_us: int, runs: Collection[str]) -> None:
         """Tell at its end that a stretch was healthy: a leader, all nodes up, no faults. In order of time.
 
         `runs` are the origins of all node processes that there were in it.
         """
-        self._leases.healthy(from_us, until_us)
-        self._waits.healthy(from_us, until_us, runs)
+        self.leases.healthy(from_us, until_us)
+        self.waits.healthy(from_us, until_us, runs)
 
     def finish(self, machines: Mapping[str, LockMachine]) -> None:
         """Tell the states of the nodes that are alive at the end."""
         for node_id, machine in machines.items():
-            self._states.same(node_id, machine)
+            self.states.same(node_id, machine)
             if machine.revision == self.expected.revision:
-                self._states.views_as_expected(node_id, machine, self.expected)
+                self.states.views_as_expected(node_id, machine, self.expected)
 
     # -- history.Watcher ------------------------------------------------------------------------------------
 
     def called(self, call: Call) -> None:
         """Take note of a command, before its node has it."""
-        self._replies.called(call)
-        self._tokens.called(call)
-        self._fences.called(call)
+        self.replies.called(call)
+        self.tokens.called(call)
+        self.fences.called(call)
         self.rates.called(call)
 
     def replied(self, call: Call, result: Result, revision: int, now_us: int) -> None:
         """Check a result. Those who look from outside go first: they need no log to object."""
-        self._tokens.replied(call, result)
-        self._requests.replied(call, result, now_us)
-        self._order.replied(call, result)
-        self._fences.replied(call, result)
+        self.tokens.replied(call, result)
+        self.requests.replied(call, result, now_us)
+        self.order.replied(call, result)
+        self.fences.replied(call, result)
         self.rates.replied(call, result, now_us)
-        self._replies.replied(call, result, revision)
+        self.replies.replied(call, result, revision)
 
     def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
         """Check an error, or note a client that gave up."""
-        self._requests.failed(call, outcome, now_us)
-        self._fences.failed(call)
-        self._replies.failed(call, outcome)
+        self.requests.failed(call, outcome, now_us)
+        self.fences.failed(call)
+        self.replies.failed(call, outcome)
 
     def read_called(self, read: Read) -> None:
         """Take note of a read, before its node has it."""
@@ -266,8 +262,8 @@ class Checkers:
 
     def believes(self, belief: Belief) -> None:
         """Check a belief, new or prolonged."""
-        self._beliefs.believes(belief)
+        self.beliefs.believes(belief)
 
     def stopped_believing(self, hold_id: HoldId, now_us: int) -> None:  # noqa: ARG002 - facts come in order
         """Take note of the end of a belief."""
-        self._beliefs.stopped_believing(hold_id)
+        self.beliefs.stopped_believing(hold_id)

@@ -35,6 +35,10 @@ class Leases:
         self._asked_us = 0
         self._led_us = 0
 
+    def __len__(self) -> int:
+        """Return how many leases are followed."""
+        return len(self._leases)
+
     def applied(self, step: Step, sent_us: int, now_us: int) -> None:
         """Take note of an entry when the first node applies it: commands in it were sent until `sent_us`.
 

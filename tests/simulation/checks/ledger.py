@@ -55,7 +55,7 @@ class Ledger:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._held: dict[int, _Held] = {}
-        self._kept: list[_Kept] = []
+        self.kept: list[_Kept] = []
         self._highest_token = 0
         self._limits: dict[str, int] = {}
         self._allowed: dict[str, int] = {}
@@ -74,7 +74,7 @@ class Ledger:
     def applied(self, step: Step, events: Sequence[Event]) -> None:
         """Take note of what an entry did."""
         self._read_commands(step)
-        self._kept = [kept for kept in self._kept if kept.until_ms >= step.now_ms]
+        self.kept = [kept for kept in self.kept if kept.until_ms >= step.now_ms]
         for (kind, token, _, _), group in groupby(
             events, lambda event: (event.kind, event.token, event.session_id, event.of)
         ):
@@ -177,7 +177,7 @@ class Ledger:
             and held.kind is not HoldKind.ELECTION
         ):
             lock = Wanted(event.name, Mode.EXCLUSIVE, event.scope)
-            self._kept.append(_Kept(held.kind, lock, held.permits, event.now_ms + delay_ms))
+            self.kept.append(_Kept(held.kind, lock, held.permits, event.now_ms + delay_ms))
 
     # -- what must be ---------------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class Ledger:
     def _check(self, held: _Held, gained: list[Wanted], event: Event) -> None:
         """Check that what a hold has now leaves all others what they have, and that nothing kept it away."""
         others = [other for other in self._held.values() if other.kind is held.kind]
-        kept = [it for it in self._kept if it.kind is held.kind]
+        kept = [it for it in self.kept if it.kind is held.kind]
         match held.kind:
             case HoldKind.SEMAPHORE:
                 self._check_permits(held, others, kept, event)

@@ -44,7 +44,7 @@ class ScriptedCluster:
         self.machines = {node_id: LockMachine() for node_id in NODES}
         self.results: dict[int, Result] = {}
         self.wait_ends: dict[str, tuple[int, Result]] = {}
-        self._seqs = 0
+        self.last_seq = 0
         self.checkers.stored("a", 1, "a")
         self.checkers.leads("a", 1, self.log)
 
@@ -64,8 +64,8 @@ class ScriptedCluster:
 
     def entry(self, *commands: Command, node_id: str = "a") -> bytes:
         """Return the next entry, stamped now."""
-        seqs = list(range(self._seqs + 1, self._seqs + 1 + len(commands)))
-        self._seqs += len(commands)
+        seqs = list(range(self.last_seq + 1, self.last_seq + 1 + len(commands)))
+        self.last_seq += len(commands)
         encoded = [encode_command(command) for command in commands]
         return encode_entry(self.now_us // 1000, [(f"{node_id}.1", seqs, encoded)])
 
@@ -105,7 +105,7 @@ class ScriptedCluster:
         """Call, commit and reply at once; return the result."""
         number = self.call(command, client, node_id)
         revision = self.commit(command, node_id=node_id)
-        return self.reply(number, self.results[self._seqs], revision)
+        return self.reply(number, self.results[self.last_seq], revision)
 
     def reply(self, number: int, result: Result, revision: int) -> Result:
         """Tell of a reply."""

@@ -206,9 +206,9 @@ def test_settled_calls_are_forgotten() -> None:
     story = ScriptedCluster()
     for number in range(50):
         story.ask(acquire(f"h{number}", f"x{number}"))
-    assert len(story.checkers._replies) == 0
+    assert len(story.checkers.replies) == 0
     story.history.gone(story.call(acquire("late")), story.now_us)
-    assert len(story.checkers._replies) == 1
+    assert len(story.checkers.replies) == 1
 
 
 # -- real time and reads ----------------------------------------------------------------------------------

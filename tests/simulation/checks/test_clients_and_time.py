@@ -28,6 +28,7 @@ from lockstate.results import (
     SessionOpened,
 )
 from tests.simulation.checks.all_checkers import Checkers
+from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.requests import Requests
 from tests.simulation.checks.scripted_cluster import ScriptedCluster, acquire, objects
 from tests.simulation.workload.history import Belief, Call
@@ -92,7 +93,7 @@ def called(command: Command, asked_us: int = 0) -> Call:
 def requests_of(story: ScriptedCluster) -> Requests:
     """Return the checker of requests alone."""
     checkers: Checkers = story.checkers
-    return checkers._requests
+    return checkers.requests
 
 
 def test_repeated_requests_pass() -> None:
@@ -172,9 +173,10 @@ def test_waiters_out_of_order() -> None:
         numbers = [story.call(command) for command in commands]
         story.commit(*commands)
         story.ask(Release(HoldId("h0")))
-        order = story.checkers._order
-        order._granted["h2"] = story.machine.revision
-        order.replied(called(commands[1]), Granted(HoldId("h2"), 2, "x", mode, 1000))
+        order = story.checkers.order
+        grant = Granted(HoldId("h2"), 2, "x", mode, 1000)
+        order.applied(Step(story.machine.revision, 0, wait_ends=[(HoldId("h2"), grant)]))
+        order.replied(called(commands[1]), grant)
         if mode is Mode.SHARED:
             order.replied(called(commands[0]), Granted(HoldId("h1"), 3, "x", mode, 1000))
         else:

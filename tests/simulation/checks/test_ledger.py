@@ -115,7 +115,7 @@ def test_a_delay_that_is_not_kept() -> None:
     story = ScriptedCluster()
     story.ask(acquire("h1"))
     story.ask(ForceRelease("x", "", 1000))
-    assert [kept.lock.name for kept in story.checkers._ledger._kept] == ["x"]
+    assert [kept.lock.name for kept in story.checkers.ledger.kept] == ["x"]
 
 
 def test_the_end_of_what_nobody_had() -> None:
@@ -136,7 +136,7 @@ def test_events_that_are_not_the_models() -> None:
     story.call(acquire("h1"))
     story.apply("a", data)
     with objects("model-events"):
-        story.checkers._states.events_as_expected("b", (), [*machine.audit()])
+        story.checkers.states.events_as_expected("b", (), [*machine.audit()])
 
 
 def test_the_delay_of_a_hold_is_that_of_its_grant() -> None:

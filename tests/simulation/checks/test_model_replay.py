@@ -221,9 +221,9 @@ def test_memory_is_bounded() -> None:
     crowd = Crowd(story, Random(8))
     for _ in range(ENTRIES):
         crowd.act()
-    assert len(story.checkers._replies) < 100
+    assert len(story.checkers.replies) < 100
     assert len(story.checkers.expected.state.requests) < 1000
-    assert len(story.checkers._leases._leases) < 100
+    assert len(story.checkers.leases) < 100
 
 
 def test_what_the_model_leaves_open_is_left_out() -> None:

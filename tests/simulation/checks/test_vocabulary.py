@@ -21,9 +21,10 @@ from lockstate.commands import (
 )
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode, Scope
-from lockstate.results import EventKind, FenceAdvanced, Granted, HoldKind, RateTaken, Reason, Refused
+from lockstate.results import EventKind, FenceAdvanced, Granted, HoldKind, Queued, RateTaken, Reason, Refused
 from tests.simulation.checks.conflicts import are_compatible, conflict, is_stronger
 from tests.simulation.checks.fences import Fences
+from tests.simulation.checks.model_replay import Answer, Step
 from tests.simulation.checks.order import Order
 from tests.simulation.checks.rates import Rates
 from tests.simulation.checks.report import Report
@@ -80,7 +81,7 @@ def test_the_whole_vocabulary_passes() -> None:
     assert story.ask(AdvanceFence("f", 6)).reason is Reason.STALE_TOKEN  # type: ignore[union-attr]
     story.pass_ms(61_000)
     story.commit(Tick())
-    assert len(story.checkers._ledger) == 0
+    assert len(story.checkers.ledger) == 0
     assert story.checkers.rates.checked_count == 3
 
 
@@ -179,21 +180,29 @@ def test_a_conversion_that_was_overtaken() -> None:
     """Who only waits and is served before a conversion that came before its grant is found."""
     order = Order(Report())
     conversion, wish = Convert(HoldId("h1"), X, HoldId("c1"), AttemptId("t1"), wait_ms=10), acquire("h2")
-    order._arrived = type(order._arrived)({"c1": (5, 0), "h2": (3, 0)})
-    order._granted = type(order._granted)({"c1": 9, "h2": 7})
-    order.replied(called(wish), Granted(HoldId("h2"), 4, "x", X, 1))
+    order.applied(Step(3, 0, [Answer("a", wish, Queued(HoldId("h2"), 1))]))
+    order.applied(Step(5, 0, [Answer("a", conversion, Queued(HoldId("c1"), 1))]))
+    granted = {"h2": Granted(HoldId("h2"), 4, "x", X, 1), "h1": Granted(HoldId("h1"), 6, "x", X, 1)}
+    order.applied(Step(7, 0, wait_ends=[(HoldId("h2"), granted["h2"])]))
+    order.applied(Step(9, 0, wait_ends=[(HoldId("c1"), granted["h1"])]))
+    order.replied(called(wish), granted["h2"])
     with objects("first-come"):
-        order.replied(called(conversion), Granted(HoldId("h1"), 6, "x", X, 1))
+        order.replied(called(conversion), granted["h1"])
 
 
 def test_permits_out_of_order() -> None:
     """Permits of one semaphore are given in the order of arrival, whatever their weights."""
     order = Order(Report())
-    order._arrived = type(order._arrived)({"h1": (1, 0), "h2": (2, 0)})
-    order._granted = type(order._granted)({"h1": 5, "h2": 4})
-    order.replied(called(permits("h2")), Granted(HoldId("h2"), 3, "s", X, 1, permits=1))
+    heavy, light = permits("h1", 2), permits("h2")
+    order.applied(Step(1, 0, [Answer("a", heavy, Queued(HoldId("h1"), 1))]))
+    order.applied(Step(2, 0, [Answer("a", light, Queued(HoldId("h2"), 2))]))
+    first = Granted(HoldId("h2"), 3, "s", X, 1, permits=1)
+    second = Granted(HoldId("h1"), 4, "s", X, 1, permits=2)
+    order.applied(Step(4, 0, wait_ends=[(HoldId("h2"), first)]))
+    order.applied(Step(5, 0, wait_ends=[(HoldId("h1"), second)]))
+    order.replied(called(light), first)
     with objects("first-come"):
-        order.replied(called(permits("h1", 2)), Granted(HoldId("h1"), 4, "s", X, 1, permits=2))
+        order.replied(called(heavy), second)
 
 
 def test_a_deadlock_that_is_none() -> None:
@@ -209,7 +218,7 @@ def test_a_deadlock_that_is_none() -> None:
         closes = acquire("hz", "x", session_id="you", ttl_ms=0, wait_ms=5000)
         number = story.call(closes)
         revision = story.commit(closes)
-        refused = story.results[story._seqs]
+        refused = story.results[story.last_seq]
         assert isinstance(refused, Refused)
         assert refused.reason is Reason.DEADLOCK
         if is_real:

@@ -229,15 +229,15 @@ class Disk:
 
     def flip_bit(self) -> "tuple[Path, Disk] | None":
         """Damage one file that was synced; return which, and a copy of the disk as it was."""
-        names = sorted(path for path in self.names if self._provable_bytes(path))
+        names = sorted(path for path in self.names if self.provable_bytes(path))
         if not names:
             return None
         path = self.random.choice(names)
         before = self.copy()
-        self.names[path].flip(self.random, self._provable_bytes(path))
+        self.names[path].flip(self.random, self.provable_bytes(path))
         return path, before
 
-    def _provable_bytes(self, path: Path) -> int:
+    def provable_bytes(self, path: Path) -> int:
         """Return how much of a file is surely protected: damage there must be found.
 
         What a journal wrote last may be torn as far as anybody can tell, and nothing is in its zeros.

@@ -5,11 +5,12 @@ what it does afterwards happens later. A process that is paused or dead runs not
 """
 
 import asyncio
+import contextlib
 import contextvars
 import heapq
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -101,6 +102,15 @@ class NodeLoop(asyncio.AbstractEventLoop):
         """Be busy, or blocked, for a while of true time."""
         self._busy_until_us = self.now_us + microseconds
         self._local_us = self.clock.read(self._busy_until_us)
+
+    @contextlib.contextmanager
+    def not_blocked(self) -> Iterator[None]:
+        """What is spent meanwhile does not make this process busy: a child of it is."""
+        busy_until_us = self._busy_until_us
+        try:
+            yield
+        finally:
+            self._busy_until_us = busy_until_us
 
     # -- callbacks ------------------------------------------------------------------------------------------
 

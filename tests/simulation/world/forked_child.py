@@ -56,19 +56,17 @@ class SimChild(Child):
             self._outcome = "done"
             return
         operation, arguments = self._script.pop(0)
-        busy_us = self._loop._busy_until_us  # the child's disk operations do not make its parent busy
         try:
-            if operation == "create":
-                self._fd = self._files.create(*arguments)
-            else:
-                getattr(self._files, operation)(self._fd, *arguments)
+            with self._loop.not_blocked():
+                if operation == "create":
+                    self._fd = self._files.create(*arguments)
+                else:
+                    getattr(self._files, operation)(self._fd, *arguments)
         except OSError:
             self._outcome = "failed"
             return
         except Killed:
             return
-        finally:
-            self._loop._busy_until_us = busy_us
         self._next = self._scheduler.after(STEP_US, self._step)
 
     def poll(self) -> ChildState:

@@ -35,7 +35,7 @@ class NodeObserver:
 
     def fail(self, checker: str, sentence: str, **facts: Any) -> None:
         """Object, as the checkers do."""
-        self._checkers._report.fail(checker, sentence, **facts)
+        self._checkers.report.fail(checker, sentence, **facts)
 
     # -- machine.Facts --------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def test_a_later_part_on_the_platter_makes_a_part_provable() -> None:
     files.write(fd, b"b" * 100)
     assert disk.flip_bit() is None
     files.fdatasync(fd)
-    assert disk._provable_bytes(FILE) == 100
+    assert disk.provable_bytes(FILE) == 100
 
 
 def test_zeros_prove_nothing() -> None:
@@ -97,9 +97,9 @@ def test_what_power_took_is_nothing_that_could_be_damaged() -> None:
             files.write_at(fd, bytes(files.size(fd) - 200), 200)
         for _ in range(3):
             files.fdatasync(fd)
-            assert disk._provable_bytes(FILE) == (200 if is_whole else 100)
+            assert disk.provable_bytes(FILE) == (200 if is_whole else 100)
             files.write_at(fd, bytes(300), 200 + 2 * SECTOR_BYTES)
-        provable.add(disk._provable_bytes(FILE))
+        provable.add(disk.provable_bytes(FILE))
     assert provable == {100, 200}
 
 
@@ -114,7 +114,7 @@ def test_a_part_that_was_cut_off_by_a_kill_proves_nothing() -> None:
         files = process(disk)
         files.fdatasync(files.open(FILE))
         is_whole = files.read(FILE)[100:] == b"b" * 100
-        assert disk._provable_bytes(FILE) == (100 if is_whole else 0)
+        assert disk.provable_bytes(FILE) == (100 if is_whole else 0)
 
 
 def test_a_part_behind_a_lost_one_proves_until_it_is_overwritten() -> None:
@@ -130,10 +130,10 @@ def test_a_part_behind_a_lost_one_proves_until_it_is_overwritten() -> None:
             break
     else:
         pytest.fail("no seed loses the one and keeps the other")
-    assert disk._provable_bytes(FILE) == SECTOR_BYTES
+    assert disk.provable_bytes(FILE) == SECTOR_BYTES
     files = process(disk)
     files.write_at(files.open(FILE), bytes(2 * SECTOR_BYTES), SECTOR_BYTES)
-    assert disk._provable_bytes(FILE) == 0
+    assert disk.provable_bytes(FILE) == 0
 
 
 # -- what the journal takes for provable --------------------------------------------------------------------
@@ -216,8 +216,8 @@ def test_damage_is_where_a_journal_finds_it(seed: int, monkeypatch: pytest.Monke
     for _ in range(LIVES):
         live(disk, random)
         for path in segments(disk):
-            assert disk._provable_bytes(path) == claimed_bytes(bytes(disk.names[path].synced)), path
-        if any(disk._provable_bytes(path) for path in segments(disk)):
+            assert disk.provable_bytes(path) == claimed_bytes(bytes(disk.names[path].synced)), path
+        if any(disk.provable_bytes(path) for path in segments(disk)):
             for flip in range(FLIPS_COUNT):
                 flips_count += 1
                 assert is_noticed(flipped(disk, flip))
@@ -237,7 +237,7 @@ def test_a_journal_that_cuts_damage_is_found_out(monkeypatch: pytest.MonkeyPatch
         disk = Disk(ROOT, Random(seed))
         live(disk, random)
         live(disk, random)
-        if any(disk._provable_bytes(path) for path in segments(disk)):
+        if any(disk.provable_bytes(path) for path in segments(disk)):
             with monkeypatch.context() as context:
                 context.setattr(cluster.storage.recovery, "_check_tail", cut_anything)
                 unnoticed_count += not is_noticed(flipped(disk, seed))

@@ -159,7 +159,7 @@ class World:
             path.latency_us, path.jitter_us = self.plan.latency_us, self.plan.jitter_us
 
     def _stop_at_violation(self) -> None:
-        report = self.checkers._report
+        report = self.checkers.report
         fail = report.fail
 
         def stop_and_fail(checker: str, sentence: str, **facts: Any) -> None:

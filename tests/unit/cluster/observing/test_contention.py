@@ -316,12 +316,12 @@ class Traffic:
     """Random commands that meet all the time."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
+        self.random = random.Random(seed)
         self._count = 0
 
     def command(self, machine: LockMachine) -> Command:
         """Return the next command. What exists is ended as often as something begins."""
-        rng = self._random
+        rng = self.random
         self._count += 1
         new_id = f"n{self._count}"
         name, session_id = rng.choice(NAMES), rng.choice(SESSIONS)
@@ -361,16 +361,16 @@ def test_queue_lengths_are_those_of_the_state(seed: int) -> None:
     traffic = Traffic(seed)
     machine, contention, now_ms, seq, entries_with_waiters = LockMachine(), Contention(), 0, 0, 0
     for _ in range(250):
-        now_ms += traffic._random.choice((0, 0, 1, 20))
-        commands = tuple(traffic.command(machine) for _ in range(traffic._random.randint(1, 3)))
+        now_ms += traffic.random.choice((0, 0, 1, 20))
+        commands = tuple(traffic.command(machine) for _ in range(traffic.random.randint(1, 3)))
         seqs = tuple(range(seq + 1, seq + 1 + len(commands)))
         seq += len(commands)
         contention.observe(machine.apply(Entry(now_ms, (Batch("n1", seqs, commands),))))
         assert queue_lengths(contention) == queues_of(machine)
         entries_with_waiters += bool(machine.state.tickets)
-        if traffic._random.random() < 0.02:
+        if traffic.random.random() < 0.02:
             machine = snapshot.decode(snapshot.encode(machine))
-            if traffic._random.random() < 0.5:
+            if traffic.random.random() < 0.5:
                 contention = Contention()
             contention.restart(machine)
             assert queue_lengths(contention) == queues_of(machine)
