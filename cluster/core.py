@@ -19,6 +19,7 @@ from cluster.commands.batcher import Batcher
 from cluster.commands.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
 from cluster.commands.expiry import Expiry
 from cluster.commands.outbox import Answer, Outbox, new_origin
+from cluster.commands.rules import RulesAdvance
 from cluster.commands.waiters import Waiters
 from cluster.config import Address, NodeConfig, format_peers
 from cluster.consensus.guards import Message
@@ -77,6 +78,7 @@ class Core:
         self._abandoned = AbandonedWaits(
             self.outbox, self._loop, self._clock, self._waiting_origins, self.request_flush
         )
+        self._rules = RulesAdvance(self, self._batcher)
         self._handover: Handover | None = None
         self._was_leader = False
         self._leader_seen: str | None = None
@@ -203,6 +205,7 @@ class Core:
         if self._handover is not None:
             self._handover.step()
         self.changes.step()
+        self._rules.step()
         if self.replica.wants_tick:
             self.request_tick()
 
@@ -281,15 +284,14 @@ class Core:
         """Stamp and return the next batch: our own clients' commands join those of the followers."""
         while self.outbox.has_unsent:
             self._batcher.add(self.outbox.origin, *self.outbox.take())
-        entry = self._batcher.next_entry(self._clock.now_ms())
+        entry = self._batcher.next_entry(self._clock.now_ms(), self.machine.rules)
         if entry is not None:
             self.metrics.entries_proposed += 1
         return entry
 
     def apply(self, entry: bytes) -> None:
         """Apply one committed entry and complete what it answers here."""
-        _check_format(codec.entry_format(entry))
-        outcome = self.machine.apply(codec.decode_entry(entry))
+        outcome = self.machine.apply(self._rules.decode_entry(entry))
         for batch in outcome.batches:
             if batch.origin == self.outbox.origin:
                 for seq, result in zip(batch.seqs, batch.results, strict=True):
@@ -319,7 +321,7 @@ class Core:
 
     def decode_state(self, state: bytearray) -> Generator[None, None, object]:
         """Decode a state in steps, changing nothing."""
-        return snapshot.decode_in_steps(state)
+        return self._rules.decode_state(state)
 
     def restore_state(self, state: object) -> None:
         """Replace the state machine by that of a snapshot; find out what it means for who waits here."""
@@ -351,6 +353,7 @@ class Core:
             self._clock.start(max(self.machine.now_ms, codec.entry_time(newest) if newest is not None else 0))
         self._was_leader = replica.is_leader
         self._batcher.clear()
+        self._rules.leadership_changed()
         # A timer that is set went by another beginning of the clock: a lone node applies its log, and sets
         # one, in the very tick in which it begins to lead.
         self._expiry.stop()
@@ -476,6 +479,10 @@ class Core:
         """Return how many entries this node has applied."""
         return self.machine.revision
 
+    def rules(self) -> int:
+        """Return the version of the rules that this node's state follows."""
+        return self.machine.rules
+
     # -- member_changes.Host --------------------------------------------------------------------------------
 
     def send_change(self, leader_id: str, change: Change) -> None:
@@ -522,14 +529,3 @@ class Core:
         self.links.ping()
         self.leadership.set()
         self.leadership = asyncio.Event()
-
-
-def _check_format(found: int) -> None:
-    """Refuse what another version wrote. Bytes that are no entry at all (0) change nothing, on any node."""
-    if found > codec.FORMAT:
-        raise NodeFailed("the log was written by a newer version of Holdfast: upgrade this node")
-    if 0 < found < codec.FORMAT:
-        raise NodeFailed(
-            "the log was written by an earlier version of Holdfast that this one cannot read: use that"
-            " version, or begin with empty data directories on all nodes"
-        )

@@ -1,37 +1,90 @@
 """Log entries as bytes: MessagePack, versioned by the first element, canonical, no pickle.
 
-An entry is `[format, now_ms, [[origin, [seq, ...], [command, ...]], ...]]`. It is decoded as a whole; if that
-fails, its commands one by one, so that one that cannot be decoded spoils only itself.
+    format 2   [2, now_ms, batches]                 while rules 1 are active
+    format 3   [3, [now_ms, fields?], batches]      from rules 2 on; always for an entry that moves the rules
+    batches    [[origin, [seq, ...], [command, ...]], ...]
+    fields     {number: value}, left out when there are none
+
+Every format, also a future one, is an array of three whose first element is a small integer: that much a node
+of any release recognises, and stops at a format that is newer than itself.
+
+Fields are numbered. One below FIELD_IGNORABLE_MIN says how the entry is to be applied, so a node that does
+not know it stops. One from there on is a remark that changes nothing; a node that does not know it skips it.
+
+An entry is decoded as a whole; if that fails, its commands are decoded one by one, so that a command that
+cannot be decoded spoils only itself.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, NamedTuple, Union, get_args
 
 import msgspec
 
-from lockstate.commands import Batch, Command, Entry, Undecodable
+from lockstate.commands import AdvanceVersion, Batch, Command, Entry, Undecodable
+from lockstate.versions import ENTRY_FORMATS, RULES, RULES_FIRST, RULES_NEWEST, UnknownVersionError, too_new
 
-FORMAT: Final = 2
-"""Changes only together with a rule for how a cluster moves to the new format."""
+FORMAT_NEWEST: Final = max(ENTRY_FORMATS)
+"""The newest format that this release reads and, under its newest rules, writes."""
+
+FIELD_ADVANCE_TO: Final = 1
+"""The number of the field that moves the rules: the version to move to."""
+FIELD_TOKEN_FLOOR: Final = 2
+"""Reserved: a fencing token that the next grant must exceed. Unknown to this release, which stops at it."""
+FIELD_IGNORABLE_MIN: Final = 128
+"""The lowest number of a field that does not change what an entry does."""
+
+NOW_MS_MAX: Final = 1 << 53
+"""Milliseconds of cluster time: far beyond any clock, far below the limits of 64-bit arithmetic."""
 
 _ARRAY_OF_3: Final = 0x93
 _FIXINT_MAX: Final = 0x7F
-"""MessagePack: every format begins as an array of three whose first element is a small integer."""
-
-NOW_MS_MAX: Final = 1 << 53
-"""Far beyond any clock, far below what arithmetic on 64-bit integers can bear."""
+_FORMAT_2: Final = 2
+_FORMAT_3: Final = 3
 
 RawBatch = tuple[str, list[int], list[msgspec.Raw]]
 """Origin, sequence numbers and encoded commands, as they travel to the leader and into the log."""
 
+_Batches = list[tuple[str, list[int], list[Any]]]
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the decoder may raise, whatever the bytes."""
 
+
+class _Head(msgspec.Struct, array_like=True, frozen=True):
+    """The header of format 3. Further elements are ignored: what must not be ignored is a field."""
+
+    now_ms: int
+    fields: dict[int, msgspec.Raw] | None = None
+
+
+class _Decoders(NamedTuple):
+    """The decoders of one version of the rules."""
+
+    format_2: msgspec.msgpack.Decoder[Any]
+    format_3: msgspec.msgpack.Decoder[Any]
+    command: msgspec.msgpack.Decoder[Any]
+
+
+def _decoders(tag_max: int) -> _Decoders:
+    """Return the decoders of rules that know the commands up to `tag_max`, and no others."""
+    known: Any = Union[  # noqa: UP007 - computed
+        tuple(command for command in get_args(Command) if command.__struct_config__.tag <= tag_max)
+    ]
+    batches = list[tuple[str, list[int], list[known]]]
+    return _Decoders(
+        msgspec.msgpack.Decoder(tuple[int, int, batches]),
+        msgspec.msgpack.Decoder(tuple[int, _Head, batches]),
+        msgspec.msgpack.Decoder(known),
+    )
+
+
 _encoder = msgspec.msgpack.Encoder()
-_entry_decoder = msgspec.msgpack.Decoder(tuple[int, int, list[tuple[str, list[int], list[Command]]]])
-_raw_entry_decoder = msgspec.msgpack.Decoder(tuple[int, int, list[RawBatch]])
-_command_decoder = msgspec.msgpack.Decoder(Command)
-_head_decoder = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
+_DECODERS: Final = {rules.number: _decoders(rules.command_tag_max) for rules in RULES.values()}
+_RAW_DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
+    _FORMAT_2: msgspec.msgpack.Decoder(tuple[int, int, list[RawBatch]]),
+    _FORMAT_3: msgspec.msgpack.Decoder(tuple[int, _Head, list[RawBatch]]),
+}
+_head_decoder = msgspec.msgpack.Decoder(tuple[int, int | _Head, msgspec.Raw])
+_number_decoder = msgspec.msgpack.Decoder(int)
 
 
 def encode_command(command: Command) -> bytes:
@@ -39,57 +92,111 @@ def encode_command(command: Command) -> bytes:
     return _encoder.encode(command)
 
 
-def encode_entry(now_ms: int, batches: Iterable[tuple[str, list[int], list[bytes]]]) -> bytes:
-    """Return an entry of already encoded commands as bytes."""
+def encode_entry(
+    now_ms: int,
+    batches: Iterable[tuple[str, list[int], list[bytes]]],
+    *,
+    rules: int = RULES_FIRST,
+    advance_to: int = 0,
+) -> bytes:
+    """Return an entry of already encoded commands as bytes, in the format of the active `rules`.
+
+    With `advance_to` the entry moves the rules there. It is then of a format that older releases refuse,
+    because one that they took for undecodable would pass without effect on them and with effect on others.
+    """
     raw = [
         (origin, seqs, [msgspec.Raw(command) for command in commands]) for origin, seqs, commands in batches
     ]
-    return _encoder.encode((FORMAT, now_ms, raw))
+    entry_format = RULES[advance_to or rules].entry_format
+    if entry_format == _FORMAT_2:
+        return _encoder.encode((_FORMAT_2, now_ms, raw))
+    head = (now_ms, {FIELD_ADVANCE_TO: advance_to}) if advance_to else (now_ms,)
+    return _encoder.encode((entry_format, head, raw))
 
 
-def decode_entry(data: bytes) -> Entry:
-    """Return the entry in `data`; never raises.
+def decode_entry(data: bytes, rules: int = RULES_NEWEST) -> Entry:
+    """Return the entry in `data`, as a node reads it while `rules` are active.
 
-    A command that cannot be decoded becomes `Undecodable`; bytes that are no entry at all become an entry
-    without commands at time 0, which changes nothing but the revision.
+    A command that cannot be decoded, or is newer than the rules, becomes `Undecodable`; bytes that are not an
+    entry at all become an entry without commands at time 0, which changes nothing but the revision.
+
+    Raises UnknownVersionError when another release wrote the entry and this node must not apply it.
     """
+    found = entry_format(data)
+    if found not in ENTRY_FORMATS:
+        return _not_of_this_release(found)
     try:
-        entry_format, now_ms, batches = _entry_decoder.decode(data)
-        return _entry(
-            entry_format, now_ms, [Batch(origin, tuple(seqs), tuple(them)) for origin, seqs, them in batches]
+        if found == _FORMAT_3:
+            _, head, decoded = _DECODERS[rules].format_3.decode(data)
+        else:
+            # Only rules 1 write it, also for entries that are applied when newer rules are active already.
+            _, head, decoded = _DECODERS[RULES_FIRST].format_2.decode(data)
+    except _UNREADABLE:
+        return _decode_piecewise(data, found, rules)
+    return _entry(head, decoded)
+
+
+def _not_of_this_release(found: int) -> Entry:
+    """Return what bytes that are not an entry amount to. Raises UnknownVersionError if they are one."""
+    if found > FORMAT_NEWEST:
+        raise too_new(f"the log has an entry of format {found}")
+    if found > 0:
+        raise UnknownVersionError(
+            f"the log has an entry of format {found}, written by an earlier version of Holdfast than 0.1.0:"
+            " only that version reads it"
         )
-    except _UNREADABLE:
-        return _decode_piecewise(data)
+    return Entry(0)
 
 
-def _decode_piecewise(data: bytes) -> Entry:
+def _decode_piecewise(data: bytes, found: int, rules: int) -> Entry:
     try:
-        entry_format, now_ms, raw_batches = _raw_entry_decoder.decode(data)
+        _, head, raw_batches = _RAW_DECODERS[found].decode(data)
     except _UNREADABLE:
         return Entry(0)
-    batches = [
-        Batch(origin, tuple(seqs), tuple([_decode_command(command) for command in raw]))
-        for origin, seqs, raw in raw_batches
-    ]
-    return _entry(entry_format, now_ms, batches)
+    decoder = _DECODERS[RULES_FIRST if found == _FORMAT_2 else rules].command
+    return _entry(
+        head,
+        [
+            (origin, seqs, [_decode_command(command, decoder) for command in raw])
+            for origin, seqs, raw in raw_batches
+        ],
+    )
 
 
-def _entry(entry_format: int, now_ms: int, batches: list[Batch]) -> Entry:
-    if (
-        entry_format != FORMAT
-        or not 0 <= now_ms <= NOW_MS_MAX
-        or any(len(batch.seqs) != len(batch.commands) for batch in batches)
-    ):
+def _entry(head: int | _Head, batches: _Batches) -> Entry:
+    """Return the entry that was decoded, an empty one if its parts do not go together."""
+    now_ms, fields = (head, None) if isinstance(head, int) else (head.now_ms, head.fields)
+    if not 0 <= now_ms <= NOW_MS_MAX or any(len(seqs) != len(commands) for _, seqs, commands in batches):
         return Entry(0)
-    return Entry(now_ms, tuple(batches))
+    known = tuple([Batch(origin, tuple(seqs), tuple(commands)) for origin, seqs, commands in batches])
+    if not fields:
+        return Entry(now_ms, known)
+    try:
+        return Entry(now_ms, known, _advance(fields))
+    except _UNREADABLE:
+        return Entry(0)
+
+
+def _advance(fields: dict[int, msgspec.Raw]) -> AdvanceVersion | None:
+    """Return how an entry moves the rules. Raises UnknownVersionError for what must not be ignored."""
+    for number in fields:
+        if number != FIELD_ADVANCE_TO and number < FIELD_IGNORABLE_MIN:
+            raise too_new(f"the log has an entry with field {number}")
+    if FIELD_ADVANCE_TO not in fields:
+        return None
+    advance = AdvanceVersion(_number_decoder.decode(fields[FIELD_ADVANCE_TO]))
+    if advance.to > RULES_NEWEST:
+        raise too_new(f"the log moves the cluster to rules {advance.to}")
+    return advance
 
 
 def entry_time(data: bytes) -> int:
-    """Return the cluster time of an encoded entry without decoding its commands; 0 if it is no entry."""
+    """Return the cluster time of an encoded entry without decoding its commands; 0 if it is not an entry."""
     try:
-        return max(0, _head_decoder.decode(data)[1])
+        head = _head_decoder.decode(data)[1]
     except _UNREADABLE:
         return 0
+    return max(0, head.now_ms if isinstance(head, _Head) else head)
 
 
 def entry_format(data: bytes) -> int:
@@ -98,9 +205,9 @@ def entry_format(data: bytes) -> int:
     return data[1] if is_entry else 0
 
 
-def _decode_command(raw: msgspec.Raw) -> Command | Undecodable:
+def _decode_command(raw: msgspec.Raw, decoder: msgspec.msgpack.Decoder[Any]) -> Command | Undecodable:
     try:
-        command: Command = _command_decoder.decode(raw)
+        command: Command = decoder.decode(raw)
     except _UNREADABLE:
         return Undecodable()
     return command

@@ -270,8 +270,22 @@ class Batch(msgspec.Struct, frozen=True):
     commands: tuple[Command | Undecodable, ...]
 
 
+class AdvanceVersion(msgspec.Struct, frozen=True):
+    """Move the rules of the cluster up to version `to` (lockstate/versions.py): never down, one at a time.
+
+    The leader's own command: no client asks for it, so it has no origin, number or result. It travels in the
+    header of an entry, where a node that does not know these rules sees it before it applies anything.
+    """
+
+    to: int
+
+
 class Entry(msgspec.Struct, frozen=True):
-    """A committed log entry: commands, and the cluster time at which the leader proposed them."""
+    """A committed log entry: commands, and the cluster time at which the leader proposed them.
+
+    `advance` counts first: time and commands of the same entry follow the rules that it moves to.
+    """
 
     now_ms: int
     batches: tuple[Batch, ...] = ()
+    advance: AdvanceVersion | None = None

@@ -16,6 +16,7 @@ from lockstate.commands import (
     Acquire,
     AcquirePermits,
     AdvanceFence,
+    AdvanceVersion,
     Barrier,
     Batch,
     Campaign,
@@ -67,6 +68,7 @@ from lockstate.results import (
 from lockstate.semaphores import Semaphores
 from lockstate.sessions import Sessions
 from lockstate.state import State
+from lockstate.versions import RULES
 from lockstate.waits import Waits
 
 _NO_OUTCOME: Final = frozenset(
@@ -118,6 +120,11 @@ class LockMachine:
         }
 
     # -- what the host asks ---------------------------------------------------------------------------------
+
+    @property
+    def rules(self) -> int:
+        """Return the version of the rules that this state follows."""
+        return self.state.rules
 
     @property
     def revision(self) -> int:
@@ -206,15 +213,22 @@ class LockMachine:
     def apply(self, entry: Entry) -> Outcome:
         """Apply one committed entry. Deterministic; never raises, whatever the entry says.
 
-        Time passes first: what is over by `now_ms` ends in order of (deadline, creation). Then the commands
-        are applied in their order.
+        The rules move first, if the entry says so. Then time passes: what is over by `now_ms` ends, in order
+        of (deadline, creation). Then the commands are applied in their order.
         """
         state = self.state
         state.revision += 1
+        if entry.advance is not None:
+            self._advance_rules(entry.advance)
         self._advance_time(entry.now_ms)
         batches = tuple([self._apply_batch(batch) for batch in entry.batches])
         state.names.settle()
         return Outcome(state.revision, state.now_ms, batches, *self._effects.take())
+
+    def _advance_rules(self, advance: AdvanceVersion) -> None:
+        """Follow the next rules from here on. A repetition has no effect, and no version is left out."""
+        if advance.to == self.state.rules + 1 and advance.to in RULES:
+            self.state.rules = advance.to
 
     def _advance_time(self, now_ms: int) -> None:
         """Let cluster time pass; it never goes back."""

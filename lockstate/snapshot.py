@@ -1,5 +1,12 @@
 """The whole state as bytes and back: versioned, canonical, no pickle. One definition of equal: the digest.
 
+    format 4   [4, revision, now_ms, next_token, next_order, tables]            while rules 1 are active
+    format 5   [5, revision, now_ms, next_token, next_order, fields, tables]    from rules 2 on
+    fields     {name: value}: the rules, and what differs from its default
+
+A state has exactly one encoding: fields and tables are those of its rules, so later rules may add some
+without a new format. A field or a table that this release does not know is refused.
+
 Only what cannot be derived is stored; active names, queues, claims and deadlines are rebuilt. Tables are
 stored in groups of rows, so that a large state is decoded in steps of a few milliseconds.
 """
@@ -19,10 +26,22 @@ from lockstate.records import Delay, Hold, RequestKey, Session, Ticket
 from lockstate.requests import Remembered
 from lockstate.results import Event
 from lockstate.state import Origin, State
+from lockstate.versions import (
+    GROUP,
+    GROUPS_COUNT,
+    RULES,
+    RULES_NEWEST,
+    SNAPSHOT_FORMATS,
+    UnknownVersionError,
+    too_new,
+)
 
-FORMAT: Final = 4
-"""Changes together with a rule for how a cluster moves to the new format."""
+FORMAT_NEWEST: Final = max(SNAPSHOT_FORMATS)
+"""The newest format that this release reads and, under its newest rules, writes."""
 GROUP_ROWS: Final = 1000
+"""How many rows are decoded in one step: a few milliseconds of work."""
+
+_FORMAT_4: Final = 4
 
 _Request = tuple[RequestKey, Remembered]
 _NamedOrigin = tuple[str, Origin]
@@ -30,7 +49,11 @@ _Limit = tuple[str, int]
 
 
 class SnapshotError(Exception):
-    """The bytes are no snapshot that this version can read."""
+    """The bytes are not a snapshot that this version can read."""
+
+
+class SnapshotTooNewError(SnapshotError, UnknownVersionError):
+    """Only a newer release can read the snapshot: the node that meets it must stop."""
 
 
 class _SessionRow(msgspec.Struct, array_like=True, gc=False):
@@ -52,14 +75,43 @@ class _Head(msgspec.Struct, array_like=True):
     next_order: int
 
 
-class _Image(_Head, array_like=True):
-    """A snapshot. Sessions in order of creation, holds of tokens, tickets of arrival, requests of age."""
+class _ActiveRules(msgspec.Struct):
+    """The one field whose meaning never changes: it says whether this release knows the others."""
 
-    tables: list[list[memoryview]]
+    rules: int
+
+
+class _Fields(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The named fields of format 5."""
+
+    rules: int
+    group: int = GROUP
+    groups_count: int = GROUPS_COUNT
+
+
+class _HeadWithRules(_Head, array_like=True):
+    fields: _ActiveRules
+
+
+_Tables = list[list[memoryview]]
+"""Sessions in order of creation, holds of tokens, tickets of arrival, requests of age."""
+
+
+class _Image4(_Head, array_like=True):
+    """A snapshot of format 4."""
+
+    tables: _Tables
+
+
+class _Image5(_Head, array_like=True):
+    """A snapshot of format 5."""
+
+    fields: _Fields
+    tables: _Tables
 
 
 class _Table(NamedTuple):
-    """How one table is stored and entered again."""
+    """How one table is stored and loaded again."""
 
     rows: Callable[[State], Sequence[Any]]
     stored: Callable[[Any], Any] | None
@@ -88,7 +140,9 @@ def _semaphores(state: State) -> list[_Limit]:
 
 _encoder = msgspec.msgpack.Encoder()
 _head_decoder = msgspec.msgpack.Decoder(_Head)
-_decoder = msgspec.msgpack.Decoder(_Image)
+_rules_decoder = msgspec.msgpack.Decoder(_HeadWithRules)
+_decoder_4 = msgspec.msgpack.Decoder(_Image4)
+_decoder_5 = msgspec.msgpack.Decoder(_Image5)
 
 _TABLES: Final = (
     _Table(
@@ -149,7 +203,11 @@ def encode(machine: LockMachine) -> bytes:
     """Return the state as bytes; equal states give equal bytes."""
     state = machine.state
     tables = [_groups(table, table.rows(state)) for table in _TABLES]
-    return _encoder.encode((FORMAT, state.revision, state.now_ms, state.next_token, state.next_order, tables))
+    snapshot_format = RULES[state.rules].snapshot_format
+    head = (snapshot_format, state.revision, state.now_ms, state.next_token, state.next_order)
+    if snapshot_format == _FORMAT_4:
+        return _encoder.encode((*head, tables))
+    return _encoder.encode((*head, _Fields(rules=state.rules), tables))
 
 
 def _groups(table: _Table, rows: Sequence[Any]) -> list[bytes]:
@@ -166,7 +224,7 @@ def decode(data: bytes) -> LockMachine:
     """Return a machine in the state of `data`.
 
     Raises:
-        SnapshotError: these bytes are no snapshot of a format that this version knows.
+        SnapshotError: these bytes are not a snapshot that this version knows.
     """
     # The collector would look through a million new objects again and again, and nothing of it is garbage.
     was_enabled = gc.isenabled()
@@ -186,16 +244,12 @@ def decode(data: bytes) -> LockMachine:
 def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, LockMachine]:
     """Decode as `decode` does, a few milliseconds of work for each `next`; the machine is the return value.
 
-    `data` must stay as it is until the end. Raises SnapshotError, at any step.
+    `data` must stay as it is until the end. Raises SnapshotError, at any step; SnapshotTooNewError at the
+    first one.
     """
     try:
-        head = _head_decoder.decode(data)
-        if head.format != FORMAT:
-            raise SnapshotError(f"format {head.format}; this version reads format {FORMAT}")
-        state = State()
-        state.revision, state.now_ms = head.revision, head.now_ms
-        state.next_token, state.next_order = head.next_token, head.next_order
-        for table, rows in _stored_tables(data):
+        state, tables = _begin(data)
+        for table, rows in _rows(tables):
             table.load(state, rows)
             state.names.settle()
             yield
@@ -211,9 +265,31 @@ def digest(machine: LockMachine) -> str:
     return hashlib.blake2b(encode(machine), digest_size=16).hexdigest()
 
 
-def _stored_tables(data: bytes | bytearray) -> Iterable[tuple[_Table, Any]]:
+def _begin(data: bytes | bytearray) -> tuple[State, _Tables]:
+    """Return a state that has what the head says, and the tables to fill it with."""
+    head = _head_decoder.decode(data)
+    if head.format > FORMAT_NEWEST:
+        raise SnapshotTooNewError(str(too_new(f"the snapshot has format {head.format}")))
+    if head.format not in SNAPSHOT_FORMATS:
+        raise SnapshotError(f"format {head.format}; this version reads formats from {_FORMAT_4} on")
+    state = State()
+    state.revision, state.now_ms = head.revision, head.now_ms
+    state.next_token, state.next_order = head.next_token, head.next_order
+    if head.format == _FORMAT_4:
+        return state, _decoder_4.decode(data).tables
+    state.rules = _rules_decoder.decode(data).fields.rules
+    if state.rules > RULES_NEWEST:
+        raise SnapshotTooNewError(str(too_new(f"the snapshot is of rules {state.rules}")))
+    if state.rules not in RULES or RULES[state.rules].snapshot_format != head.format:
+        raise SnapshotError(f"format {head.format} does not go with rules {state.rules}")
+    image = _decoder_5.decode(data)
+    if (image.fields.group, image.fields.groups_count) != (GROUP, GROUPS_COUNT):
+        raise SnapshotError(f"it is of group {image.fields.group} of {image.fields.groups_count}")
+    return state, image.tables
+
+
+def _rows(tables: _Tables) -> Iterable[tuple[_Table, Any]]:
     """Yield the groups of rows of all tables in order, each with its table."""
-    tables = _decoder.decode(data).tables
     if len(tables) != len(_TABLES):
         raise SnapshotError(f"{len(tables)} tables; this version knows {len(_TABLES)}")
     for table, groups in zip(_TABLES, tables, strict=True):

@@ -16,6 +16,7 @@ from lockstate.rates import RateLimits
 from lockstate.records import CONVERSION, NOTHING, Claimant, Delay, Hold, Lock, Semaphore, Session, Ticket
 from lockstate.requests import RequestMemory
 from lockstate.results import Event, HoldKind
+from lockstate.versions import RULES_FIRST
 
 Freed = list[tuple[str, Claim]]
 """Claims that ended and that somebody waits for: whom it lets through is to be found out."""
@@ -42,6 +43,8 @@ class State:
     """Everything that is replicated. Same entries, same state, on every node."""
 
     def __init__(self) -> None:
+        self.rules = RULES_FIRST
+        """The version of the rules that this state follows (lockstate/versions.py)."""
         self.revision = 0
         self.now_ms = 0
         self.next_token = 1

@@ -21,11 +21,12 @@ class Batcher:
     def __init__(self) -> None:
         self._queue: deque[Commands] = deque()
         self._tick_is_due = False
+        self._advance_to = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to propose."""
-        return not self._queue and not self._tick_is_due
+        return not self._queue and not self._tick_is_due and not self._advance_to
 
     def add(self, origin: str, seqs: list[int], commands: list[bytes]) -> None:
         """Queue commands of one origin; their numbers rise."""
@@ -35,20 +36,29 @@ class Batcher:
         """Ask for an entry even if no command comes: time has to pass."""
         self._tick_is_due = True
 
+    def add_advance(self, to: int) -> None:
+        """Ask for an entry that moves the rules of the cluster up to version `to`."""
+        self._advance_to = to
+
     def clear(self) -> None:
         """Drop everything: this node leads no more. The origins send again what they still wait for."""
         self._queue.clear()
         self._tick_is_due = False
+        self._advance_to = 0
 
     def drop_from(self, node_id: str) -> None:
         """Drop what a node forwarded whose connection broke: it sends everything again on the next one."""
         self._queue = deque(batch for batch in self._queue if node_of(batch[0]) != node_id)
 
-    def next_entry(self, now_ms: int) -> bytes | None:
-        """Return the next entry, stamped with `now_ms`, or None when there is nothing to propose."""
+    def next_entry(self, now_ms: int, rules: int) -> bytes | None:
+        """Return the next entry, stamped with `now_ms`, or None when there is nothing to propose.
+
+        `rules` are the active ones, which say what format an entry has.
+        """
         if self.is_empty:
             return None
         self._tick_is_due = False
+        advance_to, self._advance_to = self._advance_to, 0
         batches: list[Commands] = []
         room_bytes, room_count = ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX
         while self._queue and room_count > 0 and room_bytes > 0:
@@ -63,7 +73,7 @@ class Batcher:
             room_bytes -= sum(map(len, commands[:taken]))
             if taken < len(commands):
                 break
-        return codec.encode_entry(now_ms, batches)
+        return codec.encode_entry(now_ms, batches, rules=rules, advance_to=advance_to)
 
 
 def _fitting(commands: list[bytes], room_bytes: int, room_count: int) -> int:

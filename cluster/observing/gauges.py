@@ -8,6 +8,7 @@ from cluster.consensus.replica import RaftReplica
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Sample, gauge
 from cluster.peers.links import PeerLinks
+from cluster.peers.peering import Peering
 from lockstate.machine import LockMachine
 
 
@@ -20,6 +21,7 @@ class Node(Protocol):
     outbox: Outbox
     waiters: Waiters
     events: EventLog
+    peering: Peering
 
     def leader_id(self) -> str | None:
         """Return who leads, if it can be reached."""
@@ -43,6 +45,12 @@ def gauges(node: Node) -> list[Sample]:
         gauge("has_leader", "Whether this node knows a leader it can reach.", node.leader_id() is not None),
         gauge("term", "Raft term.", replica.term),
         gauge("revision", "Entries applied.", machine.revision),
+        gauge("rules_active", "Version of the rules that the cluster follows.", machine.rules),
+        *(
+            gauge("rules_known", "Newest rules that a connected node knows.", known, node=node_id)
+            for node_id in sorted(replica.members.nodes)
+            if (known := node.peering.rules_known(node_id))
+        ),
         gauge("log_entries", "Entries in the log.", replica.log_length),
         gauge("pending_commands", "Commands of this node's clients without an outcome.", len(node.outbox)),
         gauge("waiting_acquires", "Acquires of this node's clients in queues.", len(node.waiters)),

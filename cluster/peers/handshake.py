@@ -7,20 +7,36 @@
 
 Each side proves that it knows the secret without showing it, and no recorded exchange can be replayed: both
 nonces are fresh. A stranger learns one random nonce. The link is authenticated when it opens, not encrypted.
+
+**Protocols.** Both sides speak the newest protocol that both know. A nonce ends with a mark and the number of
+the newest protocol that its maker speaks; release 0.1.0, which speaks protocol 1 only, takes the whole nonce
+for random, and makes some without the mark. Every protocol signs both nonces, so nobody in between can make
+two nodes speak an older protocol than they could.
+
+    protocol 1   a proof signs the particulars that release 0.1.0 knows; frames are [kind, body]
+    protocol 2   a proof signs bytes, so later releases can add particulars; frames are [kind, group, body]
 """
 
 import hashlib
 import hmac
+import secrets
 from typing import Final
 
 import msgspec
 
-PROTOCOL: Final = 1
+from lockstate.versions import GROUP, RULES_FIRST
+
+PROTOCOL_OLDEST: Final = 1
+"""The oldest protocol that this release speaks; what a hello says."""
+PROTOCOL_NEWEST: Final = 2
+"""The newest protocol that this release speaks; what a nonce ends with."""
 NONCE_BYTES: Final = 32
+NONCE_MARK: Final = b"holdfst"
+"""Stands before the last byte of the nonce of every release since 0.2.0."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """Says who dials whom."""
+    """Says who dials whom. `protocol` is the oldest that the dialer speaks."""
 
     protocol: int
     node_id: str
@@ -34,26 +50,44 @@ class Challenge(msgspec.Struct, frozen=True, tag="challenge"):
     nonce: bytes
 
 
-class Particulars(msgspec.Struct, frozen=True):
-    """What the peers tell each other about themselves: their disk, and where clients reach them.
-
-    `members_version` is that of the newest member list which the node knows to be committed.
-    """
+class FirstParticulars(msgspec.Struct, frozen=True):
+    """What nodes of release 0.1.0 tell about themselves. Never changes: they sign it as they know it."""
 
     disk_id: str
     http: str
     members_version: int = 0
 
 
-class Proof(msgspec.Struct, frozen=True, tag="proof"):
-    """Proves knowledge of the secret, and vouches for the particulars."""
+class Particulars(msgspec.Struct, frozen=True):
+    """What the peers tell each other about themselves: their disk, and where clients reach them.
 
-    particulars: Particulars
+    `members_version` is that of the newest member list that the node knows to be committed, `rules` the
+    newest rules that it knows (lockstate/versions.py), `group` its Raft group.
+    """
+
+    disk_id: str
+    http: str
+    members_version: int = 0
+    rules: int = RULES_FIRST
+    group: int = GROUP
+
+
+class FirstProof(msgspec.Struct, frozen=True, tag="proof"):
+    """Proves knowledge of the secret, and vouches for the particulars. Protocol 1."""
+
+    particulars: FirstParticulars
+    mac: bytes
+
+
+class Proof(msgspec.Struct, frozen=True, tag="proof-2"):
+    """Proves knowledge of the secret, and vouches for the encoded particulars. From protocol 2 on."""
+
+    content: bytes
     mac: bytes
 
 
 class Objection(msgspec.Struct, frozen=True, array_like=True):
-    """Why a peer that knows the secret is not let in.
+    """Why a peer that knows the secret is not let in. No more fields: release 0.1.0 signs these two.
 
     `is_final` if that stays true for ever: its disk was removed from the cluster. Everything else may be said
     by a node that is behind, or arrive late.
@@ -70,9 +104,10 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
     mac: bytes
 
 
-Handshake = Hello | Challenge | Proof | Refusal
+Handshake = Hello | Challenge | FirstProof | Proof | Refusal
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)
+_particulars_decoder = msgspec.msgpack.Decoder(Particulars)
 
 
 def encode(message: Handshake) -> bytes:
@@ -85,6 +120,18 @@ def decode(data: bytes) -> Handshake:
     return _decoder.decode(data)
 
 
+def new_nonce() -> bytes:
+    """Return a fresh nonce that says which protocol this release speaks."""
+    random_bytes = NONCE_BYTES - len(NONCE_MARK) - 1
+    return secrets.token_bytes(random_bytes) + NONCE_MARK + bytes((PROTOCOL_NEWEST,))
+
+
+def protocol_of(nonce: bytes) -> int:
+    """Return the newest protocol that the maker of a nonce speaks."""
+    has_mark = nonce[-1 - len(NONCE_MARK) : -1] == NONCE_MARK
+    return max(nonce[-1], PROTOCOL_OLDEST) if has_mark else PROTOCOL_OLDEST
+
+
 class Exchange(msgspec.Struct, frozen=True):
     """What both sides know after hello and challenge."""
 
@@ -93,19 +140,40 @@ class Exchange(msgspec.Struct, frozen=True):
     dialer_nonce: bytes
     acceptor_nonce: bytes
 
+    @property
+    def protocol(self) -> int:
+        """Return the newest protocol that both sides speak."""
+        return min(protocol_of(self.dialer_nonce), protocol_of(self.acceptor_nonce))
+
     def _mac(self, secret: bytes, role: bytes, content: bytes) -> bytes:
         signed = _encoder.encode(
-            (PROTOCOL, role, self.dialer, self.acceptor, self.dialer_nonce, self.acceptor_nonce, content)
+            (self.protocol, role, self.dialer, self.acceptor, self.dialer_nonce, self.acceptor_nonce, content)
         )
         return hmac.digest(secret, signed, hashlib.sha256)
 
-    def prove(self, secret: bytes, role: bytes, particulars: Particulars) -> Proof:
-        """Return our proof; `role` is b"dialer" or b"acceptor", so that one side's cannot be sent back."""
-        return Proof(particulars, self._mac(secret, role, _encoder.encode(particulars)))
+    def _is_signed(self, secret: bytes, role: bytes, content: bytes, mac: bytes) -> bool:
+        return hmac.compare_digest(mac, self._mac(secret, role, content))
 
-    def is_proven(self, secret: bytes, role: bytes, proof: Proof) -> bool:
-        """Whether the other side knows the secret."""
-        return hmac.compare_digest(proof.mac, self._mac(secret, role, _encoder.encode(proof.particulars)))
+    def prove(self, secret: bytes, role: bytes, particulars: Particulars) -> Proof | FirstProof:
+        """Return our proof; `role` is b"dialer" or b"acceptor", so that one side's cannot be sent back."""
+        if self.protocol == PROTOCOL_OLDEST:
+            first = FirstParticulars(particulars.disk_id, particulars.http, particulars.members_version)
+            return FirstProof(first, self._mac(secret, role, _encoder.encode(first)))
+        content = _encoder.encode(particulars)
+        return Proof(content, self._mac(secret, role, content))
+
+    def proven(self, secret: bytes, role: bytes, proof: Proof | FirstProof) -> Particulars | None:
+        """Return what the other side vouches for, None if it does not know the secret.
+
+        Raises msgspec.DecodeError when it vouches for what makes no sense.
+        """
+        if isinstance(proof, FirstProof):
+            content, is_due = _encoder.encode(proof.particulars), self.protocol == PROTOCOL_OLDEST
+        else:
+            content, is_due = proof.content, self.protocol > PROTOCOL_OLDEST
+        if not is_due or not self._is_signed(secret, role, content, proof.mac):
+            return None
+        return _particulars_decoder.decode(content)
 
     def refuse(self, secret: bytes, objection: Objection) -> Refusal:
         """Return a signed refusal of the acceptor's."""
@@ -113,5 +181,4 @@ class Exchange(msgspec.Struct, frozen=True):
 
     def is_refused(self, secret: bytes, refusal: Refusal) -> bool:
         """Whether a refusal really comes from the acceptor."""
-        content = _encoder.encode(refusal.objection)
-        return hmac.compare_digest(refusal.mac, self._mac(secret, b"refusal", content))
+        return self._is_signed(secret, b"refusal", _encoder.encode(refusal.objection), refusal.mac)

@@ -1,13 +1,13 @@
 """One connection between two nodes: handshake, frames in both directions, silence detection.
 
-A frame is a length (4 bytes, big-endian) and a MessagePack array `[kind, body]`; during the handshake it is a
-message of `peer_auth`. Frames written during one run of the event loop leave together.
+A frame is a length (4 bytes, big-endian) and a MessagePack array: `[kind, group, body]`, or `[kind, body]`
+with a peer of protocol 1; during the handshake it is a message of `handshake`. Frames written during one run
+of the event loop leave together.
 """
 
 import asyncio
 import enum
 import logging
-import secrets
 import struct
 from typing import Any, Final, Protocol, cast
 
@@ -15,22 +15,33 @@ import msgspec
 
 from cluster.errors import NodeFailed
 from cluster.peers import handshake
-from cluster.peers.handshake import Challenge, Exchange, Hello, Objection, Particulars, Proof, Refusal
+from cluster.peers.handshake import (
+    Challenge,
+    Exchange,
+    FirstProof,
+    Hello,
+    Objection,
+    Particulars,
+    Proof,
+    Refusal,
+)
+from lockstate.versions import GROUP
 
 HANDSHAKE_FRAME_BYTES_MAX: Final = 2048
-"""What a stranger may make us read."""
+"""Bytes of one frame that a stranger may make us read."""
 FRAME_BYTES_MAX: Final = 64 << 20
-"""Above the largest message of Raft (a few MiB of entries); a longer one is damage."""
+"""Bytes of one frame, above the largest message of Raft (a few MiB of entries); a longer one is damage."""
 HANDSHAKE_S: Final = 3.0
-"""Time to prove oneself."""
+"""Seconds that a connection has for its handshake."""
 BACKLOG_BYTES_MAX: Final = 64 << 20
-"""A peer that does not read (stopped, or cut off) loses its connection before we lose our memory."""
+"""Bytes that may wait for a peer: one that does not read loses its connection before we lose our memory."""
 ROOM_BYTES: Final = 2 << 20
-"""Bulk data is added to a connection while less than this waits in it."""
+"""Bytes: bulk data is added to a connection while less than this waits in it."""
 
 _LENGTH: Final = struct.Struct(">I")
 _encoder = msgspec.msgpack.Encoder()
-_frame_decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+_first_frame_decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+_frame_decoder = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +59,7 @@ class FrameKind(enum.IntEnum):
 
 
 class Links(Protocol):
-    """What a link asks of the links together."""
+    """What a link asks of all links of its node."""
 
     node_id: str
     secret: bytes
@@ -63,23 +74,23 @@ class Links(Protocol):
         """Return why a peer that knows the secret is not let in, None if it is."""
 
     def begun(self, link: "Link") -> None:
-        """Take note of a connection. One that never comes about is never told, nor is its end."""
+        """Record a connection. Of one that never comes about, neither beginning nor end is told."""
 
     def opened(self, link: "Link") -> None:
-        """Take note that a link is authenticated and usable."""
+        """Record that a link is authenticated and usable."""
 
     def closed(self, link: "Link") -> None:
-        """Take note that a link is gone, whether it was ever usable or not."""
+        """Record that a link is gone, whether it was ever usable or not."""
 
     def received(self, link: "Link", kind: int, body: msgspec.Raw) -> None:
         """Take a frame. Raises msgspec.DecodeError when it makes no sense."""
 
     def refused(self, peer_id: str, objection: Objection) -> None:
-        """Take note that a peer, proven to be one, does not let this node in."""
+        """Record that a peer, proven to be one, does not let this node in."""
 
 
 class Link(asyncio.Protocol):
-    """One connection. `dials` names whom it dialed; empty on the accepting side until the hello came."""
+    """One connection. `dials` names the peer it dials; the accepting side learns it from the hello."""
 
     def __init__(self, links: Links, dials: str = "", *, is_turned_away: bool = False) -> None:
         self._links = links
@@ -88,6 +99,7 @@ class Link(asyncio.Protocol):
         self.peer_id = dials
         self.theirs: Particulars | None = None
         self.is_open = False
+        self._has_groups = True
         self.ended = asyncio.Event()
         self.heard_s = 0.0
         self._loop = asyncio.get_running_loop()
@@ -95,7 +107,7 @@ class Link(asyncio.Protocol):
         self._buffer = bytearray()
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
-        self._nonce = secrets.token_bytes(handshake.NONCE_BYTES)
+        self._nonce = handshake.new_nonce()
         self._exchange: Exchange | None = None
         self._timeout: asyncio.TimerHandle | None = None
 
@@ -103,7 +115,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake."""
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self._links.begun(self)
         if self._is_turned_away:
@@ -111,26 +123,27 @@ class Link(asyncio.Protocol):
             return
         self._timeout = self._loop.call_later(HANDSHAKE_S, self._give_up, "handshake took too long")
         if self._is_dialer:
-            self._send_handshake(Hello(handshake.PROTOCOL, self._links.node_id, self.peer_id, self._nonce))
+            hello = Hello(handshake.PROTOCOL_OLDEST, self._links.node_id, self.peer_id, self._nonce)
+            self._send_handshake(hello)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; handle every whole frame in them."""
         self.heard_s = self._loop.time()
         buffer = self._buffer
         buffer += data
-        at = 0
-        while self._transport is not None and len(buffer) - at >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(buffer, at)
+        start = 0
+        while self._transport is not None and len(buffer) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer, start)
             if length > (FRAME_BYTES_MAX if self.is_open else HANDSHAKE_FRAME_BYTES_MAX):
                 self._give_up(f"frame of {length} bytes")
                 return
-            end = at + _LENGTH.size + length
+            end = start + _LENGTH.size + length
             if len(buffer) < end:
                 break
-            frame = bytes(memoryview(buffer)[at + _LENGTH.size : end])
-            at = end
+            frame = bytes(memoryview(buffer)[start + _LENGTH.size : end])
+            start = end
             self._frame(frame)
-        del buffer[:at]
+        del buffer[:start]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the connection, whoever ended it."""
@@ -153,7 +166,7 @@ class Link(asyncio.Protocol):
         """Send a frame with what else is written during this run of the loop."""
         if self._transport is None:
             return
-        frame = _encoder.encode((int(kind), body))
+        frame = _encoder.encode((int(kind), GROUP, body) if self._has_groups else (int(kind), body))
         if not self._outgoing:
             self._loop.call_soon(self.flush)
         self._outgoing += (_LENGTH.pack(len(frame)), frame)
@@ -196,8 +209,7 @@ class Link(asyncio.Protocol):
     def _frame(self, frame: bytes) -> None:
         try:
             if self.is_open:
-                kind, body = _frame_decoder.decode(frame)
-                self._links.received(self, kind, body)
+                self._links.received(self, *self._decode_frame(frame))
             else:
                 self._handshake(handshake.decode(frame))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -205,13 +217,22 @@ class Link(asyncio.Protocol):
         except NodeFailed as error:
             self._give_up(f"this node broke: {error}")
 
+    def _decode_frame(self, frame: bytes) -> tuple[int, msgspec.Raw]:
+        """Return kind and body. Raises msgspec.DecodeError, also for a frame of another group."""
+        if not self._has_groups:
+            return _first_frame_decoder.decode(frame)
+        kind, group, body = _frame_decoder.decode(frame)
+        if group != GROUP:
+            raise msgspec.ValidationError(f"a frame of Raft group {group}")
+        return kind, body
+
     def _handshake(self, message: handshake.Handshake) -> None:
         match message:
             case Hello() if not self._is_dialer and self._exchange is None:
                 self._on_hello(message)
             case Challenge() if self._is_dialer and self._exchange is None:
                 self._on_challenge(message)
-            case Proof() if self._exchange is not None:
+            case Proof() | FirstProof() if self._exchange is not None:
                 self._on_proof(message, self._exchange)
             case Refusal() if self._is_dialer and self._exchange is not None:
                 if self._exchange.is_refused(self._links.secret, message):
@@ -221,8 +242,8 @@ class Link(asyncio.Protocol):
                 self._give_up("handshake out of order")
 
     def _on_hello(self, hello: Hello) -> None:
-        if hello.protocol != handshake.PROTOCOL:
-            self._give_up(f"speaks protocol {hello.protocol}, this node {handshake.PROTOCOL}")
+        if not handshake.PROTOCOL_OLDEST <= hello.protocol <= handshake.PROTOCOL_NEWEST:
+            self._give_up(f"speaks protocol {hello.protocol}, this node up to {handshake.PROTOCOL_NEWEST}")
         elif hello.to != self._links.node_id or not self._links.is_peer(hello.node_id):
             self._give_up(f"{hello.node_id!r} wants {hello.to!r}: not in the configuration of this node")
         elif len(hello.nonce) != handshake.NONCE_BYTES:
@@ -236,28 +257,30 @@ class Link(asyncio.Protocol):
         self._exchange = Exchange(self._links.node_id, self.peer_id, self._nonce, challenge.nonce)
         self._send_handshake(self._exchange.prove(self._links.secret, b"dialer", self._links.particulars()))
 
-    def _on_proof(self, proof: Proof, exchange: Exchange) -> None:
+    def _on_proof(self, proof: Proof | FirstProof, exchange: Exchange) -> None:
         secret = self._links.secret
-        theirs, ours = (b"acceptor", b"dialer") if self._is_dialer else (b"dialer", b"acceptor")
-        if not exchange.is_proven(secret, theirs, proof):
+        role, ours = (b"acceptor", b"dialer") if self._is_dialer else (b"dialer", b"acceptor")
+        theirs = exchange.proven(secret, role, proof)
+        if theirs is None:
             self._give_up("does not know the cluster secret: check the secret on both nodes")
             return
-        objection = self._links.objection(self.peer_id, proof.particulars)
+        objection = self._links.objection(self.peer_id, theirs)
         if not self._is_dialer:
             if objection is not None:
                 self._send_handshake(exchange.refuse(secret, objection))
                 self.finish()
                 return
             self._send_handshake(exchange.prove(secret, ours, self._links.particulars()))
-        self._open(proof.particulars)
+        self._open(theirs, exchange.protocol)
         if objection is not None:
             self.send(FrameKind.REFUSED, objection)
             self.finish()
             return
         self._links.opened(self)
 
-    def _open(self, theirs: Particulars) -> None:
+    def _open(self, theirs: Particulars, protocol: int) -> None:
         self.theirs = theirs
+        self._has_groups = protocol > handshake.PROTOCOL_OLDEST
         self.is_open = True
         if self._timeout is not None:
             self._timeout.cancel()

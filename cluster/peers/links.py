@@ -18,21 +18,24 @@ from cluster.config import Address
 from cluster.errors import StartupError
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind, Link
+from lockstate.versions import GROUP
 
 PING_S: Final = 1.0
-"""How often peers hear from us at least."""
+"""Seconds between two pings: how often peers hear from us at least."""
 SILENCE_S_MAX: Final = 4.0
-"""A peer not heard of for so long is gone, whatever TCP believes."""
+"""Seconds: a peer not heard of for so long is gone, whatever TCP believes."""
 DIAL_S_MAX: Final = 2.0
+"""Seconds that one attempt to connect may take."""
 STRANGERS_COUNT_MAX: Final = 64
-"""Connections that have not proven themselves. More could take the descriptors that the journal needs."""
+"""How many connections may be in their handshake. More could take the descriptors that the journal needs."""
 RETRY_S_MIN: Final = 0.05
 RETRY_S_MAX: Final = 0.25
-"""A restarted node has all its links soon after it is ready; a dead one costs a few packets per second."""
-
+"""Seconds between two attempts to connect, the first and the last: a restarted node has all its links soon
+after it is ready; a dead one costs a few packets per second."""
 RETRY_REJECTED_S: Final = 2.0
+"""Seconds before a peer is dialed again that answered and did not let this node in."""
 MISSED_COUNT_MAX: Final = 3
-"""So many looks (one per PING_S) without a link, and the node with the larger id dials too."""
+"""How many looks (one per PING_S) find no link before the node with the larger id dials too."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,19 +53,19 @@ class Host(Protocol):
         """
 
     def peer_up(self, peer_id: str) -> None:
-        """Take note that a peer can be reached."""
+        """Record that a peer can be reached."""
 
     def peer_down(self, peer_id: str) -> None:
-        """Take note that a peer cannot be reached."""
+        """Record that a peer cannot be reached."""
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Take a frame from a peer. Raises msgspec.DecodeError when it makes no sense."""
 
     def refused(self, peer_id: str, objection: Objection) -> None:
-        """Take note that a peer does not let this node in."""
+        """Record that a peer does not let this node in."""
 
     def ping(self) -> Any:
-        """Return what the peers shall know of this node's state."""
+        """Return what this node tells its peers of its state."""
 
 
 class PeerLinks:
@@ -92,7 +95,7 @@ class PeerLinks:
         self._dial()
 
     def set_peers(self, peers: Mapping[str, Address]) -> None:
-        """Have links to `peers` from now on, and to nobody else."""
+        """Keep links to `peers` from now on, and to nobody else."""
         changed = {peer_id for peer_id in self._peers if self._peers[peer_id] != peers.get(peer_id)}
         self._peers = dict(peers)
         for peer_id in changed:
@@ -106,7 +109,7 @@ class PeerLinks:
             self._dial()
 
     def _dial(self) -> None:
-        """Begin to dial who is to be dialed."""
+        """Begin to dial the peers that this node is to dial."""
         loop = asyncio.get_running_loop()
         for peer_id in sorted(self._peers):
             if self.node_id < peer_id and peer_id not in self._dialers:
@@ -156,7 +159,7 @@ class PeerLinks:
         return peer_id in self._open
 
     def peer_ids(self) -> list[str]:
-        """Return who is to be connected."""
+        """Return the peers that are to be connected."""
         return sorted(self._peers)
 
     def up(self) -> frozenset[str]:
@@ -177,7 +180,9 @@ class PeerLinks:
         return node_id != self.node_id
 
     def objection(self, peer_id: str, theirs: Particulars) -> Objection | None:
-        """Return why a peer that knows the secret is not let in."""
+        """Return why a peer that knows the secret is not let in, None if it is."""
+        if theirs.group != GROUP:
+            return Objection(f"node {peer_id} belongs to Raft group {theirs.group}, and this node to {GROUP}")
         return self._host.objection(peer_id, theirs, is_known=peer_id in self._peers)
 
     def refused(self, peer_id: str, objection: Objection) -> None:
@@ -209,7 +214,7 @@ class PeerLinks:
                 self._host.peer_down(link.peer_id)
 
     def received(self, link: Link, kind: int, body: msgspec.Raw) -> None:
-        """Hand on a frame of the link in use; those of a replaced one are nothing any more."""
+        """Hand on a frame of the link in use; drop those of one that was replaced."""
         if not self._is_closing and self._open.get(link.peer_id) is link:
             self._host.frame(link.peer_id, kind, body)
 
@@ -255,7 +260,7 @@ class PeerLinks:
         return link
 
     async def _watch(self) -> None:
-        """Ping everybody; drop who has been silent for too long."""
+        """Ping everybody; drop the peers that have been silent for too long."""
         loop = asyncio.get_running_loop()
         last_s = loop.time()
         while True:
@@ -264,7 +269,7 @@ class PeerLinks:
             was_stalled = now_s - last_s > 2 * PING_S
             last_s = now_s
             for link in list(self._open.values()):
-                # A stall of our own loop is no silence of theirs: what they sent waits to be read.
+                # A stall of our own loop is not their silence: what they sent waits to be read.
                 if now_s - link.heard_s > SILENCE_S_MAX and not was_stalled:
                     link.close(f"silent for {now_s - link.heard_s:.1f} s")
             self._dial_missed()

@@ -20,6 +20,7 @@ from cluster.errors import NodeFailed
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.storage.data_directory import DataDir
+from lockstate.versions import RULES_NEWEST
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,9 @@ class Host(Protocol):
 
     def revision(self) -> int:
         """Return how many entries this node has applied."""
+
+    def rules(self) -> int:
+        """Return the version of the rules that this node's state follows."""
 
     def peer_up(self, peer_id: str) -> None:
         """Take note that a peer can be reached."""
@@ -89,9 +93,12 @@ class Peering:
         self._committed = Members()
         self._wanted: frozenset[str] = frozenset()
         self._met: dict[str, Particulars] = {}
+        self._up: set[str] = set()
         self.pings: dict[str, Ping] = {}
         self.http: dict[str, str] = {}
         self.is_established = False
+        self.rules_newest = RULES_NEWEST
+        """The newest rules that this node tells others it knows."""
 
     def set_members(self, committed: Members, *, is_first: bool) -> frozenset[str]:
         """Take note of the committed list; `is_first` if the cluster began with the one that counts.
@@ -130,7 +137,20 @@ class Peering:
 
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
-        return Particulars(self._datadir.disk_id, self._advertise_http, self._committed.version)
+        return Particulars(
+            self._datadir.disk_id,
+            self._advertise_http,
+            self._committed.version,
+            self.rules_newest,
+            self._datadir.identity.group,
+        )
+
+    def rules_known(self, node_id: str) -> int:
+        """Return the newest rules that a connected node, or this one, knows; 0 if it is not connected."""
+        if node_id == self._node_id:
+            return self.rules_newest
+        theirs = self._met.get(node_id) if node_id in self._up else None
+        return theirs.rules if theirs is not None else 0
 
     def is_gone(self, peer_id: str) -> bool:
         """Whether a connected peer was removed. One that knows a newer list than this node was not."""
@@ -142,7 +162,9 @@ class Peering:
         return theirs is not None and theirs.members_version > self._committed.version
 
     def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
-        """Refuse a peer that was removed or has another disk than before; remember a new one, durably.
+        """Refuse a peer that was removed, has another disk than before, or does not know the active rules.
+
+        The disk of a new one is remembered, durably.
 
         A peer with a newer list than ours is let in: it may have joined since, perhaps in the place of the
         one that this node knows. One that lost its disk has no list at all.
@@ -151,6 +173,12 @@ class Peering:
             objection = self._objection(peer_id, theirs.disk_id, is_known=is_known)
             if objection is not None:
                 return objection
+        active = self._host.rules()
+        if theirs.rules < active:
+            return Objection(
+                f"node {peer_id} knows rules {theirs.rules} and the cluster follows rules {active}: upgrade"
+                f" {peer_id} to the release of the others (see 'Upgrading' in docs/operating.md)"
+            )
         self.http[peer_id] = theirs.http
         self._met[peer_id] = theirs
         if is_known:
@@ -202,10 +230,12 @@ class Peering:
 
     def peer_up(self, peer_id: str) -> None:
         """Pass on that a peer can be reached."""
+        self._up.add(peer_id)
         self._host.peer_up(peer_id)
 
     def peer_down(self, peer_id: str) -> None:
         """Pass on that a peer cannot be reached."""
+        self._up.discard(peer_id)
         self.pings.pop(peer_id, None)
         self._host.peer_down(peer_id)
 

@@ -18,6 +18,7 @@ from cluster.errors import DataDirError
 from cluster.storage.files import Files, replace_file
 from cluster.storage.recovery import list_segments
 from cluster.storage.snapshot_store import SNAPSHOT_NAME
+from lockstate.versions import GROUP
 
 FORMAT: Final = 1
 LOCK_NAME: Final = "lock"
@@ -29,16 +30,18 @@ _REPLACE_ADVICE = (
 )
 
 
-class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Whose directory this is. `disk_id` is 32 random hexadecimal digits, made once.
 
-    `joins` says that the node was made to join a running cluster, and is no founder of a new one.
+    `joins` says that the node was made to join a running cluster, and is not a founder of a new one. `group`
+    is the Raft group. Group 0 is not written down, so that release 0.1.0 can read the file, too.
     """
 
     format: int
     node_id: str
     disk_id: str
     joins: bool = False
+    group: int = GROUP
 
 
 class _Peers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -194,6 +197,9 @@ def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Id
             f"{path}: the data directory belongs to node {identity.node_id!r}, not to {node_id!r}. Correct"
             " the node id or the directory in the configuration"
         )
+        raise DataDirError(message)
+    if identity.group != GROUP:
+        message = f"{path}: the data directory belongs to Raft group {identity.group}, not to group {GROUP}"
         raise DataDirError(message)
     if joins and not identity.joins:
         message = (

@@ -1,7 +1,8 @@
 """The journal's format: segments of blocks of records. Bytes in, values out; no file is touched here.
 
     segment   header, then blocks, then zeros: space prepared for the next blocks
-    header    magic 8 | format version u32 | segment number u64 | salt 8 | previous salt 8 | crc32 u32
+    header    magic 8 | format version u16 | group u16 | segment number u64 | salt 8 | previous salt 8
+              | crc32 u32
     block     magic 4 | payload length u32 | sequence u64 | synced u64 | file length u64
               | crc32 u32 of the payload | crc32 u32 of what stands before | payload
     payload   records: type u8 | body length u32 | body
@@ -14,6 +15,9 @@ segments. `previous salt` is that of the segment before: a copy from another jou
 Two claims tell damage from a torn last write, in which any of the disk's sectors may be missing. `synced` is
 the highest sequence that was surely on disk when the block was written, `file length` the length that the
 file surely had: what contradicts a claim was there and is gone.
+
+`group` is the number of the Raft group. Release 0.1.0 has a version of 32 bits in its place: for group 0 the
+bytes are the same, and a segment of another group has a version that it refuses.
 """
 
 import struct
@@ -21,6 +25,8 @@ import zlib
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
+
+from lockstate.versions import GROUP
 
 LogEntry = tuple[bytes, int, int]
 """A position of the Raft log as the Raft library stores it: (command, index, term)."""
@@ -32,7 +38,7 @@ SALT_BYTES: Final = 8
 NO_SALT: Final = bytes(SALT_BYTES)
 """Stands for the salt of a segment before the first one."""
 
-_SEGMENT_HEAD: Final = struct.Struct("<8sIQ8s8s")
+_SEGMENT_HEAD: Final = struct.Struct("<8sHHQ8s8s")
 _CRC: Final = struct.Struct("<I")
 _BLOCK_HEAD: Final = struct.Struct("<4sIQQQI")
 _WHOLE_HEAD: Final = struct.Struct("<4sIQQQII")
@@ -81,7 +87,7 @@ class FormatError(ValueError):
 
 
 class Header(NamedTuple):
-    """What the first bytes of a segment say."""
+    """What the first bytes of a segment say, of this version and group."""
 
     number: int
     salt: bytes
@@ -172,7 +178,7 @@ def parse_hard_state(data: bytes, start: int, end: int) -> tuple[int, str | None
 
 def segment_header(number: int, salt: bytes, previous_salt: bytes) -> bytes:
     """Return the first bytes of segment `number`; `salt` is random, `previous_salt` zeros for the first."""
-    head = _SEGMENT_HEAD.pack(SEGMENT_MAGIC, FORMAT_VERSION, number, salt, previous_salt)
+    head = _SEGMENT_HEAD.pack(SEGMENT_MAGIC, FORMAT_VERSION, GROUP, number, salt, previous_salt)
     return head + _CRC.pack(zlib.crc32(head))
 
 
@@ -183,7 +189,7 @@ def segment_seed(header: bytes) -> int:
 
 def segment_salt(header: bytes) -> bytes:
     """Return the salt in a header that is known to be good."""
-    salt: bytes = _SEGMENT_HEAD.unpack_from(header)[3]
+    salt: bytes = _SEGMENT_HEAD.unpack_from(header)[4]
     return salt
 
 
@@ -191,14 +197,17 @@ def parse_segment_header(data: bytes, number: int) -> Header:
     """Return what begins segment `number`. Raises FormatError saying what is wrong."""
     head = data[: _SEGMENT_HEAD.size]
     if len(data) < SEGMENT_HEADER_BYTES or not head.startswith(SEGMENT_MAGIC):
-        message = "this is no journal segment"
+        message = "this is not a journal segment"
         raise FormatError(message)
-    _, version, stored_number, salt, previous_salt = _SEGMENT_HEAD.unpack(head)
+    _, version, group, stored_number, salt, previous_salt = _SEGMENT_HEAD.unpack(head)
     if version != FORMAT_VERSION or _CRC.unpack_from(data, _SEGMENT_HEAD.size)[0] != zlib.crc32(head):
         message = (
             f"the header is damaged, or of another release: it says format {version}, this release reads"
             f" format {FORMAT_VERSION}"
         )
+        raise FormatError(message)
+    if group != GROUP:
+        message = f"the segment belongs to Raft group {group}, not to group {GROUP}"
         raise FormatError(message)
     if stored_number != number:
         message = f"the header says segment {stored_number}"

@@ -56,7 +56,7 @@ async def test_a_node_that_is_older_than_the_log_stops(
     """H19: our node applies nothing of a newer format and nothing behind it, stops, and says what to do."""
     cluster, clients = core_cluster(tmp_path, monkeypatch), Clients()
     await elect(cluster, "a")
-    cluster["a"].core.replica._raft.append(msgspec.msgpack.encode((codec.FORMAT + 1, 0, [])))
+    cluster["a"].core.replica._raft.append(msgspec.msgpack.encode((codec.FORMAT_NEWEST + 1, 0, [])))
     answers = [clients.ask(cluster["a"]) for _ in range(2)]
     await run_well(cluster, 2000)
     failed = [cluster[node_id].core.failed for node_id in "abc"]

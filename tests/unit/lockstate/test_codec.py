@@ -6,6 +6,7 @@ import pytest
 from lockstate.codec import NOW_MS_MAX, decode_entry, encode_command, encode_entry, entry_format, entry_time
 from lockstate.commands import (
     Acquire,
+    AdvanceVersion,
     Batch,
     Entry,
     KeepAlive,
@@ -14,6 +15,7 @@ from lockstate.commands import (
 )
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
+from lockstate.versions import UnknownVersionError
 from tests.support.vocabulary import VOCABULARY, Word
 
 TICK = encode_command(Tick())
@@ -50,8 +52,14 @@ def test_a_shorter_command_gets_defaults() -> None:
     [
         b"",
         b"\xc0",
-        msgspec.msgpack.encode([1, 5, []]),
+        msgspec.msgpack.encode([0, 5, []]),
         msgspec.msgpack.encode([3, 5, []]),
+        msgspec.msgpack.encode([3, [], []]),
+        msgspec.msgpack.encode([3, [5, {"a": 1}], []]),
+        msgspec.msgpack.encode([3, [5, {1: "2"}], []]),
+        msgspec.msgpack.encode([3, [5, {1: 2}], [["n1", [1], []]]]),
+        msgspec.msgpack.encode([3, [-1], []]),
+        msgspec.msgpack.encode([2, [5], []]),
         msgspec.msgpack.encode([2, 5, [["n1", [1], []]]]),
         msgspec.msgpack.encode([2, "5", []]),
         msgspec.msgpack.encode([2, NOW_MS_MAX + 1, []]),
@@ -59,7 +67,6 @@ def test_a_shorter_command_gets_defaults() -> None:
         b"\x93\x02\x05\x91\x93\xa1\xff\x90\x90",
         DEEP,
     ],
-    ids=["nothing", "nil", "older", "newer", "lengths", "type", "late", "early", "utf-8", "depth"],
 )
 def test_what_is_no_entry_changes_nothing(data: bytes) -> None:
     """Bytes that are no entry of this format are an empty entry at time 0."""
@@ -85,10 +92,62 @@ def test_what_is_no_command_stands_alone(command: bytes) -> None:
     assert entry == Entry(3, (Batch("n1", (1, 2), (Undecodable(), KeepAlive(SessionId("s")))),))
 
 
+ADVANCE = encode_entry(9, [("n1", [1], [TICK])], advance_to=2)
+
+
+def test_format_3_does_not_change() -> None:
+    """These bytes were written once and mean the same for ever; release 0.1.0 stops at their second one."""
+    assert encode_entry(7, [("n1", [1], [TICK])], rules=2).hex() == "93039107" + "9193a26e319101919109"
+    assert ADVANCE.hex() == "93039209810102" + "9193a26e319101919109"
+    assert decode_entry(encode_entry(7, [("n1", [1], [TICK])], rules=2)) == Entry(
+        7, (Batch("n1", (1,), (Tick(),)),)
+    )
+    assert decode_entry(ADVANCE, 1) == Entry(9, (Batch("n1", (1,), (Tick(),)),), AdvanceVersion(2))
+
+
+@pytest.mark.parametrize("word", VOCABULARY.values(), ids=lambda word: type(word.example).__name__)
+def test_every_command_is_the_same_in_both_formats(word: Word) -> None:
+    """The rules that are active change how an entry begins, not what its commands look like."""
+    batches = [("n1", [word.tag], [encode_command(word.example)])]
+    assert decode_entry(encode_entry(5, batches)) == decode_entry(encode_entry(5, batches, rules=2))
+
+
+def test_a_remark_is_skipped() -> None:
+    """A field from 128 on does not change how an entry is applied: a node that does not know it goes on."""
+    data = msgspec.msgpack.encode([3, [5, {128: "remark", 1000: [1]}, "more"], []])
+    assert decode_entry(data) == Entry(5)
+    assert entry_time(data) == 5
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ([4, 5, []], "format 4, which this release does not know: upgrade this node"),
+        ([127, {}, {}], "format 127, which this release does not know: upgrade this node"),
+        ([3, [5, {2: 100}], []], "field 2, which this release does not know: upgrade this node"),
+        ([3, [5, {1: 2, 127: 0}], []], "field 127, which this release does not know: upgrade this node"),
+        ([3, [5, {1: 3}], []], "rules 3, which this release does not know: upgrade this node"),
+        ([1, 5, []], "earlier version of Holdfast than 0.1.0"),
+    ],
+)
+def test_what_another_release_wrote_is_not_guessed_at(data: object, said: str) -> None:
+    """A node that applied it in part, or left it out, would differ from the others: it must stop."""
+    with pytest.raises(UnknownVersionError, match=said):
+        decode_entry(msgspec.msgpack.encode(data))
+
+
+def test_an_entry_that_moves_the_rules_is_refused_by_releases_before() -> None:
+    """Whatever the rules before: its format is that of the rules to come."""
+    assert entry_format(encode_entry(0, [], rules=1, advance_to=2)) == 3
+    assert entry_format(encode_entry(0, [], rules=2)) == 3
+    assert entry_format(encode_entry(0, [], rules=1)) == 2
+
+
 def test_the_time_is_read_without_the_commands() -> None:
     """The host reads time and format of an entry without decoding what is in it."""
     data = encode_entry(12, [("n1", [1], [TICK])])
     assert (entry_time(data), entry_format(data)) == (12, 2)
+    assert (entry_time(ADVANCE), entry_format(ADVANCE)) == (9, 3)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc0", DEEP], ids=["nothing", "nil", "depth"])

@@ -1,13 +1,14 @@
 """Snapshots: what is stored, what is refused, and that nothing is lost."""
 
 import gc
+from typing import Any
 
 import msgspec
 import pytest
 
 from lockstate import invariants, snapshot
 from lockstate.codec import decode_entry, encode_command, encode_entry
-from lockstate.commands import AdvanceFence, OpenSession, TakeRate
+from lockstate.commands import AdvanceFence, AdvanceVersion, Entry, OpenSession, TakeRate
 from lockstate.ids import SessionId
 from lockstate.machine import LockMachine
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, wanted
@@ -92,13 +93,68 @@ def test_an_empty_machine_can_be_stored() -> None:
     assert snapshot.decode(snapshot.encode(LockMachine())).revision == 0
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3, snapshot.FORMAT + 1])
-def test_another_format_is_refused(number: int) -> None:
-    """A snapshot of a format that this version does not know, older or newer, is not guessed at."""
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_a_format_before_the_first_release_is_refused(number: int) -> None:
+    """A snapshot of a format that no release wrote is not guessed at."""
     parts = msgspec.msgpack.decode(snapshot.encode(_busy_driver().machine))
-    assert parts[0] == snapshot.FORMAT == 4
+    assert parts[0] == 4
     parts[0] = number
-    with pytest.raises(snapshot.SnapshotError, match=f"format {number}; this version reads format 4"):
+    with pytest.raises(
+        snapshot.SnapshotError, match=f"format {number}; this version reads formats from 4 on"
+    ):
+        snapshot.decode(msgspec.msgpack.encode(parts))
+
+
+def _of_rules_2() -> list[Any]:
+    """Return the parts of a snapshot of rules 2."""
+    machine = _busy_driver().machine
+    machine.apply(Entry(0, (), AdvanceVersion(2)))
+    parts: list[Any] = msgspec.msgpack.decode(snapshot.encode(machine))
+    assert [parts[0], parts[5]] == [5, {"rules": 2}]
+    return parts
+
+
+def test_the_format_follows_the_rules() -> None:
+    """While rules 1 are active a snapshot is one that release 0.1.0 reads; afterwards it names its rules."""
+    before = snapshot.decode(snapshot.encode(_busy_driver().machine))
+    after = snapshot.decode(msgspec.msgpack.encode(_of_rules_2()))
+    assert (before.rules, after.rules, after.revision) == (1, 2, before.revision + 1)
+    assert snapshot.encode(after) == msgspec.msgpack.encode(_of_rules_2())
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (0, 6, "format 6, which this release does not know: upgrade this node"),
+        (5, {"rules": 3}, "rules 3, which this release does not know: upgrade this node"),
+        (5, {"rules": 3, "colour": "red"}, "rules 3, which this release does not know: upgrade this node"),
+    ],
+)
+def test_a_snapshot_of_a_later_release_is_told_from_damage(place: int, value: object, said: str) -> None:
+    """The node that meets it must stop and be upgraded, whatever else the later release has stored."""
+    parts = _of_rules_2()
+    parts[place] = value
+    with pytest.raises(snapshot.SnapshotTooNewError, match=said):
+        snapshot.decode(msgspec.msgpack.encode(parts))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"rules": 1}, "format 5 does not go with rules 1"),
+        ({"rules": 0}, "format 5 does not go with rules 0"),
+        ({"rules": 2, "group": 3}, "it is of group 3 of 1"),
+        ({"rules": 2, "groups_count": 4}, "it is of group 0 of 4"),
+        ({"rules": 2, "colour": "red"}, "unknown field"),
+        ({}, "missing required field"),
+        ([], "not a snapshot"),
+    ],
+)
+def test_fields_that_do_not_belong_there_are_refused(fields: object, said: str) -> None:
+    """A field that the rules do not have would be lost with the next snapshot: it is not guessed at."""
+    parts = _of_rules_2()
+    parts[5] = fields
+    with pytest.raises(snapshot.SnapshotError, match=said):
         snapshot.decode(msgspec.msgpack.encode(parts))
 
 

@@ -16,7 +16,7 @@ def drain(batcher: Batcher) -> list[list[tuple[str, list[int]]]]:
     """Return origins and numbers of all entries until the batcher is empty."""
     entries = []
     while not batcher.is_empty:
-        data = batcher.next_entry(0)
+        data = batcher.next_entry(0, 1)
         assert data is not None
         entries.append([(batch.origin, list(batch.seqs)) for batch in codec.decode_entry(data).batches])
     return entries
@@ -26,7 +26,7 @@ def test_nothing_makes_no_entry() -> None:
     """An empty batcher has no entry to propose."""
     batcher = Batcher()
     assert batcher.is_empty
-    assert batcher.next_entry(5) is None
+    assert batcher.next_entry(5, 1) is None
 
 
 def test_all_that_waits_is_one_entry_with_its_time() -> None:
@@ -34,7 +34,7 @@ def test_all_that_waits_is_one_entry_with_its_time() -> None:
     batcher = Batcher()
     batcher.add("a", [1, 2], [BARRIER, codec.encode_command(Tick())])
     batcher.add("b", [7], [BARRIER])
-    data = batcher.next_entry(1234)
+    data = batcher.next_entry(1234, 1)
     assert data is not None
     entry = codec.decode_entry(data)
     assert entry.now_ms == 1234
@@ -50,10 +50,10 @@ def test_a_tick_is_an_entry_without_commands() -> None:
     batcher = Batcher()
     batcher.add_tick()
     batcher.add_tick()
-    data = batcher.next_entry(9)
+    data = batcher.next_entry(9, 1)
     assert data is not None
     assert codec.decode_entry(data).batches == ()
-    assert batcher.next_entry(9) is None
+    assert batcher.next_entry(9, 1) is None
 
 
 def test_clearing_drops_everything() -> None:

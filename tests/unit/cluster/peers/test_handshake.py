@@ -4,68 +4,131 @@ import msgspec
 import pytest
 
 from cluster.peers import handshake
-from cluster.peers.handshake import Challenge, Exchange, Hello, Objection, Particulars, Proof, Refusal
+from cluster.peers.handshake import (
+    Challenge,
+    Exchange,
+    FirstParticulars,
+    FirstProof,
+    Hello,
+    Objection,
+    Particulars,
+    Proof,
+    Refusal,
+)
 
 SECRET = b"0123456789abcdef"
-PARTICULARS = Particulars("disk", "http://a")
-EXCHANGE = Exchange("a", "b", b"1" * 32, b"2" * 32)
+PARTICULARS = Particulars("disk", "http://a", 3, rules=2)
+OLD_NONCES = (b"1" * 32, b"2" * 32)
+"""As release 0.1.0 makes them."""
+NONCES = tuple(nonce[:24] + handshake.NONCE_MARK + b"\x02" for nonce in OLD_NONCES)
+EXCHANGE = Exchange("a", "b", *NONCES)
+OLD_EXCHANGE = Exchange("a", "b", *OLD_NONCES)
+EXCHANGES = pytest.mark.parametrize("exchange", [EXCHANGE, OLD_EXCHANGE], ids=["protocol 2", "protocol 1"])
 
 
+@EXCHANGES
 @pytest.mark.parametrize("role", [b"dialer", b"acceptor"])
-def test_who_knows_the_secret_is_proven(role: bytes) -> None:
-    """A proof made with the secret for this exchange and role holds."""
-    proof = EXCHANGE.prove(SECRET, role, PARTICULARS)
-    assert EXCHANGE.is_proven(SECRET, role, proof)
-    assert proof.particulars == PARTICULARS
+def test_who_knows_the_secret_is_proven(exchange: Exchange, role: bytes) -> None:
+    """A proof made with the secret for this exchange and role holds, and vouches for the particulars."""
+    theirs = exchange.proven(SECRET, role, exchange.prove(SECRET, role, PARTICULARS))
+    assert theirs is not None
+    assert (theirs.disk_id, theirs.http, theirs.members_version) == ("disk", "http://a", 3)
+    assert theirs.rules == exchange.protocol, "release 0.1.0 does not say what rules it knows: the first"
 
 
-def test_another_secret_proves_nothing() -> None:
+@EXCHANGES
+def test_another_secret_proves_nothing(exchange: Exchange) -> None:
     """Not even one that only begins alike."""
     for wrong in (b"another secret!!", SECRET + b"x", SECRET[:-1]):
-        assert not EXCHANGE.is_proven(SECRET, b"dialer", EXCHANGE.prove(wrong, b"dialer", PARTICULARS))
+        assert exchange.proven(SECRET, b"dialer", exchange.prove(wrong, b"dialer", PARTICULARS)) is None
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        Exchange("a", "b", b"3" * 32, b"2" * 32),
-        Exchange("a", "b", b"1" * 32, b"3" * 32),
-        Exchange("c", "b", b"1" * 32, b"2" * 32),
-        Exchange("a", "c", b"1" * 32, b"2" * 32),
-        Exchange("b", "a", b"2" * 32, b"1" * 32),
-        Exchange("ab", "", b"1" * 32, b"2" * 32),
+        Exchange("a", "b", handshake.new_nonce(), NONCES[1]),
+        Exchange("a", "b", NONCES[0], handshake.new_nonce()),
+        Exchange("c", "b", *NONCES),
+        Exchange("a", "c", *NONCES),
+        Exchange("b", "a", NONCES[1], NONCES[0]),
+        Exchange("ab", "", *NONCES),
+        OLD_EXCHANGE,
     ],
 )
 def test_a_recorded_proof_is_worth_nothing_elsewhere(other: Exchange) -> None:
     """Other nonces, other nodes, or the same two the other way round: each needs a proof of its own."""
     recorded = EXCHANGE.prove(SECRET, b"dialer", PARTICULARS)
-    assert not other.is_proven(SECRET, b"dialer", recorded)
+    assert other.proven(SECRET, b"dialer", recorded) is None
 
 
-def test_a_proof_cannot_be_sent_back() -> None:
+@EXCHANGES
+def test_a_proof_cannot_be_sent_back(exchange: Exchange) -> None:
     """The dialer's proof is not the acceptor's, and neither is a refusal."""
-    proof = EXCHANGE.prove(SECRET, b"dialer", PARTICULARS)
-    assert not EXCHANGE.is_proven(SECRET, b"acceptor", proof)
-    assert not EXCHANGE.is_refused(SECRET, Refusal(Objection(""), proof.mac))
-    refusal = EXCHANGE.refuse(SECRET, Objection("reason"))
-    assert not EXCHANGE.is_proven(SECRET, b"acceptor", Proof(PARTICULARS, refusal.mac))
+    proof = exchange.prove(SECRET, b"dialer", PARTICULARS)
+    assert exchange.proven(SECRET, b"acceptor", proof) is None
+    assert not exchange.is_refused(SECRET, Refusal(Objection(""), proof.mac))
+    refusal = exchange.refuse(SECRET, Objection("reason"))
+    assert exchange.proven(SECRET, b"acceptor", Proof(b"", refusal.mac)) is None
 
 
-@pytest.mark.parametrize("changed", [Particulars("other", "http://a"), Particulars("disk", "http://b")])
+@pytest.mark.parametrize(
+    "changed", [Particulars("other", "http://a"), Particulars("disk", "http://b"), Particulars("disk", "", 9)]
+)
 def test_the_proof_vouches_for_the_particulars(changed: Particulars) -> None:
-    """Nobody in between can change the disk id or the address."""
-    proof = EXCHANGE.prove(SECRET, b"dialer", PARTICULARS)
-    assert not EXCHANGE.is_proven(SECRET, b"dialer", Proof(changed, proof.mac))
+    """Nobody in between can change the disk id, the address or a version."""
+    mac = EXCHANGE.prove(SECRET, b"dialer", PARTICULARS).mac
+    assert EXCHANGE.proven(SECRET, b"dialer", Proof(msgspec.msgpack.encode(changed), mac)) is None
+    first = FirstParticulars(changed.disk_id, changed.http, changed.members_version)
+    mac = OLD_EXCHANGE.prove(SECRET, b"dialer", PARTICULARS).mac
+    assert OLD_EXCHANGE.proven(SECRET, b"dialer", FirstProof(first, mac)) is None
 
 
-def test_a_refusal_cannot_be_forged() -> None:
+def test_particulars_of_a_later_release_are_signed_and_skipped() -> None:
+    """A later release may tell more about itself: the proof signs bytes, whatever they say besides."""
+    content = msgspec.msgpack.encode({"disk_id": "disk", "http": "", "rules": 9, "colour": "red"})
+    proof = Proof(content, EXCHANGE._mac(SECRET, b"dialer", content))
+    assert EXCHANGE.proven(SECRET, b"dialer", proof) == Particulars("disk", "", rules=9)
+
+
+@pytest.mark.parametrize(
+    ("last", "protocol"), [(b"\x00", 1), (b"\x01", 1), (b"\x02", 2), (b"\x03", 2), (b"\xff", 2)]
+)
+def test_the_newest_protocol_that_both_speak_is_spoken(last: bytes, protocol: int) -> None:
+    """A nonce says what its maker speaks; a later release speaks ours with us."""
+    assert Exchange("a", "b", NONCES[0], NONCES[1][:-1] + last).protocol == protocol
+
+
+@pytest.mark.parametrize(
+    ("dialer", "acceptor"), [(NONCES[0], OLD_NONCES[1]), (OLD_NONCES[0], NONCES[1]), OLD_NONCES]
+)
+def test_nobody_in_between_can_make_two_nodes_speak_an_older_protocol(dialer: bytes, acceptor: bytes) -> None:
+    """Whoever takes the mark out of a nonce on its way has no proof that the other side takes."""
+    seen = Exchange("a", "b", dialer, acceptor)
+    assert seen.protocol == 1
+    assert EXCHANGE.proven(SECRET, b"dialer", seen.prove(SECRET, b"dialer", PARTICULARS)) is None
+    assert seen.proven(SECRET, b"acceptor", EXCHANGE.prove(SECRET, b"acceptor", PARTICULARS)) is None
+    one_side = Exchange("a", "b", NONCES[0], acceptor)
+    if one_side != seen:
+        assert one_side.proven(SECRET, b"dialer", seen.prove(SECRET, b"dialer", PARTICULARS)) is None
+
+
+def test_every_nonce_is_another_one() -> None:
+    """It is as long as release 0.1.0 demands and says what this release speaks."""
+    nonces = {handshake.new_nonce() for _ in range(100)}
+    assert len(nonces) == 100
+    assert {len(nonce) for nonce in nonces} == {handshake.NONCE_BYTES}
+    assert {handshake.protocol_of(nonce) for nonce in nonces} == {handshake.PROTOCOL_NEWEST}
+
+
+@EXCHANGES
+def test_a_refusal_cannot_be_forged(exchange: Exchange) -> None:
     """Only who knows the secret can make a node stop, and only for the reason that it gave."""
-    refusal = EXCHANGE.refuse(SECRET, Objection("another disk"))
-    assert EXCHANGE.is_refused(SECRET, refusal)
-    assert not EXCHANGE.is_refused(SECRET, Refusal(Objection("another reason"), refusal.mac))
-    assert not EXCHANGE.is_refused(SECRET, Refusal(Objection("another disk", is_final=True), refusal.mac))
-    assert not EXCHANGE.is_refused(SECRET, EXCHANGE.refuse(b"wrong", Objection("another disk")))
-    assert not EXCHANGE.is_refused(SECRET, Refusal(Objection("another disk"), b""))
+    refusal = exchange.refuse(SECRET, Objection("another disk"))
+    assert exchange.is_refused(SECRET, refusal)
+    assert not exchange.is_refused(SECRET, Refusal(Objection("another reason"), refusal.mac))
+    assert not exchange.is_refused(SECRET, Refusal(Objection("another disk", is_final=True), refusal.mac))
+    assert not exchange.is_refused(SECRET, exchange.refuse(b"wrong", Objection("another disk")))
+    assert not exchange.is_refused(SECRET, Refusal(Objection("another disk"), b""))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +136,8 @@ def test_a_refusal_cannot_be_forged() -> None:
     [
         Hello(1, "a", "b", b"n" * 32),
         Challenge(b"n" * 32),
-        Proof(PARTICULARS, b"mac"),
+        FirstProof(FirstParticulars("disk", "http://a"), b"mac"),
+        Proof(b"content", b"mac"),
         Refusal(Objection("reason"), b"mac"),
     ],
 )

@@ -16,13 +16,24 @@ from cluster.errors import StartupError
 from cluster.peers import handshake
 from cluster.peers import link as link_module
 from cluster.peers import links as transport_module
-from cluster.peers.handshake import Challenge, Exchange, Hello, Objection, Particulars, Proof
+from cluster.peers.handshake import (
+    Challenge,
+    Exchange,
+    FirstParticulars,
+    FirstProof,
+    Hello,
+    Objection,
+    Particulars,
+    Proof,
+    Refusal,
+)
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 
 SECRET = b"the secret of this cluster"
 DEADLINE_S = 20
 NONCE = b"n" * handshake.NONCE_BYTES
+"""The nonce of a node of release 0.1.0: without the mark of later ones."""
 LENGTH = struct.Struct(">I")
 
 
@@ -36,7 +47,7 @@ class Host:
 
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
-        return Particulars(f"disk-{self.node_id}", f"http://{self.node_id}")
+        return Particulars(f"disk-{self.node_id}", f"http://{self.node_id}", rules=2)
 
     def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
         """Object if told so, or to strangers."""
@@ -103,6 +114,9 @@ async def acceptor() -> AsyncIterator[tuple[PeerLinks, Host, Address]]:
         yield links, host, addresses["b"]
 
 
+A = Particulars("disk-a", "http://a", rules=2)
+
+
 class Raw:
     """A connection made by hand."""
 
@@ -128,20 +142,22 @@ class Raw:
         except ConnectionResetError:
             return b""
 
-    async def hello(self, to: str = "b", node_id: str = "a") -> Exchange:
+    async def hello(self, to: str = "b", node_id: str = "a", nonce: bytes = NONCE) -> Exchange:
         """Say hello and take the challenge."""
-        self.send(handshake.encode(Hello(handshake.PROTOCOL, node_id, to, NONCE)))
+        self.send(handshake.encode(Hello(handshake.PROTOCOL_OLDEST, node_id, to, nonce)))
         challenge = handshake.decode(await self.receive())
         assert isinstance(challenge, Challenge)
-        return Exchange(node_id, to, NONCE, challenge.nonce)
+        return Exchange(node_id, to, nonce, challenge.nonce)
 
-    async def get_in(self) -> None:
-        """Make the whole handshake as node a."""
-        exchange = await self.hello()
-        self.send(handshake.encode(exchange.prove(SECRET, b"dialer", Particulars("disk-a", "http://a"))))
+    async def get_in(self, nonce: bytes = NONCE, ours: Particulars = A) -> Particulars:
+        """Make the whole handshake as node a; return what node b tells of itself."""
+        exchange = await self.hello(nonce=nonce)
+        self.send(handshake.encode(exchange.prove(SECRET, b"dialer", ours)))
         proof = handshake.decode(await self.receive())
-        assert isinstance(proof, Proof)
-        assert exchange.is_proven(SECRET, b"acceptor", proof)
+        assert isinstance(proof, Proof | FirstProof)
+        theirs = exchange.proven(SECRET, b"acceptor", proof)
+        assert theirs is not None
+        return theirs
 
 
 @asynccontextmanager
@@ -236,6 +252,56 @@ async def test_an_address_that_is_taken_is_a_clear_error() -> None:
         await links.stop()
 
 
+# -- protocols ----------------------------------------------------------------------------------------------
+
+
+async def test_a_peer_of_release_0_1_0_is_spoken_to_as_it_speaks() -> None:
+    """A nonce without the mark gets protocol 1: particulars that 0.1.0 signs, frames without a group."""
+    async with acceptor() as (links, host, address), raw(address) as peer:
+        assert await peer.get_in() == Particulars("disk-b", "http://b")
+        assert (await peer.receive())[:2] == bytes((0x92, FrameKind.PING))
+        peer.send(msgspec.msgpack.encode((FrameKind.RAFT, "old")))
+        await until(lambda: ("RAFT", "a", "old") in host.log)
+        links.send("a", FrameKind.RAFT, "new")
+        assert await peer.receive() == msgspec.msgpack.encode((FrameKind.RAFT, "new"))
+
+
+async def test_nodes_of_this_release_name_the_group_in_every_frame() -> None:
+    """With the mark in both nonces, each side tells what rules it knows, and frames carry a group."""
+    async with acceptor() as (_, host, address), raw(address) as peer:
+        assert await peer.get_in(handshake.new_nonce()) == Particulars("disk-b", "http://b", rules=2)
+        assert (await peer.receive())[:3] == bytes((0x93, FrameKind.PING, 0))
+        peer.send(msgspec.msgpack.encode((FrameKind.RAFT, 0, "hello")))
+        await until(lambda: ("RAFT", "a", "hello") in host.log)
+
+
+@pytest.mark.parametrize("frame", [(FrameKind.RAFT, 1, "other"), (FrameKind.RAFT, "old")])
+async def test_a_frame_of_another_group_ends_the_link(
+    frame: tuple[object, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is meant for another Raft group, or does not say for which, is not taken."""
+    async with acceptor() as (links, host, address), raw(address) as peer:
+        await peer.get_in(handshake.new_nonce())
+        peer.send(msgspec.msgpack.encode(frame))
+        await until(lambda: ("down", "a") in host.log)
+        assert host.log == [("up", "a"), ("down", "a")]
+        assert "unreadable frame" in caplog.text
+        assert not links.is_up("a")
+
+
+async def test_a_node_of_another_group_is_refused() -> None:
+    """A node of another Raft group is told so, and no link opens."""
+    async with acceptor() as (links, _, address), raw(address) as peer:
+        exchange = await peer.hello(nonce=handshake.new_nonce())
+        theirs = Particulars("disk-a", "http://a", rules=2, group=7)
+        peer.send(handshake.encode(exchange.prove(SECRET, b"dialer", theirs)))
+        refusal = handshake.decode(await peer.receive())
+        assert isinstance(refusal, Refusal)
+        assert exchange.is_refused(SECRET, refusal)
+        assert refusal.objection.reason == "node a belongs to Raft group 7, and this node to 0"
+        assert not links.up()
+
+
 # -- strangers ----------------------------------------------------------------------------------------------
 
 
@@ -264,11 +330,13 @@ async def test_garbage_is_hung_up_on(sent: bytes, caplog: pytest.LogCaptureFixtu
     "hello",
     [
         Hello(99, "a", "b", NONCE),
-        Hello(handshake.PROTOCOL, "b", "b", NONCE),
-        Hello(handshake.PROTOCOL, "a", "c", NONCE),
-        Hello(handshake.PROTOCOL, "a", "b", b"short"),
+        Hello(0, "a", "b", NONCE),
+        Hello(handshake.PROTOCOL_OLDEST, "b", "b", NONCE),
+        Hello(handshake.PROTOCOL_OLDEST, "a", "c", NONCE),
+        Hello(handshake.PROTOCOL_OLDEST, "a", "b", b"short"),
         Challenge(NONCE),
-        Proof(Particulars("", ""), b"mac"),
+        Proof(b"", b"mac"),
+        FirstProof(FirstParticulars("", ""), b"mac"),
     ],
 )
 async def test_a_hello_that_makes_no_sense_gets_no_challenge(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from cluster.consensus import member_list
 from cluster.consensus.guards import Message
@@ -18,6 +19,7 @@ from cluster.peers.link import FrameKind
 from cluster.peers.peering import Peering
 from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
+from lockstate.versions import RULES_NEWEST
 
 THREE = Members({node_id: Member(f"h:{node_id}", is_voter=True) for node_id in ("n1", "n2", "n3")})
 
@@ -39,6 +41,7 @@ class Host:
 
     def __init__(self) -> None:
         self.log: list[tuple[object, ...]] = []
+        self.active_rules = 1
 
     def role(self) -> str:
         """Follow."""
@@ -59,6 +62,10 @@ class Host:
     def raft_message(self, peer_id: str, message: Message) -> None:
         """Note."""
         self.log.append(("raft", peer_id, message["type"]))
+
+    def rules(self) -> int:
+        """Return the active rules."""
+        return self.active_rules
 
     def forwarded(self, term: int, origin: str, seqs: list[int], commands: list[bytes]) -> None:
         """Note."""
@@ -299,3 +306,32 @@ def test_the_disk_of_who_is_connected_goes_into_the_list(datadir: DataDir) -> No
     datadir.remember("n4", "disk-old")
     peering.objection("n4", disk("n4", version=3), is_known=True)
     assert peering.disk_ids()["n4"] == "disk-n4"
+
+
+def test_a_peer_that_does_not_know_the_active_rules_is_refused(datadir: DataDir) -> None:
+    """It is told to be upgraded, which is not final, and its disk is not remembered."""
+    host = Host()
+    peering = Peering(datadir, "n1", "http://n1", host)
+    peering.set_members(THREE, is_first=True)
+    host.active_rules = 2
+    objection = peering.objection("n2", disk("n2"), is_known=True)
+    assert objection is not None
+    assert objection.reason.startswith("node n2 knows rules 1 and the cluster follows rules 2: upgrade n2")
+    assert not objection.is_final
+    assert datadir.known == {}
+    assert peering.objection("n2", replace(disk("n2"), rules=2), is_known=True) is None
+
+
+def test_what_rules_a_node_knows_counts_while_it_is_connected(datadir: DataDir) -> None:
+    """A node that is not connected may come back with another release: what it knew counts no more."""
+    peering = make(datadir)
+    assert [peering.rules_known(node_id) for node_id in ("n1", "n2")] == [RULES_NEWEST, 0]
+    for known in (2, 1):
+        assert peering.objection("n2", replace(disk("n2"), rules=known), is_known=True) is None
+        assert peering.rules_known("n2") == 0
+        peering.peer_up("n2")
+        assert peering.rules_known("n2") == known
+        peering.peer_down("n2")
+        assert peering.rules_known("n2") == 0
+    peering.peer_up("n3")
+    assert peering.rules_known("n3") == 0, "it was removed while it was connected"

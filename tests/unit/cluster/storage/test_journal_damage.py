@@ -212,7 +212,7 @@ def test_what_is_no_segment_of_this_format_is_refused(content: bytes) -> None:
     disk = CrashDisk()
     disk.put(DIRECTORY / "journal-0000000000000001.log", content)
     with pytest.raises(
-        DataDirError, match=r"this is no journal segment|the header is damaged, or of another"
+        DataDirError, match=r"this is not a journal segment|the header is damaged, or of another"
     ):
         opened(disk)
 

@@ -1,0 +1,76 @@
+"""Every version of what a node does and writes: the one list, as data.
+
+The *rules* are what commands do: how an entry changes the state. Nodes of different releases may run side by
+side only while all of them follow the same rules, or one lock gets two holders. So the rules that are active
+are part of the replicated state, and only a committed entry moves them (`AdvanceVersion`). Formats follow the
+rules: until rules 2 are active, everything that leaves a node can be read by release 0.1.0.
+
+To change what any entry does:
+
+1. Add the next `Rules` here. They say what changed and which formats they write.
+2. Keep the old way behind `state.rules`, for at least one minor version.
+3. Store bytes of any new format in tests/compat, which replays those of every version.
+
+A format that has been released stays readable.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Rules(NamedTuple):
+    """One version of the rules, and what a node writes while it is the active one."""
+
+    number: int
+    entry_format: int
+    """The format of proposed entries (lockstate/codec.py)."""
+    snapshot_format: int
+    """The format of snapshots, written and sent (lockstate/snapshot.py)."""
+    command_tag_max: int
+    """The highest tag of a command that these rules know; what is above is undecodable."""
+    summary: str
+
+
+RULES: Final = {
+    rules.number: rules
+    for rules in (
+        Rules(1, 2, 4, 18, "What release 0.1.0 does."),
+        Rules(2, 3, 5, 18, "The same outcome of every command; AdvanceVersion; formats with room to grow."),
+    )
+}
+"""All rules that this release can follow, by number."""
+
+RULES_FIRST: Final = 1
+"""The rules of an empty log, and of a snapshot that does not name any."""
+RULES_OLDEST: Final = min(RULES)
+"""The oldest rules that this release can still follow."""
+RULES_NEWEST: Final = max(RULES)
+"""The newest rules that this release knows: what it tells its peers, and where a leader moves the cluster."""
+
+ENTRY_FORMATS: Final = {
+    2: "[2, now_ms, batches]. Release 0.1.0; the first to stay readable.",
+    3: "[3, [now_ms, fields?], batches]. Fields are numbered; see lockstate/codec.py.",
+}
+"""The formats of log entries that this release reads."""
+
+SNAPSHOT_FORMATS: Final = {
+    4: "[4, revision, now_ms, next_token, next_order, tables]. Release 0.1.0; the first to stay readable.",
+    5: "[5, revision, now_ms, next_token, next_order, fields, tables]. Fields are named: rules, group, ...",
+}
+"""The formats of snapshots that this release reads."""
+
+GROUP: Final = 0
+"""The number of the only Raft group. Formats have 16 bits for it, so that more groups need no new format."""
+GROUPS_COUNT: Final = 1
+"""How many Raft groups the cluster has."""
+
+
+class UnknownVersionError(Exception):
+    """Another release wrote this, and to guess what it means would make this replica differ from the others.
+
+    The node that meets it must stop, and has changed nothing.
+    """
+
+
+def too_new(what: str) -> UnknownVersionError:
+    """Return the error for something that only a newer release knows."""
+    return UnknownVersionError(f"{what}, which this release does not know: upgrade this node")
