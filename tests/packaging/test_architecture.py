@@ -3,10 +3,11 @@
 import re
 from pathlib import Path
 
+from tests.packaging import rooms
+
 ROOT = Path(__file__).resolve().parents[2]
 PLAN = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 ROOMS = PLAN.partition("## The rooms\n")[2]
-PACKAGES = ("holdfast", "http_api", "api", "cluster", "lockstate")
 PARTS = {"api/requests", "http_api/v1/handlers"}
 """Packages that are a part of the room above them."""
 
@@ -19,10 +20,30 @@ def rows(part: str) -> list[list[str]]:
 
 def test_the_table_lists_every_room_and_no_other() -> None:
     """Each package of the product is a room of the table, and each room of the table is a package."""
-    rooms = [cells[0] for cells in rows(ROOMS)]
-    inits = [path for package in PACKAGES for path in (ROOT / package).rglob("__init__.py")]
+    listed = [cells[0] for cells in rows(ROOMS)]
+    inits = [path for package in rooms.PACKAGES for path in (ROOT / package).rglob("__init__.py")]
     packages = {path.parent.relative_to(ROOT).as_posix() for path in inits} - PARTS
-    assert sorted(rooms) == sorted(f"`{package}/`" for package in packages)
+    assert sorted(listed) == sorted(f"`{package}/`" for package in packages)
+
+
+def test_the_table_lists_what_each_room_may_import() -> None:
+    """The last column has the arrows that test_imports.py enforces, room by room."""
+    for room, _, _, may_import in rows(ROOMS):
+        allowed = {room_name(module) for module in rooms.ROOMS[room.strip("`/")].may_import} - {""}
+        assert set(re.findall(r"`([^`]+)`", may_import)) == allowed, room
+
+
+def room_name(module: str) -> str:
+    """Return what the table calls the room of a module; nothing for settings and errors of a node."""
+    parts = module.split(".")
+    match parts:
+        case ["cluster", "config" | "config_sources" | "errors", *_]:
+            return ""
+        case ["cluster" | "http_api", room, *_]:
+            return room
+        case ["holdfast", *_]:
+            return module
+    return parts[0]
 
 
 def test_the_files_of_the_plan_exist() -> None:
