@@ -3,8 +3,7 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -18,37 +17,24 @@ from lockstate.commands import AbandonWaits, Acquire, Batch, Entry
 from lockstate.ids import AttemptId, HoldId, OwnerName
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
+from tests.support.virtual_loop import VirtualLoop
 
 OWN, OTHER, RESTARTED = "n1.aa", "n2.bb", "n2.cc"
 NAME = "printer"
 
 
-class Timer:
-    """One call_later."""
-
-    def __init__(self, at_ms: float, callback: Callable[[], None]) -> None:
-        self.at_ms = at_ms
-        self.callback = callback
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        """Never call."""
-        self.is_cancelled = True
-
-
-class World:
+class World(VirtualLoop):
     """A leader with a machine, a loop and a cluster clock on virtual milliseconds; commits when told to."""
 
     def __init__(self) -> None:
-        self.at_ms = 0
+        super().__init__()
         self.stalled_ms = 0
-        self.timers: list[Timer] = []
         self.proposed: list[str] = []
         self.machine = LockMachine()
-        self.outbox = Outbox(OWN, cast("asyncio.AbstractEventLoop", self))
+        self.outbox = Outbox(OWN, self.as_loop)
         self.abandoned = AbandonedWaits(
             self.outbox,
-            cast("asyncio.AbstractEventLoop", self),
+            self.as_loop,
             cast("ClusterClock", self),
             self.machine.waiting_origins,
             self.take,
@@ -61,19 +47,6 @@ class World:
     def now_ms(self) -> int:
         """Return cluster time."""
         return self.at_ms - self.stalled_ms
-
-    def time(self) -> float:
-        """Return the loop's time."""
-        return self.at_ms / 1000
-
-    def create_future(self) -> "asyncio.Future[Any]":
-        """Return a future of the running loop."""
-        return asyncio.get_running_loop().create_future()
-
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        """Set a timer."""
-        self.timers.append(Timer(self.at_ms + delay_s * 1000, callback))
-        return self.timers[-1]
 
     def take(self) -> None:
         """Take what the outbox has, as the leader's own next entry does."""
@@ -124,21 +97,6 @@ class World:
         """Who waits, in order."""
         return [waiter.owner for waiter in self.machine.lock(NAME).queue]
 
-    @property
-    def waiting(self) -> list[Timer]:
-        """The timers that are set."""
-        return [timer for timer in self.timers if not timer.is_cancelled]
-
-    def run(self, milliseconds: int) -> None:
-        """Let time pass, calling timers in order."""
-        end_ms = self.at_ms + milliseconds
-        while due := [timer for timer in self.waiting if timer.at_ms <= end_ms]:
-            timer = min(due, key=lambda timer: timer.at_ms)
-            self.timers.remove(timer)
-            self.at_ms = max(self.at_ms, int(timer.at_ms))
-            timer.callback()
-        self.at_ms = end_ms
-
 
 async def run_callbacks() -> None:
     """Let the loop call who waited for a future."""
@@ -153,15 +111,15 @@ async def test_waits_of_a_lost_node_end_after_the_grace(caplog: pytest.LogCaptur
     world.abandoned.heard(OTHER)
     for origin, owner in ((OTHER, "lost"), (OWN, "own"), (OTHER, "lost too")):
         world.ask(origin, owner)
-    world.run(60_000)
+    world.run_ms(60_000)
     world.abandoned.lost("n2")
-    world.run(GRACE_MS - 1)
+    world.run_ms(GRACE_MS - 1)
     assert world.proposed == []
-    world.run(1)
+    world.run_ms(1)
     assert world.proposed == [OTHER]
     await world.commit()
     assert world.queue == ["own"]
-    world.run(RETRY_MS)
+    world.run_ms(RETRY_MS)
     assert world.waiting == []
     assert world.proposed == [OTHER]
     assert f"event=waits-abandoned node=n2 origin={OTHER} ended=2 left=0" in caplog.messages
@@ -173,10 +131,10 @@ async def test_a_node_that_comes_back_in_time_keeps_its_waits() -> None:
     world.ask(OTHER, "patient")
     for _ in range(3):
         world.abandoned.lost("n2")
-        world.run(GRACE_MS - 1)
+        world.run_ms(GRACE_MS - 1)
         world.abandoned.heard(OTHER)
-        world.run(1)
-    world.run(2 * GRACE_MS)
+        world.run_ms(1)
+    world.run_ms(2 * GRACE_MS)
     assert world.proposed == []
     assert world.queue == ["patient"]
 
@@ -187,14 +145,14 @@ async def test_a_node_started_anew_has_left_its_earlier_waits() -> None:
     world.abandoned.heard(OTHER)
     world.ask(OTHER, "before")
     world.abandoned.lost("n2")
-    world.run(1_000)
+    world.run_ms(1_000)
     world.abandoned.heard(RESTARTED)
     world.ask(RESTARTED, "after")
-    world.run(GRACE_MS - 1_000)
+    world.run_ms(GRACE_MS - 1_000)
     await world.commit()
     assert world.proposed == [OTHER]
     assert world.queue == ["after"]
-    world.run(60_000)
+    world.run_ms(60_000)
     assert world.proposed == [OTHER]
 
 
@@ -207,7 +165,7 @@ async def test_a_request_repeated_elsewhere_keeps_its_place() -> None:
     world.ask(OWN, "third")
     world.abandoned.lost("n2")
     world.ask(OWN, "first", request_id="once")
-    world.run(GRACE_MS)
+    world.run_ms(GRACE_MS)
     await world.commit()
     assert world.queue == ["first", "third"]
 
@@ -217,12 +175,12 @@ async def test_a_new_leader_gives_the_whole_grace() -> None:
     world = World()
     world.abandoned.lead(is_leader=False)
     world.ask(OTHER, "orphan")
-    world.run(60_000)
+    world.run_ms(60_000)
     assert world.timers == []
     world.abandoned.lead(is_leader=True)
-    world.run(GRACE_MS - 1)
+    world.run_ms(GRACE_MS - 1)
     assert world.proposed == []
-    world.run(1)
+    world.run_ms(1)
     assert world.proposed == [OTHER]
 
 
@@ -230,14 +188,14 @@ async def test_who_leads_no_more_ends_no_waits() -> None:
     """What it proposed is not sent to the next leader, which may be connected with the node."""
     world = World()
     world.ask(OTHER, "orphan")
-    world.run(GRACE_MS)
+    world.run_ms(GRACE_MS)
     assert len(world.outbox) == 1
     world.abandoned.lead(is_leader=False)
     assert len(world.outbox) == 0
     world.outbox.rewind()
     assert not world.outbox.has_unsent
     await run_callbacks()
-    world.run(60_000)
+    world.run_ms(60_000)
     assert world.proposed == [OTHER]
     assert world.waiting == []
 
@@ -248,7 +206,7 @@ async def test_many_waits_end_one_command_after_the_other(monkeypatch: pytest.Mo
     world = World()
     for number in range(5):
         world.ask(OTHER, f"orphan {number}")
-    world.run(GRACE_MS)
+    world.run_ms(GRACE_MS)
     assert world.proposed == [OTHER]
     await world.commit()
     assert world.proposed == [OTHER] * 3
@@ -259,14 +217,14 @@ async def test_a_lost_command_is_tried_again() -> None:
     """While its outcome may come there is no second one; when it is given up there is."""
     world = World()
     world.ask(OTHER, "orphan")
-    world.run(GRACE_MS)
+    world.run_ms(GRACE_MS)
     world.lose()
-    world.run(int(TIMEOUT_S * 1000) - 1)
+    world.run_ms(int(TIMEOUT_S * 1000) - 1)
     assert world.proposed == [OTHER]
-    world.run(1)
+    world.run_ms(1)
     world.outbox.give_up_due()
     await run_callbacks()
-    world.run(RETRY_MS)
+    world.run_ms(RETRY_MS)
     assert world.proposed == [OTHER] * 2
     await world.commit()
     assert world.queue == []
@@ -278,9 +236,9 @@ async def test_a_command_that_was_not_taken_is_tried_again(monkeypatch: pytest.M
     world.ask(OTHER, "orphan")
     with monkeypatch.context() as full:
         full.setattr(outbox_module, "PENDING_COUNT_MAX", 0)
-        world.run(GRACE_MS)
+        world.run_ms(GRACE_MS)
         assert world.proposed == []
-    world.run(RETRY_MS)
+    world.run_ms(RETRY_MS)
     assert world.proposed == [OTHER]
 
 
@@ -291,12 +249,12 @@ async def test_several_nodes_have_a_grace_each() -> None:
         world.abandoned.heard(f"{node_id}.run")
         world.ask(f"{node_id}.run", node_id)
     world.abandoned.lost("n2")
-    world.run(GRACE_MS // 2)
+    world.run_ms(GRACE_MS // 2)
     world.abandoned.lost("n3")
-    world.run(GRACE_MS // 2)
+    world.run_ms(GRACE_MS // 2)
     await world.commit()
     assert world.queue == ["n3"]
-    world.run(GRACE_MS // 2)
+    world.run_ms(GRACE_MS // 2)
     await world.commit()
     assert world.queue == []
     assert world.proposed == ["n2.run", "n3.run"]
@@ -306,14 +264,14 @@ async def test_a_stalled_leader_gives_the_grace_all_the_same() -> None:
     """It counts in cluster time: a leader that was stopped has heard of nobody meanwhile."""
     world = World()
     world.ask(OTHER, "patient")
-    world.run(1_000)
+    world.run_ms(1_000)
     world.at_ms += 60_000
     world.stalled_ms += 60_000
-    world.run(0)
+    world.run_ms(0)
     assert world.proposed == []
-    world.run(GRACE_MS - 1_001)
+    world.run_ms(GRACE_MS - 1_001)
     assert world.proposed == []
-    world.run(1)
+    world.run_ms(1)
     assert world.proposed == [OTHER]
 
 
@@ -334,6 +292,6 @@ async def test_a_stopped_node_sets_no_timer() -> None:
     world.ask(OTHER, "orphan")
     world.abandoned.stop()
     world.abandoned.look()
-    world.run(60_000)
+    world.run_ms(60_000)
     assert world.waiting == []
     assert world.proposed == []

@@ -1,64 +1,27 @@
 """The leader's alarm rings when a deadline is over, and again until that has an effect."""
 
-import asyncio
-from collections.abc import Callable
 from typing import cast
 
 from cluster.commands.clock import ClusterClock
 from cluster.commands.expiry import RETRY_MS, WAKE_MS_MAX, Expiry
+from tests.support.virtual_loop import VirtualLoop
 
 
-class Timer:
-    """One call_later."""
-
-    def __init__(self, at_ms: float, callback: Callable[[], None]) -> None:
-        self.at_ms = at_ms
-        self.callback = callback
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        """Never call."""
-        self.is_cancelled = True
-
-
-class World:
-    """Loop and cluster clock, both on virtual milliseconds."""
+class World(VirtualLoop):
+    """Loop and cluster clock at once, and an alarm that is recorded."""
 
     def __init__(self) -> None:
-        self.at_ms = 0
-        self.timers: list[Timer] = []
+        super().__init__()
         self.rings: list[int] = []
-        self.expiry = Expiry(
-            cast("asyncio.AbstractEventLoop", self), cast("ClusterClock", self), self.pass_time
-        )
+        self.expiry = Expiry(self.as_loop, cast("ClusterClock", self), self.ring)
 
     def now_ms(self) -> int:
         """Return cluster time."""
         return self.at_ms
 
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        """Set a timer."""
-        self.timers.append(Timer(self.at_ms + delay_s * 1000, callback))
-        return self.timers[-1]
-
-    def pass_time(self) -> None:
-        """Take note of the alarm."""
+    def ring(self) -> None:
+        """Record the alarm."""
         self.rings.append(self.at_ms)
-
-    @property
-    def waiting(self) -> list[Timer]:
-        """The timers that are set."""
-        return [timer for timer in self.timers if not timer.is_cancelled]
-
-    def run_to(self, end_ms: int) -> None:
-        """Let time pass, calling timers in order."""
-        while due := [timer for timer in self.waiting if timer.at_ms <= end_ms]:
-            timer = min(due, key=lambda timer: timer.at_ms)
-            self.timers.remove(timer)
-            # A timer of the loop may come a little early by the clock: whole milliseconds only.
-            self.at_ms = max(self.at_ms, int(timer.at_ms))
-            timer.callback()
-        self.at_ms = end_ms
 
 
 def test_it_rings_when_time_has_passed_the_deadline() -> None:

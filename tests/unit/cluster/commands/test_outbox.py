@@ -1,7 +1,7 @@
 """Commands from submission to outcome: numbers, order, deadlines, bounds, and reads that share a barrier."""
 
 import asyncio
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -12,30 +12,16 @@ from lockstate import codec
 from lockstate.commands import Barrier
 from lockstate.machine import LockMachine
 from lockstate.results import Done
+from tests.support.virtual_loop import VirtualLoop
 
 ANSWER = Answer(Done(), 7)
 BARRIER = codec.encode_command(Barrier())
 
 
-class Loop:
-    """The running event loop with a clock of its own."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def time(self) -> float:
-        """Return our time."""
-        return self.now_s
-
-    def create_future(self) -> "asyncio.Future[Any]":
-        """Return a future of the running loop."""
-        return asyncio.get_running_loop().create_future()
-
-
-def new_outbox() -> tuple[Outbox, Loop]:
+def new_outbox() -> tuple[Outbox, VirtualLoop]:
     """Return an empty outbox and its loop."""
-    loop = Loop()
-    return Outbox("a.1", cast("asyncio.AbstractEventLoop", loop)), loop
+    loop = VirtualLoop(100_000)
+    return Outbox("a.1", loop.as_loop), loop
 
 
 def failure(future: "asyncio.Future[Any]") -> type[BaseException] | None:
@@ -98,10 +84,10 @@ async def test_what_was_never_sent_ends_as_no_leader() -> None:
     """At its deadline an unsent command ends as surely not applied, and is never sent any more."""
     outbox, loop = new_outbox()
     (pending,) = submit(outbox, b"one", timeout_s=5)
-    loop.now_s += 4.99
+    loop.run_ms(4_990)
     outbox.give_up_due()
     assert failure(pending.future) is None
-    loop.now_s += 0.01
+    loop.run_ms(10)
     outbox.give_up_due()
     assert failure(pending.future) is NoLeader
     assert outbox.take() == ([], [])
@@ -113,7 +99,7 @@ async def test_what_was_sent_ends_as_unknown() -> None:
     (pending,) = submit(outbox, b"one", timeout_s=5)
     outbox.take()
     outbox.rewind()
-    loop.now_s += 5
+    loop.run_ms(5_000)
     outbox.give_up_due()
     assert failure(pending.future) is OutcomeUnknown
     assert outbox.take() == ([], [])
@@ -127,7 +113,7 @@ async def test_deadlines_do_not_pile_up() -> None:
         pending = outbox.submit(b"x", 3600)
         outbox.complete(pending.seq, ANSWER, LockMachine())
     assert len(outbox._deadlines) <= 2 * len(outbox) + 1025
-    loop.now_s += 1
+    loop.run_ms(1_000)
     outbox.give_up_due()
     assert failure(kept.future) is NoLeader
 
@@ -179,7 +165,7 @@ async def test_a_read_after_a_failed_barrier_gets_another() -> None:
     """When no leader came before the deadline of some reads, the next read begins anew and is answered."""
     outbox, loop = new_outbox()
     failed = outbox.read(lambda machine: machine.revision, 5)
-    loop.now_s += 5
+    loop.run_ms(5_000)
     outbox.give_up_due()
     assert failure(failed) is NoLeader
     answered = outbox.read(lambda machine: machine.revision, 5)
@@ -193,7 +179,7 @@ async def test_a_read_does_not_end_before_its_own_deadline() -> None:
     outbox, loop = new_outbox()
     outbox.read(lambda machine: machine.revision, 1).add_done_callback(lambda future: future.exception())
     patient = outbox.read(lambda machine: machine.revision, 60)
-    loop.now_s += 1
+    loop.run_ms(1_000)
     outbox.give_up_due()
     assert failure(patient) is None
 
@@ -204,7 +190,7 @@ async def test_a_sent_read_that_fails_is_surely_not_applied() -> None:
     reads = [outbox.read(lambda machine: machine.revision, 5) for _ in range(3)]
     reads[1].cancel()
     outbox.take()
-    loop.now_s += 5
+    loop.run_ms(5_000)
     outbox.give_up_due()
     assert [failure(reads[0]), failure(reads[2])] == [NoLeader, NoLeader]
 
