@@ -107,7 +107,7 @@ def encode_entry(
     raw = [
         (origin, seqs, [msgspec.Raw(command) for command in commands]) for origin, seqs, commands in batches
     ]
-    entry_format = RULES[advance_to or rules].entry_format
+    entry_format = RULES[max(rules, advance_to)].entry_format
     if entry_format == _FORMAT_2:
         return _encoder.encode((_FORMAT_2, now_ms, raw))
     head = (now_ms, {FIELD_ADVANCE_TO: advance_to}) if advance_to else (now_ms,)

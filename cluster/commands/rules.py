@@ -58,8 +58,14 @@ class Host(Protocol):
     """The parts of a node that the rules depend on."""
 
     machine: LockMachine
-    replica: Replica
-    peering: Peering
+
+    @property
+    def replica(self) -> Replica:
+        """Return its part in Raft."""
+
+    @property
+    def peering(self) -> Peering:
+        """Return what it knows of its peers."""
 
     def request_tick(self) -> None:
         """Tick soon: there is something to propose."""

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstate import codec, invariants, snapshot
+from lockstate import codec, invariants, snapshot, versions
 from lockstate.commands import (
+    AdvanceVersion,
     Algorithm,
     Command,
     Entry,
@@ -18,6 +19,7 @@ from lockstate.commands import (
 )
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
+from lockstate.versions import UnknownVersionError
 from tests.support.vocabulary import VOCABULARY
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -46,21 +48,30 @@ batches = st.tuples(texts, st.lists(st.tuples(st.integers(0, 2**53), commands), 
 times_ms = st.integers(0, 2**53)
 
 
-def _encode(now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]]) -> bytes:
+def _encode(
+    now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]], rules: int = 1, advance_to: int = 0
+) -> bytes:
     encoded = [
         (origin, [seq for seq, _ in pairs], [codec.encode_command(command) for _, command in pairs])
         for origin, pairs in content
     ]
-    return codec.encode_entry(now_ms, encoded)
+    return codec.encode_entry(now_ms, encoded, rules=rules, advance_to=advance_to)
 
 
-@given(times_ms, st.lists(batches, max_size=3))
+rules_active = st.integers(versions.RULES_FIRST, versions.RULES_NEWEST)
+
+
+@given(times_ms, st.lists(batches, max_size=3), rules_active, st.integers(0, versions.RULES_NEWEST))
 def test_an_entry_survives_its_encoding(
-    now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]]
+    now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]], rules: int, advance_to: int
 ) -> None:
-    """Every command of every batch comes out as it went in, and so does the time."""
-    data = _encode(now_ms, content)
-    entry = codec.decode_entry(data)
+    """Every command of every batch comes out as it went in, and so do the time and the move of the rules."""
+    data = _encode(now_ms, content, rules, advance_to)
+    entry = codec.decode_entry(data, rules)
+    if codec.entry_format(data) == versions.RULES[1].entry_format:
+        assert entry.advance is None, "release 0.1.0 has no field for it"
+    else:
+        assert entry.advance == (AdvanceVersion(advance_to) if advance_to else None)
     assert entry.now_ms == codec.entry_time(data) == now_ms
     assert [
         (batch.origin, list(zip(batch.seqs, batch.commands, strict=True))) for batch in entry.batches
@@ -82,11 +93,16 @@ def test_any_command_can_be_applied(
 
 @given(st.binary(max_size=200))
 def test_junk_is_an_entry(junk: bytes) -> None:
-    """Bytes of any kind are decoded and applied without an exception, and count as one revision."""
+    """Bytes of any kind are applied and count as one revision, if they cannot be of another release."""
     codec.entry_time(junk)
     codec.entry_format(junk)
     machine = LockMachine()
-    machine.apply(codec.decode_entry(junk))
+    try:
+        entry = codec.decode_entry(junk)
+    except UnknownVersionError:
+        assert codec.entry_format(junk) not in (0, 2), "neither junk nor format 2 is of another release"
+        return
+    machine.apply(entry)
     assert machine.revision == 1
     invariants.check(machine)
     snapshot.encode(machine)
@@ -97,10 +113,16 @@ def test_a_flipped_byte_is_survived(
     now_ms: int, content: list[tuple[str, list[tuple[int, Command]]]], data: st.DataObject
 ) -> None:
     """An entry with a wrong byte in it is applied as far as it makes sense, the same way every time."""
-    spoilt = bytearray(_encode(now_ms, content))
+    spoilt = bytearray(_encode(now_ms, content, data.draw(rules_active), data.draw(st.sampled_from([0, 2]))))
     spoilt[data.draw(st.integers(0, len(spoilt) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        entry = codec.decode_entry(bytes(spoilt))
+    except UnknownVersionError:
+        with pytest.raises(UnknownVersionError):
+            codec.decode_entry(bytes(spoilt))
+        return
     one, other = LockMachine(), LockMachine()
-    assert one.apply(codec.decode_entry(bytes(spoilt))) == other.apply(codec.decode_entry(bytes(spoilt)))
+    assert one.apply(entry) == other.apply(codec.decode_entry(bytes(spoilt)))
     assert snapshot.digest(one) == snapshot.digest(other)
     invariants.check(one)
 

@@ -44,6 +44,7 @@ from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import Granted, Queued, Result
+from lockstate.versions import RULES_NEWEST
 from tests.support.vocabulary import another_attempt
 
 _Value = TypeVar("_Value")
@@ -299,6 +300,7 @@ class History:
 
     def __init__(self, seed: int, machine: LockMachine) -> None:
         self.chance = Chance(seed, machine)
+        self.machine = machine
         self.rng = self.chance.rng
         self.now_ms = 1_000
         self.seq = 0
@@ -314,7 +316,10 @@ class History:
             self.now_ms += rng.choice([0] * 30 + [1, 10, 49, 50, 51, 60, 300])
             now_ms = self.now_ms
         batches = [self._batch() for _ in range(rng.choice([0, 1, 1, 1, 2, 3]))]
-        return encode_entry(now_ms, batches)
+        rules = self.machine.rules
+        # The rules move somewhere in the middle; from then on some entries are still of the format before.
+        advance_to = rng.randint(1, RULES_NEWEST) if rng.randrange(ODD_ENTRIES) == 0 else 0
+        return encode_entry(now_ms, batches, rules=rng.randint(1, rules), advance_to=advance_to)
 
     def _batch(self) -> tuple[str, list[int], list[bytes]]:
         commands = [self._command() for _ in range(self.rng.choice([1, 1, 2, 4]))]
@@ -373,8 +378,9 @@ def run(seed: int) -> None:
         for _ in range(ENTRIES):
             data = history.entry()
             told.append(repr(decode_entry(data)))
-            outcome = machine.apply(decode_entry(data))
-            assert restarted.apply(decode_entry(data)) == outcome, "a restart makes a difference"
+            entry = decode_entry(data, machine.rules)
+            outcome = machine.apply(entry)
+            assert restarted.apply(entry) == outcome, "a restart makes a difference"
             invariants.check(machine)
             stored = snapshot.encode(machine)
             assert snapshot.encode(restarted) == stored, "a restart makes a difference in the state"
@@ -400,6 +406,7 @@ def _end_everything(machine: LockMachine) -> None:
 
 
 KEPT: Final = [
+    "rules",
     "revision",
     "now_ms",
     "next_token",
