@@ -1,6 +1,6 @@
-"""Who is in the way: the holds and the earlier waiters that a request or a waiter conflicts with.
+"""Which holds are in the way of a request or a waiter.
 
-For refusals and for the search for deadlocks. Nothing is decided here.
+Refusals and the search for deadlocks use this. Nothing is decided here.
 """
 
 from collections.abc import Collection, Iterator
@@ -15,39 +15,40 @@ from lockstate.records import Hold, Lock
 from lockstate.state import State
 
 _SHOWN: Final = limits.HOLDERS_SHOWN_MAX
+"""Holds that are found for a refusal."""
 
 
 def conflicting_holds(state: State, claims: Claims, but: HoldId = NO_HOLD) -> Iterator[tuple[str, Hold]]:
-    """Yield names and the holds that conflict with `claims` there, other than the hold `but`."""
+    """Yield the holds that conflict with `claims`, except `but`, each with the name where it does."""
     for name, claim in claims:
         lock = state.locks.get(name)
         if lock is None or not lock.held & CONFLICTS[claim]:
             continue
-        for at in _records(state, lock, claim):
-            for hold in at.all_holders():
-                if hold.hold_id != but and _claim_on(hold, at.name) in CONFLICTING[claim]:
-                    yield at.name, hold
+        for record in _records(state, lock, claim):
+            for hold in record.all_holders():
+                if hold.hold_id != but and _claim_on(hold, record.name) in CONFLICTING[claim]:
+                    yield record.name, hold
 
 
 def shown_conflicts(state: State, claims: Claims, but: HoldId = NO_HOLD) -> list[tuple[str, Hold]]:
-    """Return the holds that conflict with `claims`, as many as are shown, each once, in order of token."""
+    """Return holds that conflict with `claims`, as many as a refusal shows, each once, in order of token."""
     found: dict[str, tuple[str, Hold]] = {}
     for name, hold in conflicting_holds(state, claims, but):
         if hold.hold_id not in found:
             found[hold.hold_id] = (_first_conflict(hold, claims) if hold.locks else name, hold)
         if len(found) == _SHOWN:
             break
-    return sorted(found.values(), key=lambda it: it[1].token)
+    return sorted(found.values(), key=lambda named: named[1].token)
 
 
 def shown_covering(state: State, claims: Claims) -> list[tuple[str, Hold]]:
-    """Return the holds of the very names in `claims` likewise: for when waiters or a delay are in the way."""
+    """Return holds of the very names in `claims` likewise, for when waiters or a delay are in the way."""
     found: dict[str, tuple[str, Hold]] = {}
     names = [name for name, claim in claims if not is_intent(claim)]
     for name in names:
-        for at, hold in islice(covering_holds(state, name), _SHOWN):
-            found.setdefault(hold.hold_id, (_first_covering(hold, names) if hold.locks else at, hold))
-    return sorted(islice(found.values(), _SHOWN), key=lambda it: it[1].token)
+        for above, hold in islice(covering_holds(state, name), _SHOWN):
+            found.setdefault(hold.hold_id, (_first_covering(hold, names) if hold.locks else above, hold))
+    return sorted(islice(found.values(), _SHOWN), key=lambda named: named[1].token)
 
 
 def conflict(ours: Claims, theirs: Claims) -> bool:
@@ -59,22 +60,24 @@ def conflict(ours: Claims, theirs: Claims) -> bool:
 
 
 def _first_conflict(hold: Hold, claims: Claims) -> str:
-    """Return the first lock of a hold of several that conflicts with `claims`, which one does."""
-    return next(it.name for it in hold.locks if conflict(claims_of(it.name, it.mode, it.scope), claims))
+    """Return the first lock of a hold of several that conflicts with `claims`; there is one."""
+    return next(
+        lock.name for lock in hold.locks if conflict(claims_of(lock.name, lock.mode, lock.scope), claims)
+    )
 
 
 def _first_covering(hold: Hold, names: Collection[str]) -> str:
-    """Return the first lock of a hold of several that covers any of `names`, which one does."""
+    """Return the first lock of a hold of several that covers any of `names`; there is one."""
     return next(
-        it.name
-        for it in hold.locks
-        if it.name in names
-        or (it.scope is Scope.SUBTREE and any(name.startswith(it.name + "/") for name in names))
+        lock.name
+        for lock in hold.locks
+        if lock.name in names
+        or (lock.scope is Scope.SUBTREE and any(name.startswith(lock.name + "/") for name in names))
     )
 
 
 def covering_holds(state: State, name: str) -> Iterator[tuple[str, Hold]]:
-    """Yield the holds of `name`, and those of subtrees that it lies in, each with its name."""
+    """Yield the holds of `name` and of the subtrees that it lies in, each with the name that is held."""
     for above in (name, *ancestors(name)):
         lock = state.locks.get(above)
         if lock is None:
@@ -85,7 +88,7 @@ def covering_holds(state: State, name: str) -> Iterator[tuple[str, Hold]]:
 
 
 def _records(state: State, lock: Lock, claim: Claim) -> Iterator[Lock]:
-    """Yield the records on which the holds stand that a claim on `lock` may conflict with."""
+    """Yield the records with the holds that a claim on `lock` may conflict with."""
     yield lock
     if lock.held & CONFLICTS[claim] & ALL_INTENTS:
         for name in islice(names_below(state, lock.name), limits.LIST_ROWS_MAX):
@@ -95,11 +98,11 @@ def _records(state: State, lock: Lock, claim: Claim) -> Iterator[Lock]:
 def names_below(state: State, name: str) -> Iterator[str]:
     """Yield the active names below `name`, in order."""
     prefix = name + "/"
-    return takewhile(lambda it: it.startswith(prefix), state.names.after(prefix, inclusive=False))
+    return takewhile(lambda below: below.startswith(prefix), state.names.after(prefix, inclusive=False))
 
 
 def _claim_on(hold: Hold, name: str) -> Claim:
-    """Return the claim with which `hold` stands among the holders of the record `name`."""
+    """Return the claim that `hold`, one of the holders of the record `name`, has on it."""
     if not hold.locks:
         return claim_of(hold.mode, hold.scope)
-    return next(claim_of(it.mode, it.scope) for it in hold.locks if it.name == name)
+    return next(claim_of(lock.mode, lock.scope) for lock in hold.locks if lock.name == name)

@@ -1,4 +1,4 @@
-"""What is wrong with a command itself, whatever the state: the checks that several commands share."""
+"""What can be wrong with a command itself, whatever the state: the checks that several commands share."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from lockstate.results import Reason, Refused
 
 
 def check_acquire(command: Acquire) -> Refused | None:
-    """Return what is wrong with an acquire, or None. What nearly all are like is seen at one glance."""
+    """Return what is wrong with an acquire, or None. One condition lets nearly all of them pass."""
     name = command.name
     if (
         name.isascii()
@@ -30,18 +30,18 @@ def check_acquire(command: Acquire) -> Refused | None:
 
 
 def check_locks(command: Acquire) -> Refused | None:
-    """Return why these are no locks to ask for, or None: one, or several that do not cover each other."""
+    """Return why these locks cannot be asked for, or None: it must be one, or several that do not overlap."""
     if not command.locks:
         return limits.check_name(command.name)
     if command.name:
         return invalid("name and locks: only one of the two is allowed")
     if len(command.locks) > limits.LOCKS_COUNT_MAX:
         return invalid(f"locks: {len(command.locks)}; at most {limits.LOCKS_COUNT_MAX} are allowed")
-    for it in command.locks:
-        refused = limits.check_name(it.name)
+    for lock in command.locks:
+        refused = limits.check_name(lock.name)
         if refused is not None:
             return refused
-    claims_count = sum([1 + it.name.count("/") for it in command.locks])
+    claims_count = sum([1 + lock.name.count("/") for lock in command.locks])
     if claims_count > limits.REQUEST_CLAIMS_MAX:
         names = f"{claims_count} names with their ancestors"
         return invalid(f"locks: {names}; at most {limits.REQUEST_CLAIMS_MAX} are allowed")
@@ -49,19 +49,19 @@ def check_locks(command: Acquire) -> Refused | None:
 
 
 def _check_apart(locks: Sequence[Wanted]) -> Refused | None:
-    names = {it.name for it in locks}
+    names = {lock.name for lock in locks}
     if len(names) < len(locks):
         return invalid("locks: a name is given twice")
-    trees = {it.name for it in locks if it.scope is Scope.SUBTREE}
-    for it in locks if trees else ():
-        for above in ancestors(it.name):
+    trees = {lock.name for lock in locks if lock.scope is Scope.SUBTREE}
+    for lock in locks if trees else ():
+        for above in ancestors(lock.name):
             if above in trees:
-                return invalid(f"locks: {it.name!r} lies in the subtree {above!r}, which is asked for too")
+                return invalid(f"locks: {lock.name!r} lies in the subtree {above!r}, which is asked for too")
     return None
 
 
 def check_attempt(command: Acquisition) -> Refused | None:
-    """Return what is wrong with what all that can wait have in common, or None."""
+    """Return what is wrong with the fields that all these commands have, or None."""
     return (
         limits.check_made_id("hold_id", command.hold_id)
         or limits.check_made_id("attempt_id", command.attempt_id)
@@ -71,7 +71,7 @@ def check_attempt(command: Acquisition) -> Refused | None:
 
 
 def check_lease(command: Acquire | AcquirePermits) -> Refused | None:
-    """Return what is wrong with how long a hold is to last, and with what is to be known of it, or None."""
+    """Return what is wrong with the lease, the note or the lock-delay, or None."""
     if command.note or command.lock_delay_ms:
         refused = limits.check_text("note", command.note, limits.NOTE_BYTES_MAX) or limits.check_range(
             "lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX
@@ -85,7 +85,7 @@ def check_lease(command: Acquire | AcquirePermits) -> Refused | None:
 
 
 def check_limit(limit: int, permits: int = 1) -> Refused | None:
-    """Return why a semaphore cannot have `limit` and give `permits` of them, or None."""
+    """Return why a semaphore cannot have this `limit`, or give this many `permits` at once, or None."""
     if not 1 <= limit <= limits.SEMAPHORE_LIMIT_MAX:
         return invalid(f"limit: {limit}; must be 1 to {limits.SEMAPHORE_LIMIT_MAX}")
     if not 1 <= permits <= limit:
@@ -94,5 +94,5 @@ def check_limit(limit: int, permits: int = 1) -> Refused | None:
 
 
 def invalid(detail: str) -> Refused:
-    """Return the refusal of a command that must be corrected."""
+    """Return the refusal of a command that its client must correct."""
     return Refused(Reason.INVALID_REQUEST, detail)

@@ -1,4 +1,4 @@
-"""Conversion: a hold gets another mode, down at once, up as soon as no other holder is in the way."""
+"""Conversion: a hold gets another mode; a weaker one at once, a stronger one when nobody is in the way."""
 
 from lockstate import deadlocks, limits
 from lockstate.checks import invalid
@@ -19,25 +19,25 @@ class Conversions:
         self._state = holds.state
 
     def convert(self, command: Convert, key: RequestKey | None = None) -> Result:
-        """Give every lock of a hold the mode, or let the hold wait for it ahead of all newcomers.
+        """Give every lock of a hold the mode, or let it wait for that ahead of all newcomers.
 
-        Two that hold the same lock and wait for each other to leave would do so for ever: the second is
-        refused, whether it would have waited or not.
+        Two conversions that wait for each other's hold would wait for ever: the second is refused, even if
+        it would not have waited.
         """
         holds, state = self._holds, self._state
         hold = state.holds.get(command.hold_id)
         refused = self._check(command, hold)
         if refused is not None or hold is None:
             return refused or LEASE_EXPIRED
-        if all(it.mode is command.mode for it in each_lock(hold)):
+        if all(lock.mode is command.mode for lock in each_lock(hold)):
             return holds.granted(hold)
-        locks = tuple([Wanted(it.name, command.mode, it.scope) for it in hold.locks])
+        locks = tuple([Wanted(lock.name, command.mode, lock.scope) for lock in hold.locks])
         claims = claims_of(hold.name, command.mode, hold.scope, locks)
-        if all(is_down(it.mode, command.mode) for it in each_lock(hold)):
+        if all(is_down(lock.mode, command.mode) for lock in each_lock(hold)):
             holds.serve(holds.convert(hold, command.mode, locks, claims))
             return holds.granted(hold)
         ticket = self._ticket(command, hold, locks, key)
-        ticket.order = state.next_order  # which it would get: it is judged as if it waited
+        ticket.order = state.next_order  # the order it would get: it is judged as if it waited
         if can_go(state, ticket, claims):
             holds.serve(holds.convert(hold, command.mode, locks, claims))
             return holds.granted(hold)
@@ -88,5 +88,5 @@ class Conversions:
 
 
 def is_down(old: Mode, new: Mode) -> bool:
-    """Whether everybody who may hold a lock beside `old` may do so beside `new`."""
+    """Whether `new` is compatible with every mode that `old` is compatible with."""
     return COMPATIBLE[old] <= COMPATIBLE[new]

@@ -1,11 +1,11 @@
 """Deadlocks: found when a waiter is about to be queued, from the tables alone, so the same on every node.
 
-Who waits for a lock waits for all who are in its way; who waits for permits waits until enough of their
-holders gave them back. So the wait-for graph has AND and OR nodes, and a cycle alone is no proof: see
-`wait_graph`.
+A ticket for a lock waits for all that is in its way; a ticket for permits waits until enough of their holders
+have given them back. So the wait-for graph has AND and OR nodes, and a cycle alone does not prove a deadlock:
+see `wait_graph`.
 
-What a party has it keeps as long as one of its tickets is stuck: what it holds, and what it gets while others
-wait behind it. So nothing depends on whether a lock is held already or only about to be.
+A party keeps what it has as long as one of its tickets is stuck: what it holds, and what it is granted while
+others wait behind it. So nothing depends on whether a lock is held already or only about to be.
 """
 
 import bisect
@@ -27,17 +27,20 @@ from lockstate.state import State, claims_of_hold
 from lockstate.wait_graph import Cycle, Wait, cycle, reduce
 
 _CHECKED_MAX = 64
+"""Holds or tickets of a party that are looked through before a search; with more of them it begins at
+once."""
 _PER_STEP = 16
-"""Tickets of a queue that are sorted for a search in about the time of one of its steps."""
+"""Tickets of a queue that are sorted in about the time of one step of a search."""
 
 _Place = tuple[bool, int]
+"""The place of a ticket in a queue: what `precedence` returns."""
 
 
 class _Alike(msgspec.Struct, eq=False):
-    """The tickets of a queue that claim the same, with their places. Who shares another's hold is left out.
+    """The tickets of a queue that claim the same, with their places, except those that will share a hold.
 
-    A later one needs all that an earlier one does. So the last before a place stands for all of them, but for
-    the `busy`: their parties wait elsewhere, too, and keep what they get here until then.
+    A later ticket needs all that an earlier one needs. So the last ticket before a place stands for all of
+    them, except for the `busy`, whose parties wait elsewhere too and keep what they get here until then.
     """
 
     tickets: list[Ticket] = msgspec.field(default_factory=list)
@@ -45,15 +48,15 @@ class _Alike(msgspec.Struct, eq=False):
     busy: list[Ticket] = msgspec.field(default_factory=list)
 
     def before(self, place: _Place) -> Iterator[Ticket]:
-        """Yield the last and all the busy before a place."""
-        at = bisect.bisect_left(self.places, place)
-        if at:
-            yield self.tickets[at - 1]
+        """Yield the last ticket before a place, and all busy ones before it."""
+        count = bisect.bisect_left(self.places, place)
+        if count:
+            yield self.tickets[count - 1]
         yield from takewhile(lambda ticket: precedence(ticket) < place, self.busy)
 
 
 class _TooMuchError(Exception):
-    """The search has looked at as much as it may."""
+    """The search has looked at as much as it is allowed to."""
 
 
 def find(state: State, ticket: Ticket) -> Cycle | None:
@@ -86,7 +89,7 @@ def _is_wanted(state: State, hold: Hold) -> bool:
 
 
 def _blocks_itself(state: State, ticket: Ticket) -> bool:
-    """Whether a session wants what it cannot get because of what it has."""
+    """Whether a session asks for something that its own holds keep it from."""
     session = state.sessions.get(ticket.session_id)
     if session is None or not session.holds:
         return False
@@ -98,7 +101,7 @@ def _blocks_itself(state: State, ticket: Ticket) -> bool:
 
 
 def _waits_beside(state: State, ticket: Ticket) -> bool:
-    """Whether the party of `ticket` has others that anybody may wait for, itself included."""
+    """Whether the party of `ticket` has other tickets that anybody, also itself, may wait for."""
     others: Collection[Ticket] = state.party_tickets.get(party_of(ticket), NOTHING).values()
     return len(others) > _CHECKED_MAX or any(
         _is_ahead(state, other) or _is_in_the_way(other, ticket) for other in others
@@ -119,7 +122,7 @@ def _is_in_the_way(one: Ticket, other: Ticket) -> bool:
 
 
 class _Search:
-    """Gathers which tickets depend on which, as far as they can be reached from one."""
+    """Gathers which tickets depend on which, beginning with one ticket."""
 
     def __init__(self, state: State, ticket: Ticket) -> None:
         self._state = state
@@ -133,7 +136,7 @@ class _Search:
         self._steps = 0
 
     def waits(self) -> dict[HoldId, Wait]:
-        """Return the waits, the first ticket's own first."""
+        """Return the waits by ticket, the first ticket's own first."""
         waits: dict[HoldId, Wait] = {}
         found = deque([self._first])
         while found:
@@ -170,16 +173,16 @@ class _Search:
         depends_on = list(dict.fromkeys(self._before(queue, 0, semaphore.queue, ticket)))
         wait.needed = {other.hold_id: ticket.name for other in depends_on}
         wait.spare = semaphore.limit - ticket.permits
-        for it in (*semaphore.holders.values(), *depends_on):
+        for record in (*semaphore.holders.values(), *depends_on):
             self._step()
-            keeping = [other for other in self._keeping(it) if other is not it]
+            keeping = [other for other in self._keeping(record) if other is not record]
             if keeping:
-                wait.permits.append((it.permits, [other.hold_id for other in keeping]))
+                wait.permits.append((record.permits, [other.hold_id for other in keeping]))
                 depends_on += keeping
         return depends_on
 
     def _keeping(self, record: Claimant) -> list[Ticket]:
-        """Return the tickets for which a party may keep what it holds, or will get for one of them."""
+        """Return the tickets of the party of `record`: while one of them is stuck it keeps `record`."""
         party = party_of(record)
         if party not in self._kept_for:
             tickets = list(self._state.party_tickets.get(party, {}).values())
@@ -190,9 +193,9 @@ class _Search:
         return self._kept_for[party]
 
     def _earlier(self, ticket: Ticket, claims: Claims) -> Iterator[tuple[str, Ticket]]:
-        """Yield names and tickets there that `ticket` has to wait for.
+        """Yield the earlier tickets that `ticket` has to wait for, each with the name where it does.
 
-        The first, if it is a conversion, will stand ahead of all that are no conversions.
+        If the first ticket is a conversion, it will stand ahead of all tickets that are not.
         """
         slots = (CONVERSION,) if ticket.converts else (0, CONVERSION)
         is_later = precedence(self._first) < precedence(ticket)
@@ -207,7 +210,7 @@ class _Search:
                 yield name, self._first
 
     def _before(self, name: str, slot: int, queue: dict[HoldId, Ticket], ticket: Ticket) -> Iterator[Ticket]:
-        """Yield who matters of those before `ticket` in a queue."""
+        """Yield the tickets before `ticket` in a queue that stand for all of them."""
         if (name, slot) not in self._queues:
             self._queues[name, slot] = self._alike(queue)
         for alike in self._queues[name, slot]:
@@ -218,15 +221,16 @@ class _Search:
     def _alike(self, queue: dict[HoldId, Ticket]) -> Collection[_Alike]:
         self._step(len(queue) // _PER_STEP)
         found: dict[tuple[object, ...], _Alike] = {}
-        for it in queue.values():
-            is_busy = it.session_id and self._is_busy(it)
-            if is_busy and self._state.twin_of(it):
+        for ticket in queue.values():
+            is_busy = ticket.session_id and self._is_busy(ticket)
+            if is_busy and self._state.twin_of(ticket):
                 continue
-            alike = found.setdefault((it.name, it.mode, it.scope, it.locks, it.converts), _Alike())
-            alike.tickets.append(it)
-            alike.places.append(precedence(it))
+            wanted = (ticket.name, ticket.mode, ticket.scope, ticket.locks, ticket.converts)
+            alike = found.setdefault(wanted, _Alike())
+            alike.tickets.append(ticket)
+            alike.places.append(precedence(ticket))
             if is_busy:
-                alike.busy.append(it)
+                alike.busy.append(ticket)
         return found.values()
 
     def _is_busy(self, ticket: Ticket) -> bool:

@@ -1,4 +1,4 @@
-"""What applying an entry tells others: events for everybody, ends of waits for the nodes that keep them."""
+"""What applying an entry tells others: events for everybody, ended waits for the nodes of their clients."""
 
 from typing import Final
 
@@ -10,10 +10,11 @@ from lockstate.results import Event, EventKind, Granted, Refused, Settled
 from lockstate.state import State
 
 _NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.WAIT_ENDED})
+"""Events that do not go into the audit."""
 
 
 class Effects:
-    """Gathers what the commands of one entry bring about."""
+    """Collects the events and ended waits of one entry."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -22,7 +23,7 @@ class Effects:
         self._is_all_audited = True
 
     def take(self) -> tuple[tuple[Event, ...], tuple[Settled, ...]]:
-        """Return what was gathered and begin anew. What is worth an audit goes there."""
+        """Return what was collected and start over; events that are audited go into the audit."""
         events, settled = tuple(self.events), tuple(self.settled)
         if events:
             self.events = []
@@ -43,35 +44,35 @@ class Effects:
         reason: str = "",
         locks: tuple[Wanted, ...] = (),
     ) -> None:
-        """Tell of a hold or a ticket; of several locks one by one, or only of `locks`."""
+        """Add an event of a hold or a ticket: one for each of its locks, or for each of `locks`."""
         if kind in _NOT_AUDITED:
             self._is_all_audited = False
-        for it in locks or of.locks or (of,):
-            self.events.append(self._event(kind, of, it, lasted_ms, reason))
+        for lock in locks or of.locks or (of,):
+            self.events.append(self._event(kind, of, lock, lasted_ms, reason))
 
     def _event(
-        self, kind: EventKind, of: Hold | Ticket, it: Hold | Ticket | Wanted, lasted_ms: int, reason: str
+        self, kind: EventKind, of: Hold | Ticket, lock: Hold | Ticket | Wanted, lasted_ms: int, reason: str
     ) -> Event:
         state = self.state
         return Event(
             state.revision,
             state.now_ms,
             kind,
-            it.name,
-            it.mode,
+            lock.name,
+            lock.mode,
             of.owner,
             of.token if isinstance(of, Hold) else 0,
             of.session_id or own_id(of),
             lasted_ms,
             reason,
             of.kind,
-            it.scope,
+            lock.scope,
             of.permits,
             of.value,
         )
 
     def tell_session(self, session: Session) -> None:
-        """Tell that a session expired."""
+        """Add the event that a session expired."""
         state = self.state
         event = Event(
             state.revision,
@@ -87,6 +88,6 @@ class Effects:
         self.events.append(event)
 
     def settle(self, ticket: Ticket, result: Granted | Refused) -> None:
-        """End a wait: remember the outcome of its request, and tell who holds it open."""
+        """Settle a wait: remember the outcome of its request, and tell the node that keeps its client."""
         self.state.requests.settle(ticket.request, self.state.now_ms, result)
         self.settled.append(Settled(ticket.hold_id, result, self.state.now_ms - ticket.since_ms))

@@ -1,4 +1,4 @@
-"""The commands about elections: an exclusive lock with a value, for a session, in names of their own."""
+"""The commands about elections: exclusive locks with a value, for sessions only, with names of their own."""
 
 from lockstate import limits
 from lockstate.checks import check_attempt, invalid
@@ -20,7 +20,7 @@ class Elections:
         self._state = holds.state
 
     def campaign(self, command: Campaign, key: RequestKey | None = None) -> Result:
-        """Let a session lead, or stand in the queue of those who want to."""
+        """Let a session lead, or wait in the queue for it."""
         state, holds = self._state, self._holds
         refused = (
             limits.check_name(command.name)
@@ -76,7 +76,7 @@ class Elections:
         )
 
     def proclaim(self, command: Proclaim) -> Result:
-        """Let a leader say something else."""
+        """Change the value of an election that a hold leads."""
         refused = _check_value(command.value)
         if refused is not None:
             return refused

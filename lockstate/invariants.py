@@ -1,6 +1,6 @@
-"""What must hold at every revision, one function per sentence.
+"""What must be true at every revision: one function for each sentence.
 
-For tests and checkers; a node at work never calls it.
+Tests and checkers call this; a node at work never does.
 """
 
 from collections import Counter
@@ -88,7 +88,11 @@ def tables_agree(state: State) -> None:
     assert waiting == {ticket.hold_id for ticket in state.tickets.values() if ticket.session_id}, (
         "tickets and sessions disagree"
     )
-    wishes = {(wish_of(it), it.hold_id) for it in state.tickets.values() if it.session_id and not it.converts}
+    wishes = {
+        (wish_of(ticket), ticket.hold_id)
+        for ticket in state.tickets.values()
+        if ticket.session_id and not ticket.converts
+    }
     assert wishes == {(wish, hold_id) for wish, tickets in state.wishes.items() for hold_id in tickets}, (
         "tickets and wishes disagree"
     )
@@ -100,23 +104,23 @@ def tables_agree(state: State) -> None:
 
 
 def claims_are_counted(state: State) -> None:
-    """The records count what holds, delays and tickets claim, and nobody else has a record."""
+    """The records count what holds, delays and tickets claim, and there are no other records."""
     held = Counter(claim for hold in state.holds.values() for claim in claims_of_hold(hold))
     for delay in state.delays.values():
         held.update(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope))
     waiting = Counter(claim for ticket in state.tickets.values() for claim in claims_of_hold(ticket))
     for lock in state.locks.values():
         for claim in CLAIMS:
-            at = lock.name, claim
-            assert count(lock.held, claim) == held[at], f"{at}: counted {count(lock.held, claim)} held"
-            assert count(lock.waiting, claim) == waiting[at], (
-                f"{at}: counted {count(lock.waiting, claim)} waiting"
+            pair = lock.name, claim
+            assert count(lock.held, claim) == held[pair], f"{pair}: counted {count(lock.held, claim)} held"
+            assert count(lock.waiting, claim) == waiting[pair], (
+                f"{pair}: counted {count(lock.waiting, claim)} waiting"
             )
         assert lock.held or lock.waiting, f"{lock.name}: idle and remembered"
     assert {name for name, _ in held | waiting} == set(state.locks), "a claim has no record"
     for session in state.sessions.values():
         owned: list[Hold | Ticket] = [*session.holds.values(), *session.tickets.values()]
-        counted = sum([len(claims_of_hold(it)) or 1 for it in owned])
+        counted = sum([len(claims_of_hold(record)) or 1 for record in owned])
         assert session.claims_count == counted, f"counted {session.claims_count} claims, there are {counted}"
 
 
@@ -143,7 +147,7 @@ def queues_are_right(state: State) -> None:
 
 
 def idle_things_are_forgotten(state: State) -> None:
-    """What nobody holds, wants or delays takes no memory."""
+    """What nobody holds, wants or delays is not remembered."""
     for semaphore in state.semaphores.values():
         assert not semaphore.is_idle, f"{semaphore.name}: idle and remembered"
     assert all(state.party_tickets.values()), "parties without a ticket are remembered"

@@ -1,4 +1,4 @@
-"""The commands about locks: acquire one or several, force; and release, which ends a hold of any kind."""
+"""The commands about locks: acquire one or several, force-release; and release, for every kind of hold."""
 
 from typing import Final
 
@@ -23,7 +23,9 @@ from lockstate.state import Freed
 from lockstate.views import holder_view
 
 _RELEASED: Final = Released()
+"""The answer to a release of a whole hold."""
 _BY_CLIENT: Final = EventKind.RELEASED
+"""The event of a hold that its client ends."""
 
 
 class Locks:
@@ -36,9 +38,9 @@ class Locks:
     # -- acquire --------------------------------------------------------------------------------------------
 
     def acquire(self, command: Acquire, key: RequestKey | None = None) -> Result:
-        """Grant, queue or refuse. `key` is what the request is remembered under."""
+        """Grant, queue or refuse. `key` is the key under which the request is remembered."""
         state, holds = self._state, self._holds
-        hold_id: str = command.hold_id  # as one of any kind: it may name a session by mistake
+        hold_id: str = command.hold_id  # of no kind yet: it may be in use for a session
         refused = check_acquire(command)
         if refused is None and (
             hold_id in state.holds or hold_id in state.tickets or hold_id in state.sessions
@@ -46,7 +48,7 @@ class Locks:
             refused = holds.check_unused("hold_id", hold_id)
         if refused is not None:
             return refused
-        # Where it would meet a hold that it has: a name that is not active has none.
+        # The record on which a hold that the session has already would be found.
         lock = state.locks.get(command.locks[0].name if command.locks else command.name)
         owner, session = command.owner, None
         if command.session_id:
@@ -94,7 +96,7 @@ class Locks:
     # -- release, force -------------------------------------------------------------------------------------
 
     def release(self, command: Release) -> Result:
-        """End a hold, or a part of one of several locks, and serve who waits for it."""
+        """End a hold, or a part of one of several locks, and serve those that wait for it."""
         hold = self._state.holds.get(command.hold_id)
         if hold is None:
             return LEASE_EXPIRED
@@ -106,7 +108,7 @@ class Locks:
         return _RELEASED
 
     def _release_part(self, hold: Hold, names: tuple[str, ...]) -> Result:
-        held = {it.name: it for it in each_lock(hold)}
+        held = {lock.name: lock for lock in each_lock(hold)}
         if len(set(names)) < len(names):
             return Refused(Reason.INVALID_REQUEST, "names: a name is given twice")
         if foreign := [name for name in names if name not in held]:
@@ -116,7 +118,7 @@ class Locks:
             return _RELEASED
         if hold.converting:
             return Refused(Reason.INVALID_REQUEST, "names: the hold is being converted")
-        kept = tuple([it for it in hold.locks if it.name not in names])
+        kept = tuple([lock for lock in hold.locks if lock.name not in names])
         self._holds.serve(self._holds.give_up(hold, tuple([held[name] for name in names]), kept))
         return Released(kept)
 
@@ -142,7 +144,7 @@ class Locks:
 
 
 def _is_same(hold: Hold, command: Acquire) -> bool:
-    """Whether a hold is what `command` asks for."""
+    """Whether a hold is exactly what `command` asks for."""
     if hold.kind is not HoldKind.LOCK:
         return False
     if hold.locks or command.locks:

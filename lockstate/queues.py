@@ -1,8 +1,8 @@
-"""Who may go: whether a request or a waiter has nothing in its way, and whom an end may let through.
+"""Whether a request or a waiter can go, and which waiters may be able to go when something has ended.
 
-A waiter goes when no hold and no earlier waiter conflicts with any of its claims. Whether that is so is seen
-on its own records; who has to be looked at after an end is seen on the records where it was. So neither
-depends on how many wait.
+A waiter can go when no hold and no earlier waiter conflicts with any of its claims. Whether that is so shows
+on the records that it claims; which waiters to look at after an end shows on the records that were freed. So
+neither depends on how many wait.
 """
 
 import heapq
@@ -31,7 +31,7 @@ from lockstate.state import Freed, State, claims_of_hold
 
 
 def is_free(state: State, claims: Claims) -> bool:
-    """Whether a newcomer may have all of `claims` at once: no hold, delay or waiter conflicts with any."""
+    """Whether a newcomer can have all of `claims` at once: no hold, delay or waiter conflicts with any."""
     locks = state.locks
     for name, claim in claims:
         lock = locks.get(name)
@@ -41,9 +41,9 @@ def is_free(state: State, claims: Claims) -> bool:
 
 
 def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:
-    """Whether nothing that came before `ticket` is in its way any more. It may or may not be queued yet."""
+    """Whether nothing that came before `ticket` is in its way. The ticket may or may not be queued yet."""
     if ticket.kind is HoldKind.SEMAPHORE:
-        return True  # `candidates` yields only those for whom there are permits
+        return True  # `candidates` yields only tickets for which there are permits
     own: dict[str, Counts] = {}
     if ticket.converts:
         for name, claim in claims_of_hold(state.holds[ticket.converts]):
@@ -62,8 +62,8 @@ def _is_full(lock: Lock, claim: Claim) -> bool:
 
 
 def earlier_queues(lock: Lock, claim: Claim, ticket: Ticket) -> Iterator[OrderedDict[HoldId, Ticket]]:
-    """Yield the queues of `lock` that begin with a ticket which `ticket` has to wait for."""
-    assert lock.queues is not None, "who waits stands in a queue"
+    """Yield the queues of `lock` whose first ticket is one that `ticket` has to wait for."""
+    assert lock.queues is not None, "a ticket waits in a queue"
     for other in CONFLICTING[claim]:
         for slot in (other + CONVERSION, other):
             queue = lock.queues.get(slot)
@@ -72,14 +72,14 @@ def earlier_queues(lock: Lock, claim: Claim, ticket: Ticket) -> Iterator[Ordered
 
 
 def is_behind(lock: Lock, claim: Claim, ticket: Ticket) -> bool:
-    """Whether a ticket came before on this record that `ticket` has to wait for."""
+    """Whether an earlier ticket on this record is in the way of `ticket`."""
     return next(earlier_queues(lock, claim, ticket), None) is not None
 
 
 def candidates(state: State, freed: Freed) -> Iterator[Ticket]:
-    """Yield the tickets that may be able to go since `freed` ended, in the order in which they may.
+    """Yield the tickets that may be able to go since `freed` ended, in the order in which they may go.
 
-    One whose turn has come is let through, or stays, before the next is asked for.
+    The caller lets a ticket through, or leaves it, before it asks for the next one.
     """
     fronts: list[Iterator[Ticket]] = []
     for name, claim in freed:
@@ -94,7 +94,7 @@ def candidates(state: State, freed: Freed) -> Iterator[Ticket]:
 
 
 def _fitting(semaphore: Semaphore) -> Iterator[Ticket]:
-    """Yield those first in the queue of a semaphore for whom there are permits; nobody overtakes."""
+    """Yield the first tickets of a semaphore's queue while there are permits for them; nobody overtakes."""
     while semaphore.queue:
         ticket = next(iter(semaphore.queue.values()))
         if semaphore.used + ticket.permits > semaphore.limit:
@@ -103,7 +103,7 @@ def _fitting(semaphore: Semaphore) -> Iterator[Ticket]:
 
 
 def _at(lock: Lock, claims: Iterable[Claim]) -> Iterator[Iterator[Ticket]]:
-    """Yield who waits for this very name with one of `claims`, as far as this record lets them through."""
+    """Yield the tickets for this very name with one of `claims`, as far as this record lets them through."""
     queues = lock.queues
     assert queues is not None, "somebody waits"
     for claim in claims:
@@ -111,16 +111,16 @@ def _at(lock: Lock, claims: Iterable[Claim]) -> Iterator[Iterator[Ticket]]:
             continue
         converting, waiting = queues.get(claim + CONVERSION), queues.get(claim)
         if converting:
-            # Whatever is held, for the hold that is to be converted is a part of it.
+            # Whatever is held: the hold that is to be converted is itself among what is held.
             yield _front(lock, claim, converting)
         if waiting and not lock.held & CONFLICTS[claim]:
             yield _front(lock, claim, waiting)
 
 
 def _front(lock: Lock, claim: Claim, queue: OrderedDict[HoldId, Ticket]) -> Iterator[Ticket]:
-    """Yield the tickets of a queue that no ticket of another one is in the way of.
+    """Yield the tickets of a queue that no ticket of another queue is in the way of.
 
-    When one for a single lock cannot go, none behind it can that wants the same.
+    When a ticket for a single lock cannot go, no ticket behind it that wants the same can.
     """
     if claim in CONFLICTING[claim]:
         yield next(iter(queue.values()))
@@ -144,7 +144,7 @@ def _front(lock: Lock, claim: Claim, queue: OrderedDict[HoldId, Ticket]) -> Iter
 
 
 def _lets_through(lock: Lock, intent: Claim) -> bool:
-    """Whether the first who waits below with this intent has nothing in the way here."""
+    """Whether the first ticket that waits below with this intent has nothing in its way here."""
     queues = lock.queues or {}
     waiting = queues.get(intent) if not lock.held & CONFLICTS[intent] else None
     first = [next(iter(queue.values())) for queue in (waiting, queues.get(intent + CONVERSION)) if queue]
@@ -152,7 +152,7 @@ def _lets_through(lock: Lock, intent: Claim) -> bool:
 
 
 def _below(state: State, lock: Lock) -> Iterator[Iterator[Ticket]]:
-    """Yield who waits for a name under that of `lock`, in the modes that it lets through."""
+    """Yield the tickets for names below that of `lock`, in the modes that this record lets through."""
     let_through = [intent for intent in INTENTS if _lets_through(lock, intent)]
     wanted = sum([FIELD[claim] for intent in let_through for claim in (intent, intent - 3, intent - 6)])
     names = list(lock.below or ()) if let_through else []

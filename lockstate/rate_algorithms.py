@@ -1,7 +1,7 @@
-"""How a rate limit counts: the three kinds of limiter. Which limiter a request is about is up to `rates`.
+"""How a rate limit counts: the three kinds of limiter. `rates` chooses the limiter of a request.
 
-All three grant places in order: `at_ms` never falls from one admission to the next, so nobody, a smaller cost
-neither, overtakes a place that was reserved. All arithmetic is on integers, in cluster milliseconds.
+All three grant places in order: `at_ms` never falls from one admission to the next, so that nothing, not even
+a smaller cost, overtakes a place that was reserved. All arithmetic is on integers, in cluster milliseconds.
 """
 
 from array import array
@@ -16,6 +16,7 @@ from lockstate.commands import Algorithm
 from lockstate.deadlines import Timed
 
 _NEVER: Final = -(1 << 63)
+"""Milliseconds of cluster time before all others: the moment of the first row of a log."""
 
 
 def _new_log(first: int) -> "array[int]":
@@ -24,7 +25,7 @@ def _new_log(first: int) -> "array[int]":
 
 
 class Limiter(Timed, kw_only=True, eq=False, gc=False, array_like=True):
-    """What one rate limit remembers. It is whole again at `expires_at_ms`, as if nobody had ever asked.
+    """What one rate limit remembers. At `expires_at_ms` it is whole again, as if nobody had ever asked.
 
     Each kind has these methods; a cost is 1 to the limit:
 
@@ -34,7 +35,7 @@ class Limiter(Timed, kw_only=True, eq=False, gc=False, array_like=True):
     - `admit(at_ms, limit, cost)`: count `cost` at `at_ms`, which `earliest_ms` returned, and return when the
       limiter will be whole.
 
-    A whole limiter that was not dropped yet answers like one that never was.
+    A whole limiter that has not been dropped yet answers like a new one.
     """
 
     algorithm: ClassVar[Algorithm]
@@ -49,8 +50,8 @@ class FixedWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True, ta
     Promise: what is admitted within one window, counted at `at_ms`, is at most the limit of its last request.
     Around the seam of two windows, twice the limit may go within one `window_ms`.
 
-    A request that does not fit gets the start of the next window. Only the last window with something in it
-    is remembered: what is left of the ones before is nobody's any more, since places are granted in order.
+    A request that does not fit is offered the start of the next window. Only the last window in use is
+    remembered: nobody can get what is left of earlier ones, since places are granted in order.
     """
 
     algorithm: ClassVar[Algorithm] = Algorithm.FIXED_WINDOW
@@ -59,7 +60,7 @@ class FixedWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True, ta
     used: int = 0
 
     def earliest_ms(self, now_ms: int, limit: int, cost: int) -> int:
-        """Return `now_ms`, the start of the last window if that is yet to come, or the start of the next."""
+        """Return `now_ms`, the start of the last window if that is still to come, or that of the next one."""
         window_ms = self.window_ms
         if now_ms // window_ms > self.window:
             return now_ms
@@ -67,13 +68,13 @@ class FixedWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True, ta
         return max(now_ms, window * window_ms)
 
     def remaining(self, now_ms: int, limit: int) -> int:
-        """Return what is left of the window of now; nothing if a later one is already in use."""
+        """Return what is left of the present window; nothing if a later one is already in use."""
         ahead = self.window - now_ms // self.window_ms
         if ahead < 0:
             return limit
         return max(0, limit - self.used) if ahead == 0 else 0
 
-    def admit(self, at_ms: int, limit: int, cost: int) -> int:  # noqa: ARG002 - it counts against no limit
+    def admit(self, at_ms: int, limit: int, cost: int) -> int:  # noqa: ARG002 - only other algorithms need it
         """Count `cost` in the window of `at_ms`; the limiter is whole when that is over."""
         window = at_ms // self.window_ms
         if window > self.window:

@@ -1,7 +1,7 @@
 """The table of rate limits. How each of them counts is in `rate_algorithms`.
 
-A rate limit is known by its name, algorithm and window; the limit itself comes with every request. It exists
-from the first admission until it is whole again.
+A rate limit is identified by its name, algorithm and window; the limit itself comes with every request. It
+exists from the first admission until it is whole again.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,6 +17,7 @@ RateRow = FixedWindow | SlidingRow | Gcra
 """A rate limit as it is stored."""
 
 _Key = tuple[str, Algorithm, int]
+"""Name, algorithm and window in milliseconds."""
 
 _KINDS: Final[dict[Algorithm, type[FixedWindow | SlidingWindow | Gcra]]] = {
     kind.algorithm: kind for kind in (FixedWindow, SlidingWindow, Gcra)
@@ -64,14 +65,14 @@ class RateLimits:
     def take(self, command: TakeRate, now_ms: int) -> RateTaken | Refused:
         """Admit the request at the first moment at which it fits, if that is within its `wait_ms`.
 
-        If it is admitted, the asker may go when cluster time is `at_ms`; what it takes is counted there, and
-        nobody gets an earlier place any more. If not, nothing changes.
+        If it is admitted, the client may go on when cluster time is `at_ms`; what it takes is counted there,
+        and nobody gets an earlier place any more. If it is not admitted, nothing changes and `at_ms` is 0.
 
-        `remaining`: the largest cost that would be admitted right now without a wait, with the same limit.
-        `retry_after_ms`: when not admitted, the time after which the same request, `wait_ms` included, will
-        be, if nothing else is admitted meanwhile: not a millisecond earlier. Else 0.
-        `reset_in_ms`: the time until the limit is whole, if nothing else is admitted; until reservations are
-        used up too. `at_ms` is 0 when not admitted.
+        `remaining`: the largest cost that would be admitted now without a wait, with the same limit.
+        `retry_after_ms`: 0 if admitted. Otherwise the time after which the same request, with its `wait_ms`,
+        will be admitted if nothing else is admitted meanwhile; not a millisecond earlier.
+        `reset_in_ms`: the time until the limit is whole and all reservations are used, if nothing else is
+        admitted.
         """
         refused = _check(command)
         if refused is not None:
@@ -125,9 +126,9 @@ class RateLimits:
             self._rows_count -= limiter.rows_count
 
     def dump(self) -> list[RateRow]:
-        """Return what has to be stored, in order of creation; equal states give equal rows.
+        """Return what must be stored, in order of creation; equal states give equal rows.
 
-        Encode them before the next change: most are the limiters themselves.
+        Encode the rows before the next change: most of them are the limiters themselves.
         """
         return [
             limiter.row() if isinstance(limiter, SlidingWindow) else limiter

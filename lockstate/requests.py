@@ -1,4 +1,4 @@
-"""The memory of requests: the same `request_id` gets the same outcome. Part of the replicated state."""
+"""The memory of requests: a repeated `request_id` gets the first outcome. Part of the replicated state."""
 
 import hashlib
 from collections import OrderedDict
@@ -28,10 +28,11 @@ from lockstate.results import Granted, Queued, Refused, Result
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _DIGEST_BYTES = 12
+"""Bytes of a digest of what a request asks."""
 
 
 class Remembered(msgspec.Struct, array_like=True, gc=False):
-    """One remembered request: what it asked (a digest), when its outcome came, and the outcome so far."""
+    """One remembered request: a digest of what it asked, when its outcome came, and the outcome so far."""
 
     digest: bytes
     at_ms: int
@@ -39,10 +40,10 @@ class Remembered(msgspec.Struct, array_like=True, gc=False):
 
 
 def request_key(command: Command) -> RequestKey | None:
-    """Return under which key `command` is remembered: scope and request id; None when it carries no id.
+    """Return the key under which `command` is remembered, scope and request id; None if it carries no id.
 
-    The scope keeps clients apart that count their requests from 1: the session or hold that a request is
-    about (both secrets), else the owner or the name it gives.
+    The scope tells apart clients that count their requests from 1. It is the session or hold that a request
+    is about (both secrets), else the owner or the name that it gives.
     """
     if not command.request_id:
         return None
@@ -64,7 +65,7 @@ def request_key(command: Command) -> RequestKey | None:
 
 
 def content_digest(command: Command) -> bytes:
-    """Return a digest of what `command` asks, without the ids that differ from attempt to attempt."""
+    """Return a digest of what `command` asks, without the ids that differ between attempts."""
     match command:
         case Acquire() | AcquirePermits() | Campaign():
             command = msgspec.structs.replace(command, hold_id="", attempt_id="")
@@ -76,14 +77,14 @@ def content_digest(command: Command) -> bytes:
 
 
 def _hold_id(result: Result) -> HoldId:
-    """Return what an acquire got or waits for, empty if nothing."""
+    """Return the id of the hold that a result grants or queues for; NO_HOLD if neither."""
     return result.hold_id if isinstance(result, Granted | Queued) else NO_HOLD
 
 
 def _brief(result: Result) -> Result:
-    """Return what is worth remembering: who was in the way then is no news by the time it is asked again.
+    """Return what is worth remembering of a result: who was in the way is out of date when it is asked again.
 
-    Their owners and notes could take 30 kB, a million times.
+    The owners and notes of holders could take 30 kB, a million times.
     """
     if isinstance(result, Refused) and (result.holders or result.cycle):
         return msgspec.structs.replace(result, holders=(), cycle=())
@@ -91,7 +92,7 @@ def _brief(result: Result) -> Result:
 
 
 class RequestMemory:
-    """Outcomes by request key, oldest first. Bounded by age and count; see `limits`."""
+    """Outcomes by request key, oldest first; bounded by age and count, see `limits`."""
 
     def __init__(self) -> None:
         self._requests: OrderedDict[RequestKey, Remembered] = OrderedDict()
@@ -110,7 +111,7 @@ class RequestMemory:
         return self._requests.get(key)
 
     def remember(self, key: RequestKey, digest: bytes, now_ms: int, result: Result) -> None:
-        """Keep the first outcome of a request; a `Queued` one is settled later."""
+        """Remember the first outcome of a request; if that is `Queued`, it is settled later."""
         self._requests[key] = Remembered(digest, now_ms, _brief(result))
 
     def settle(self, key: RequestKey | None, now_ms: int, result: Result) -> None:
@@ -123,13 +124,13 @@ class RequestMemory:
         self._requests.move_to_end(key)
 
     def forget(self, key: RequestKey | None, hold_id: HoldId) -> None:
-        """Drop the request that led to `hold_id` and was undone, so that a repetition starts afresh."""
+        """Forget the request that led to `hold_id` and was undone, so that a repetition starts afresh."""
         remembered = None if key is None else self._requests.get(key)
         if key is not None and remembered is not None and _hold_id(remembered.result) == hold_id:
             del self._requests[key]
 
     def prune(self, now_ms: int) -> None:
-        """Drop what is older than it must be, some of it at a time. Requests that still wait stay."""
+        """Forget a limited number of outcomes that are old enough. Requests that still wait stay."""
         for _ in range(min(len(self._requests), limits.REQUESTS_PER_ENTRY_MAX)):
             key, oldest = next(iter(self._requests.items()))
             if oldest.at_ms + limits.REQUEST_AGE_MS >= now_ms:
@@ -145,5 +146,5 @@ class RequestMemory:
         return list(self._requests.items())
 
     def load(self, items: list[tuple[RequestKey, Remembered]]) -> None:
-        """Add a part of what `dump` returned, behind what is there."""
+        """Add a part of what `dump` returned, after what is there."""
         self._requests.update(items)

@@ -1,4 +1,4 @@
-"""The commands about semaphores: permits with identity, weight and lease, given in order of arrival."""
+"""The commands about semaphores: permits with owner, number and lease, granted in order of arrival."""
 
 from lockstate import limits
 from lockstate.checks import check_attempt, check_lease, check_limit
@@ -21,7 +21,7 @@ class Semaphores:
         self._state = holds.state
 
     def acquire(self, command: AcquirePermits, key: RequestKey | None = None) -> Result:
-        """Grant, queue or refuse. The first to ask gives the semaphore its limit."""
+        """Grant, queue or refuse. The first request gives the semaphore its limit."""
         state, holds = self._state, self._holds
         refused = _check(command) or holds.check_unused("hold_id", command.hold_id)
         if refused is not None:
@@ -82,7 +82,7 @@ class Semaphores:
         )
 
     def resize(self, command: ResizeSemaphore) -> Result:
-        """Give a semaphore another limit. Who holds keeps; who waits for more than that is refused."""
+        """Give a semaphore another limit. Holders keep their permits; waiters that want more are refused."""
         state, holds = self._state, self._holds
         refused = limits.check_name(command.name) or check_limit(command.limit)
         if refused is not None:
@@ -94,7 +94,7 @@ class Semaphores:
             )
         semaphore.limit = command.limit
         freed: Freed = [permits_of(command.name)]
-        for ticket in [it for it in semaphore.queue.values() if it.permits > command.limit]:
+        for ticket in [waiter for waiter in semaphore.queue.values() if waiter.permits > command.limit]:
             detail = f"the semaphore was resized to {command.limit}"
             mismatch = Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": command.limit})
             freed += holds.end_wait(ticket, mismatch)

@@ -1,4 +1,4 @@
-"""Sessions: how they begin, live and end; and what ends because its time is over."""
+"""Sessions: how they begin, live and end. And expiry: what ends because its time is over."""
 
 from lockstate import limits
 from lockstate.commands import CloseSession, KeepAlive, OpenSession, Renew
@@ -66,8 +66,8 @@ class Sessions:
     def renew(self, command: Renew) -> Result:
         """Start the lease of a hold anew.
 
-        A shorter ttl counts from the next renewal on. If it cut the lease, one that comes late would end what
-        a later and longer one has promised.
+        A shorter ttl counts from the next renewal on. If it cut the present lease short, a renewal that
+        arrives late would take back time that a later, longer one has promised.
         """
         hold = self._state.holds.get(command.hold_id)
         if hold is None:
@@ -83,9 +83,9 @@ class Sessions:
         return Renewed(hold.token, remaining_ms(self._state, hold))
 
     def _end(self, session: Session, kind: EventKind) -> tuple[str, ...]:
-        """End a session with its waits and holds, then serve who waited for them; return the names it held.
+        """End a session with its waits and holds, then serve the waiters; return the names it held.
 
-        Its tickets go first: none of them may get what its holds leave behind.
+        Its tickets go first: none of them may be granted what its holds leave behind.
         """
         state, holds = self._state, self._holds
         state.remove_session(session)
@@ -98,15 +98,15 @@ class Sessions:
         if kind is EventKind.EXPIRED:
             holds.effects.tell_session(session)
         holds.serve(freed)
-        return tuple([it.name for hold in ended for it in each_lock(hold)])
+        return tuple([lock.name for hold in ended for lock in each_lock(hold)])
 
     # -- time -----------------------------------------------------------------------------------------------
 
     def expire_due(self) -> None:
-        """End what cluster time has passed, in order of (deadline, creation).
+        """End everything whose deadline has passed, in order of (deadline, creation).
 
-        Only so much in one entry: when many leases end in one moment, a node would do nothing else for long.
-        What is left lives on until the next entry.
+        One entry ends only a limited number of claims: when very many leases end at one moment, a node would
+        do nothing else for long. What is left lives on until the next entry.
         """
         state = self._state
         left = limits.EXPIRIES_PER_ENTRY_MAX
@@ -122,7 +122,7 @@ class Sessions:
                 case Delay():
                     self._holds.serve(state.end_delay(record))
                 case _:
-                    assert isinstance(record, Limiter), "nothing else ends by itself"
+                    assert isinstance(record, Limiter), "only these end by themselves"
                     state.rates.end(record)
 
 

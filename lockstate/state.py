@@ -19,28 +19,28 @@ from lockstate.results import Event, HoldKind
 from lockstate.versions import RULES_FIRST
 
 Freed = list[tuple[str, Claim]]
-"""Claims that ended and that somebody waits for: whom it lets through is to be found out."""
+"""Claims that ended and that somebody waits for. `Holds.serve` finds out who can go."""
 
 _LOCK: Final = HoldKind.LOCK
 _SEMAPHORE: Final = HoldKind.SEMAPHORE
 _NODE: Final = Scope.NODE
 
 WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
-"""The claim that is in the way of all others."""
+"""The claim that conflicts with every other."""
 
 
 _Key = TypeVar("_Key")
 
 
 class Origin(msgspec.Struct, array_like=True):
-    """How far the commands of one node process have been applied, and when the last one was."""
+    """The last sequence number applied for one node process, and when its last batch came."""
 
     last_seq: int
     seen_ms: int
 
 
 class State:
-    """Everything that is replicated. Same entries, same state, on every node."""
+    """Everything that is replicated. The same entries make the same state on every node."""
 
     def __init__(self) -> None:
         self.rules = RULES_FIRST
@@ -59,7 +59,7 @@ class State:
         self.permit_delays: dict[int, Delay] = {}
         self.party_tickets: dict[Party, dict[HoldId, Ticket]] = {}
         self.wishes: dict[Wish, dict[HoldId, Ticket]] = {}
-        """The tickets of sessions by what they want, in order of arrival."""
+        """The tickets of sessions by what they want, each table in order of arrival."""
         self.origin_tickets: dict[str, dict[HoldId, Ticket]] = {}
         self.asking = ""
         """The origin of the batch that is being applied."""
@@ -106,7 +106,7 @@ class State:
                 continue
             if hold is not None and claim < INTENT:
                 if lock.waiting and lock.holders_count == limits.HOLDERS_COUNT_MAX:
-                    # There was no room; now also who would have been compatible may come.
+                    # The name was full: now even waiters that never conflicted may go.
                     freed.append((name, WHOLE))
                 lock.remove_holder(hold)
             if lock.waiting & CONFLICTS[claim]:
@@ -116,27 +116,27 @@ class State:
     # -- sessions -------------------------------------------------------------------------------------------
 
     def add_session(self, session: Session) -> None:
-        """Enter a session and its deadline."""
+        """Add a session and its deadline."""
         self.sessions[session.session_id] = session
         self.deadlines.add(session)
 
     def remove_session(self, session: Session) -> None:
-        """Take a session out; its holds and tickets are the caller's."""
+        """Take a session out; the caller ends its holds and tickets."""
         del self.sessions[session.session_id]
         self.deadlines.remove(session)
 
     def lease_of(self, hold: Hold) -> Lease:
-        """Return what the life of `hold` hangs on: itself, or its session."""
+        """Return the lease that `hold` lives by: its own, or its session's."""
         return hold if hold.ttl_ms else self.sessions[hold.session_id]
 
     def extend(self, lease: Lease) -> None:
-        """Start a lease's ttl anew. It never ends earlier than it did before: that was promised."""
+        """Start a lease's ttl anew. It never ends earlier than before: that time was promised."""
         self.deadlines.move(lease, max(lease.expires_at_ms, self.now_ms + lease.ttl_ms))
 
     # -- holds ----------------------------------------------------------------------------------------------
 
     def add_hold(self, hold: Hold, claims: Claims) -> Lease:
-        """Enter a hold with its claims; return its lease. A semaphore's has no claims, and permits."""
+        """Add a hold with its claims and return its lease. A semaphore's hold has permits and no claims."""
         self.holds[hold.hold_id] = hold
         if claims:
             self._add_claims(claims, hold)
@@ -158,7 +158,7 @@ class State:
     def remove_hold(self, hold: Hold) -> Freed:
         """Take a hold out; return what became free.
 
-        The semaphore of one stays, for its queue to be served.
+        Its semaphore stays, even if it is idle, until the queue has been served.
         """
         del self.holds[hold.hold_id]
         claims = claims_of_hold(hold)
@@ -178,17 +178,17 @@ class State:
         return [permits_of(hold.name)]
 
     def reclaim(self, hold: Hold, claims: Claims, token: int) -> Freed:
-        """Give a hold other claims, as its fields are about to say, and its token, which may be a new one.
+        """Give a hold other claims, which its fields are about to match, and `token`, which may be a new one.
 
-        With a new token it moves behind the others.
+        With a new token it moves behind all other holds.
         """
         old = claims_of_hold(hold)
         names = [name for name, claim in claims if not is_intent(claim)]
-        gone = tuple([it for it in old if not is_intent(it[1]) and it[0] not in names])
+        gone = tuple([(name, claim) for name, claim in old if not is_intent(claim) and name not in names])
         # The new ones first, so that no record goes away in between.
         self._add_claims(claims, None)
         freed = self._remove_claims(gone, hold)
-        freed += self._remove_claims(tuple([it for it in old if it not in gone]), None)
+        freed += self._remove_claims(tuple([pair for pair in old if pair not in gone]), None)
         session = self.sessions.get(hold.session_id)
         if session is not None:
             session.claims_count += len(claims) - len(old)
@@ -206,7 +206,7 @@ class State:
     # -- tickets --------------------------------------------------------------------------------------------
 
     def add_ticket(self, ticket: Ticket, claims: Claims) -> None:
-        """Enter a waiter with its queues, session, node and deadline."""
+        """Add a waiter to its queues, its session, its node process and the deadlines."""
         self.deadlines.add(ticket)
         self.tickets[ticket.hold_id] = ticket
         self.origin_tickets.setdefault(ticket.origin, {})[ticket.hold_id] = ticket
@@ -269,19 +269,19 @@ class State:
         return [freed for name, claim in claims if (freed := self._leave_queue(name, claim, ticket))]
 
     def twin_of(self, ticket: Ticket) -> Ticket | None:
-        """Return the first ticket before `ticket` of the same wish: the two will share a hold."""
+        """Return the first earlier ticket with the same wish: the two will share a hold."""
         wish = wish_of(ticket)
         first = next(iter(self.wishes.get(wish, NOTHING).values()), None) if wish else None
         return first if first is not None and first.order < ticket.order else None
 
     def move_ticket(self, ticket: Ticket, origin: str) -> None:
-        """Take note that the connection of who waits is kept by another node process."""
+        """Record that another node process keeps the connection of the client that waits."""
         _leave(self.origin_tickets, ticket.origin, ticket)
         ticket.origin = origin
         self.origin_tickets.setdefault(origin, {})[ticket.hold_id] = ticket
 
     def _leave_queue(self, name: str, claim: Claim, ticket: Ticket) -> tuple[str, Claim] | None:
-        """Take a ticket out of one queue; return the claim if somebody else may have waited for that."""
+        """Take a ticket out of one queue; return the claim if others may have waited behind it."""
         lock = self.locks[name]
         assert lock.queues is not None, "a ticket stands in its queues"
         lock.waiting -= UNIT[claim]
@@ -309,7 +309,7 @@ class State:
             self.semaphores.pop(semaphore.name, None)
 
     def set_delay(self, name: str, scope: Scope, delay_ms: int) -> None:
-        """Keep what a lock covers from everybody for `delay_ms`; a longer delay that already runs stays."""
+        """Keep everybody from what a lock covers for `delay_ms`; a longer delay that already runs stays."""
         until_ms = self.now_ms + delay_ms
         delay = self.delays.get((name, scope))
         if delay is None:
@@ -318,7 +318,7 @@ class State:
             self.deadlines.move(delay, until_ms)
 
     def withhold_permits(self, name: str, permits: int, delay_ms: int) -> None:
-        """Keep permits of a semaphore from everybody for `delay_ms`."""
+        """Withhold permits of a semaphore from everybody for `delay_ms`."""
         self.enter_delay(
             Delay(
                 order=self.take_order(),
@@ -330,7 +330,7 @@ class State:
         )
 
     def enter_delay(self, delay: Delay) -> None:
-        """Enter a delay with what it keeps and its deadline."""
+        """Add a delay with what it claims or withholds, and its deadline."""
         self.deadlines.add(delay)
         if delay.kind is _SEMAPHORE:
             self.permit_delays[delay.order] = delay
@@ -356,7 +356,7 @@ class State:
     # -- origins --------------------------------------------------------------------------------------------
 
     def origin(self, name: str) -> Origin:
-        """Return the record of an origin; the one unseen for longest makes room for a new one."""
+        """Return the record of an origin. A new one may replace the one unseen for longest."""
         origin = self.origins.get(name)
         if origin is None:
             if len(self.origins) >= limits.ORIGINS_COUNT_MAX:
@@ -367,7 +367,7 @@ class State:
 
 
 def _leave(tickets: dict[_Key, dict[HoldId, Ticket]], key: _Key, ticket: Ticket) -> None:
-    """Take a ticket out of those of a key, and the key with the last of them."""
+    """Take a ticket out of those of a key, and the key too with the last of them."""
     of_key = tickets[key]
     del of_key[ticket.hold_id]
     if not of_key:
@@ -375,7 +375,7 @@ def _leave(tickets: dict[_Key, dict[HoldId, Ticket]], key: _Key, ticket: Ticket)
 
 
 def claims_of_hold(record: Claimant) -> Claims:
-    """Return the claims that a hold has or a ticket wants; none of a semaphore, which has permits."""
+    """Return the claims that a hold has or a ticket wants; none for a semaphore, which has permits."""
     name, kind = record.name, record.kind
     if name and kind is _LOCK and record.scope is _NODE and "/" not in name:
         return ((name, record.mode.place),)

@@ -1,4 +1,4 @@
-"""Reads of the state, for people and programs: computed on request, no secret in any of them."""
+"""Reads of the state, for people and programs: computed on request. None of them shows a secret."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -35,24 +35,24 @@ def available(semaphore: Semaphore) -> int:
 
 
 def holder_view(state: State, hold: Hold, name: str) -> HolderView:
-    """Return `hold` as others may see it where it has `name`."""
+    """Return `hold` as others may see it, as a holder of `name`."""
     mode, scope = hold.mode, hold.scope
-    for it in hold.locks:
-        if it.name == name:
-            mode, scope = it.mode, it.scope
+    for lock in hold.locks:
+        if lock.name == name:
+            mode, scope = lock.mode, lock.scope
     owner = shown_owner(hold.owner, hold.hold_id)
     left_ms = remaining_ms(state, hold)
     return HolderView(owner, mode, hold.token, left_ms, hold.note, name, scope, hold.kind, hold.permits)
 
 
 def holder_views(state: State, holds: Iterable[tuple[str, Hold]]) -> tuple[HolderView, ...]:
-    """Return holds, each with the name at which it stands, as others may see them."""
+    """Return holds as others may see them, each as a holder of the name that comes with it."""
     return tuple([holder_view(state, hold, name) for name, hold in holds])
 
 
 def lock_view(state: State, name: str) -> LockView:
-    """Return the lock `name`, with the subtrees that cover it. One that nobody holds or delays is free."""
-    holds = sorted(covering_holds(state, name), key=lambda it: it[1].token)
+    """Return the lock `name`, with the holders of subtrees that cover it."""
+    holds = sorted(covering_holds(state, name), key=lambda named: named[1].token)
     lock = state.locks.get(name)
     tickets = lock.queue() if lock is not None else []
     held_or_not = "delayed" if _delays(state, name) else "free"
@@ -60,12 +60,12 @@ def lock_view(state: State, name: str) -> LockView:
         name,
         "held" if holds else held_or_not,
         holder_views(state, holds),
-        tuple([_waiter_view(state, ticket, name, at) for at, ticket in enumerate(tickets, 1)]),
+        tuple([_waiter_view(state, ticket, name, place) for place, ticket in enumerate(tickets, 1)]),
     )
 
 
 def lock_views(state: State, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
-    """Return active locks whose names start with `prefix`, behind `after`, in order, and where to go on."""
+    """Return a page of active locks whose names start with `prefix` and follow `after`, and its cursor."""
     limit = min(max(limit, 1), limits.LIST_LIMIT_MAX)
     views: list[LockView] = []
     rows = 0
@@ -78,7 +78,7 @@ def lock_views(state: State, prefix: str, after: str, limit: int) -> tuple[list[
 
 
 def _names(state: State, prefix: str, after: str) -> Iterator[str]:
-    """Yield the names that are held, wanted or delayed themselves: of others there are only intents."""
+    """Yield the names that are held, wanted or delayed themselves; other records have only intents."""
     start, inclusive = (after, False) if after >= prefix else (prefix, True)
     if start < FIRST_OF_LOCKS:
         start, inclusive = FIRST_OF_LOCKS, True
@@ -91,7 +91,7 @@ def _names(state: State, prefix: str, after: str) -> Iterator[str]:
 
 
 def semaphore_view(state: State, name: str) -> SemaphoreView:
-    """Return a semaphore; one that nobody has or wants has no limit yet."""
+    """Return a semaphore; its limit is 0 while nobody holds or wants it."""
     semaphore = state.semaphores.get(name)
     if semaphore is None:
         return SemaphoreView(name, 0, 0)
@@ -100,7 +100,12 @@ def semaphore_view(state: State, name: str) -> SemaphoreView:
         semaphore.limit,
         available(semaphore),
         holder_views(state, [(name, hold) for hold in semaphore.holders.values()]),
-        tuple([_waiter_view(state, it, name, at) for at, it in enumerate(semaphore.queue.values(), 1)]),
+        tuple(
+            [
+                _waiter_view(state, ticket, name, place)
+                for place, ticket in enumerate(semaphore.queue.values(), 1)
+            ]
+        ),
     )
 
 
@@ -110,18 +115,18 @@ def election_view(state: State, name: str) -> ElectionView:
     hold = lock.holder if lock is not None else None
     if lock is None or hold is None:
         return ElectionView(name)
-    queue = tuple([_waiter_view(state, ticket, name, at) for at, ticket in enumerate(lock.queue(), 1)])
+    queue = tuple([_waiter_view(state, ticket, name, place) for place, ticket in enumerate(lock.queue(), 1)])
     return ElectionView(name, holder_view(state, hold, name), hold.value, queue)
 
 
 def fence_view(state: State, name: str, token: int) -> FenceView:
-    """Return whether `token` is that of a holder of `name`, or of a subtree that covers it."""
+    """Return whether `token` belongs to a holder of `name`, or of a subtree that covers it."""
     tokens = [hold.token for _, hold in covering_holds(state, name)]
     return FenceView(token in tokens, max(tokens, default=0))
 
 
 def session_view(state: State, session_id: SessionId) -> SessionView | None:
-    """Return the session, or None if it expired or never was."""
+    """Return the session, or None if it has expired or never existed."""
     session = state.sessions.get(session_id)
     if session is None:
         return None
@@ -131,30 +136,34 @@ def session_view(state: State, session_id: SessionId) -> SessionView | None:
         session.owner,
         session.labels,
         tuple(
-            [holder_view(state, hold, it.name) for hold in session.holds.values() for it in each_lock(hold)]
+            [
+                holder_view(state, hold, lock.name)
+                for hold in session.holds.values()
+                for lock in each_lock(hold)
+            ]
         ),
         tuple(_tickets(state, session)),
     )
 
 
 def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
-    """Yield the waits of a session. Each queue is looked at once, however many of its tickets stand in it."""
+    """Yield the waits of a session, looking at each queue once however many of its tickets are in it."""
     places: dict[tuple[str, HoldId], int] = {}
     queues: dict[str, Iterable[Ticket]] = {}
     for ticket in session.tickets.values():
         if ticket.kind is HoldKind.SEMAPHORE:
             queues[permits_of(ticket.name)[0]] = state.semaphores[ticket.name].queue.values()
-        for it in each_lock(ticket) if ticket.kind is not HoldKind.SEMAPHORE else ():
-            name = record_name(ticket.kind, it.name)
+        for lock in each_lock(ticket) if ticket.kind is not HoldKind.SEMAPHORE else ():
+            name = record_name(ticket.kind, lock.name)
             queues[name] = state.locks[name].queue() if name not in queues else queues[name]
     for name, queue in queues.items():
-        for at, ticket in enumerate(queue, 1):
-            places[name, ticket.hold_id] = at
+        for place, ticket in enumerate(queue, 1):
+            places[name, ticket.hold_id] = place
     for ticket in session.tickets.values():
-        for it in each_lock(ticket):
+        for lock in each_lock(ticket):
             is_permits = ticket.kind is HoldKind.SEMAPHORE
-            name = permits_of(it.name)[0] if is_permits else record_name(ticket.kind, it.name)
-            yield _waiter_view(state, ticket, it.name, places[name, ticket.hold_id])
+            name = permits_of(lock.name)[0] if is_permits else record_name(ticket.kind, lock.name)
+            yield _waiter_view(state, ticket, lock.name, places[name, ticket.hold_id])
 
 
 def audit(state: State, name: str, session_id: SessionId | HoldId, limit: int) -> list[Event]:
@@ -172,7 +181,7 @@ def audit(state: State, name: str, session_id: SessionId | HoldId, limit: int) -
 
 
 def position(state: State, ticket: Ticket) -> int:
-    """Return the place of a ticket in its queue, from 1; of several, the one furthest behind."""
+    """Return the place of a ticket in its queue, from 1; of several queues, the place furthest behind."""
     if ticket.kind is HoldKind.SEMAPHORE:
         return place_among(state.semaphores[ticket.name].queue, ticket) + 1
     names = [name for name, claim in claims_of_hold(ticket) if not is_intent(claim)]
@@ -180,7 +189,7 @@ def position(state: State, ticket: Ticket) -> int:
 
 
 def newcomer_position(state: State, ticket: Ticket, claims: Claims) -> int:
-    """Return the place that a ticket is about to get. Conversions come in front of all others."""
+    """Return the place that a ticket is about to get. Conversions stand ahead of all others."""
     if ticket.kind is HoldKind.SEMAPHORE:
         return len(state.semaphores[ticket.name].queue) + 1
     if not ticket.converts:
@@ -190,13 +199,13 @@ def newcomer_position(state: State, ticket: Ticket, claims: Claims) -> int:
 
 
 def queue_length(state: State, claims: Claims) -> int:
-    """Return how many wait for one of the very names in `claims`, the one with most."""
+    """Return how many wait for one of the very names in `claims`: for the one with the longest queue."""
     records = [state.locks.get(name) for name, claim in claims if not is_intent(claim)]
     return max(lock.queue_length if lock is not None else 0 for lock in records)
 
 
 def delays_ms(state: State, claims: Claims) -> list[int]:
-    """Return what is left of the delays that are in the way of `claims`."""
+    """Return the milliseconds left of the delays that are in the way of `claims`."""
     delays: list[Delay] = []
     for name, claim in claims:
         if not is_intent(claim):
@@ -215,22 +224,22 @@ def _delays(state: State, name: str) -> list[Delay]:
 
 
 def _delays_below(state: State, name: str) -> Iterator[Delay]:
-    """Yield the delays of names below `name`, of the first so many names."""
+    """Yield the delays of the names below `name`, looking at a limited number of names."""
     for below in islice(names_below(state, name), limits.LIST_ROWS_MAX) if state.delays else ():
         for scope in Scope:
             if delay := state.delays.get((below, scope)):
                 yield delay
 
 
-def _waiter_view(state: State, ticket: Ticket, name: str, at: int) -> WaiterView:
+def _waiter_view(state: State, ticket: Ticket, name: str, place: int) -> WaiterView:
     mode, scope = ticket.mode, ticket.scope
-    for it in ticket.locks:
-        if it.name == name:
-            mode, scope = it.mode, it.scope
+    for lock in ticket.locks:
+        if lock.name == name:
+            mode, scope = lock.mode, lock.scope
     return WaiterView(
         shown_owner(ticket.owner, own_id(ticket)),
         mode,
-        at,
+        place,
         state.now_ms - ticket.since_ms,
         name,
         scope,

@@ -1,7 +1,7 @@
-"""The wait-for graph that a search for deadlocks has found: which tickets are stuck, and how they go round.
+"""The wait-for graph that a search for deadlocks has found: which tickets are stuck, and the cycle they form.
 
-A ticket is stuck that cannot go even when everybody whose tickets are not stuck gives up everything: the
-reduction of a general resource graph (Holt 1972, Some Deadlock Properties of Computer Systems).
+A ticket is stuck if it cannot go even when all parties without a stuck ticket give up everything they have.
+This is the reduction of a general resource graph (Holt 1972, Some Deadlock Properties of Computer Systems).
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from lockstate.results import CycleView
 
 
 class Cycle(msgspec.Struct, frozen=True):
-    """A deadlock that a waiter would close. Each step waits for the owner of the next one."""
+    """A deadlock that a waiter would close. The owner of each step waits for the owner of the next."""
 
     steps: tuple[CycleView, ...]
     is_of_conversions: bool
@@ -27,7 +27,8 @@ class Cycle(msgspec.Struct, frozen=True):
 class Wait(msgspec.Struct, eq=False):
     """A ticket and the tickets it depends on, by id, each with the name where they meet.
 
-    It needs all of `needed`; of the holders of permits it needs those back that `spare` does not do without.
+    All of `needed` must go before it can. For permits, `permits` lists numbers of permits, each with the
+    tickets that keep them from coming back: the ticket can go while those kept are not more than `spare`.
     """
 
     ticket: Ticket
@@ -36,7 +37,7 @@ class Wait(msgspec.Struct, eq=False):
     spare: int = 0
 
     def is_stuck(self, stuck: dict[HoldId, "Wait"]) -> bool:
-        """Whether it cannot go as long as the `stuck` cannot."""
+        """Whether the ticket cannot go as long as the `stuck` cannot."""
         return any(other in stuck for other in self.needed) or self._lacks_permits(stuck)
 
     def _lacks_permits(self, stuck: dict[HoldId, "Wait"]) -> bool:
@@ -44,7 +45,7 @@ class Wait(msgspec.Struct, eq=False):
         return kept > self.spare
 
     def in_the_way(self, stuck: dict[HoldId, "Wait"]) -> Iterator[tuple[HoldId, str]]:
-        """Yield the stuck tickets that it depends on, with names."""
+        """Yield the stuck tickets that the ticket depends on, each with the name where they meet."""
         for other, name in self.needed.items():
             if other in stuck:
                 yield other, name
@@ -55,7 +56,7 @@ class Wait(msgspec.Struct, eq=False):
 
 
 def reduce(waits: dict[HoldId, Wait]) -> None:
-    """Take out every ticket that can go, until only those are left that cannot."""
+    """Remove every ticket that can go, until only the stuck are left."""
     users: dict[HoldId, list[HoldId]] = {}
     for hold_id, wait in waits.items():
         for other in (*wait.needed, *[other for _, others in wait.permits for other in others]):
@@ -69,19 +70,19 @@ def reduce(waits: dict[HoldId, Wait]) -> None:
 
 
 def cycle(stuck: dict[HoldId, Wait], first: HoldId) -> Cycle | None:
-    """Return a deadlock through `first`: two conversions if there are, else the shortest way back."""
-    way = _pair(stuck, first) or _shortest(stuck, first)
-    if not way:
+    """Return a deadlock through `first`: one of two conversions if there is one, else the shortest."""
+    path = _pair(stuck, first) or _shortest(stuck, first)
+    if not path:
         return None
     return Cycle(
-        tuple([_step(stuck[hold_id].ticket, name) for hold_id, name in way]),
-        is_of_conversions=len(way) == 2  # noqa: PLR2004 - two that wait for each other
-        and all(stuck[hold_id].ticket.converts for hold_id, _ in way),
+        tuple([_step(stuck[hold_id].ticket, name) for hold_id, name in path]),
+        is_of_conversions=len(path) == 2  # noqa: PLR2004 - two that wait for each other
+        and all(stuck[hold_id].ticket.converts for hold_id, _ in path),
     )
 
 
 def _pair(stuck: dict[HoldId, Wait], first: HoldId) -> list[tuple[HoldId, str]]:
-    """Return the conversion `first` and another one that wait for each other; nothing if there is none."""
+    """Return the conversion `first` and another that wait for each other; nothing if there is none."""
     if stuck[first].ticket.converts:
         for other, name in stuck[first].in_the_way(stuck):
             back = dict(stuck[other].in_the_way(stuck)).get(first)
@@ -91,21 +92,21 @@ def _pair(stuck: dict[HoldId, Wait], first: HoldId) -> list[tuple[HoldId, str]]:
 
 
 def _shortest(stuck: dict[HoldId, Wait], first: HoldId) -> list[tuple[HoldId, str]]:
-    """Return the shortest way from `first` back to it over the stuck; nothing if it only waits for them."""
+    """Return the shortest path of stuck tickets from `first` back to it; nothing if there is none."""
     came_from: dict[HoldId, tuple[HoldId, str]] = {}
     reached = deque([first])
     while reached and first not in came_from:
-        at = reached.popleft()
-        for other, name in stuck[at].in_the_way(stuck):
+        hold_id = reached.popleft()
+        for other, name in stuck[hold_id].in_the_way(stuck):
             if other not in came_from:
-                came_from[other] = (at, name)
+                came_from[other] = (hold_id, name)
                 reached.append(other)
-    way: list[tuple[HoldId, str]] = []
-    at = first
-    while first in came_from and (not way or at != first):
-        at, name = came_from[at]
-        way.append((at, name))
-    return way[::-1]
+    path: list[tuple[HoldId, str]] = []
+    hold_id = first
+    while first in came_from and (not path or hold_id != first):
+        hold_id, name = came_from[hold_id]
+        path.append((hold_id, name))
+    return path[::-1]
 
 
 def _step(ticket: Ticket, name: str) -> CycleView:

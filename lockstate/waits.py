@@ -1,4 +1,4 @@
-"""The commands about those who wait and whose client is gone: of one attempt, of a whole node process."""
+"""The commands that end waits whose clients are gone: of one attempt, or of a whole node process."""
 
 import heapq
 
@@ -12,22 +12,22 @@ from lockstate.state import Freed
 
 
 class Waits:
-    """Ends the waits of one state before their time."""
+    """Applies the commands that end waits to one state."""
 
     def __init__(self, holds: Holds) -> None:
         self._holds = holds
         self._state = holds.state
 
     def cancel(self, command: Cancel) -> Result:
-        """Undo an attempt whose client never heard of it; a later attempt of the same request keeps it.
+        """Undo an attempt that its client does not know to have succeeded, unless a later attempt took over.
 
-        It may have been granted meanwhile: then the hold ends.
+        If it has been granted meanwhile, the hold ends.
         """
         state, holds = self._state, self._holds
         ticket = state.tickets.get(command.hold_id)
         hold = state.holds.get(command.hold_id)
         freed: Freed = []
-        # Told to all: an earlier attempt of the same request may still wait on another connection.
+        # Every node is told: an earlier attempt of the request may still wait on another connection.
         if ticket is not None and ticket.attempt_id == command.attempt_id:
             state.requests.forget(ticket.request, ticket.hold_id)
             freed = holds.end_wait(ticket)
@@ -40,10 +40,10 @@ class Waits:
         return Cancelled(undone=True)
 
     def abandon(self, command: AbandonWaits) -> Result:
-        """Undo the waits of a node process that is gone, so that nobody gets what no client will hear of."""
+        """End waits of a node process that is gone, so that nothing is granted without a client to use it."""
         state, holds = self._state, self._holds
         tickets: dict[HoldId, Ticket] = state.origin_tickets.get(command.origin, NOTHING)
-        # By arrival: a repeated request is entered here anew, and a snapshot does not say when.
+        # By arrival, not by place in the table: a repeated request moved back, and a snapshot forgets that.
         ended = heapq.nsmallest(
             limits.ABANDONED_PER_COMMAND_MAX, tickets.values(), key=lambda ticket: ticket.order
         )
