@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("holdfast", "http_api", "api", "cluster", "lockstate")
+STORED = "tests/compat/stored/"
 FOREIGN = {"LICENSE"}
 """Texts that others wrote, which stay as they are."""
 
@@ -37,7 +38,12 @@ def project_files() -> list[str]:
             for path in found
             if not made.intersection(path.parts) and (path.parts[0] == ".ci" or path.parts[0][0] != ".")
         ]
-    return sorted(path for path in paths if (ROOT / path).is_file() and path not in FOREIGN)
+    return sorted(path for path in paths if (ROOT / path).is_file() and not is_foreign(path))
+
+
+def is_foreign(path: str) -> bool:
+    """Whether a file is not ours to keep tidy: a licence, or bytes that a release has stored."""
+    return path in FOREIGN or path.startswith(STORED)
 
 
 def read(path: str) -> str:
