@@ -101,7 +101,7 @@ async def _node_figures(config: NodeConfig, holds: int) -> dict[str, float]:
             inode_before = file.stat().st_ino if file.exists() else 0
             meter.take()
             assert not child.is_running, "a snapshot that was not asked for would hide the pause of the fork"
-            node.core.replica._raft.force_compaction()  # noqa: SLF001 - nobody else may ask for one
+            node.group.replica.engine.force_compaction()
             await until(lambda: child.is_running)
             began_s = time.monotonic()
             await asyncio.sleep(0.1)
@@ -116,7 +116,7 @@ async def _node_figures(config: NodeConfig, holds: int) -> dict[str, float]:
         meter.stop()
         figures |= _machine_figures(node)
         written = SnapshotStore(config.data_dir).load()
-        figures["restart_entries"] = node.core.replica.last_index - (written.last[1] if written else 1)
+        figures["restart_entries"] = node.group.replica.log.last_index - (written.last[1] if written else 1)
     return figures
 
 

@@ -45,6 +45,15 @@ def node_of(origin: str) -> str:
     return origin.rpartition(".")[0]
 
 
+class Forwarded(msgspec.Struct, frozen=True, array_like=True):
+    """Commands for the leader of `term`, in order of their numbers; 0 is the term of no leader."""
+
+    term: int
+    origin: str
+    seqs: list[int]
+    commands: list[bytes]
+
+
 class Answer(msgspec.Struct, frozen=True):
     """The result of a command, the revision at which it was applied; for a queued acquire, what to await."""
 

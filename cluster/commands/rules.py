@@ -31,20 +31,36 @@ class Members(Protocol):
         """Return the nodes that are joining."""
 
 
-class Replica(Protocol):
-    """What the advance needs to know of the replica."""
+class Membership(Protocol):
+    """What the advance needs to know of the lists on this node."""
+
+    @property
+    def latest(self) -> Members:
+        """Return the member list that counts."""
+
+
+class Role(Protocol):
+    """What the advance needs to know of this node's role."""
 
     @property
     def is_leader(self) -> bool:
         """Whether this node leads."""
+
+
+class Replica(Protocol):
+    """What the advance needs to know of the replica."""
+
+    @property
+    def role(self) -> Role:
+        """Return what this node is."""
 
     @property
     def may_change_members(self) -> bool:
         """Whether the leader is sure of its log, and no change of the members is under way."""
 
     @property
-    def members(self) -> Members:
-        """Return the member list that counts."""
+    def membership(self) -> Membership:
+        """Return the lists."""
 
 
 class Peering(Protocol):
@@ -102,14 +118,18 @@ class RulesAdvance:
 
     # -- on the leader --------------------------------------------------------------------------------------
 
-    def leadership_changed(self) -> None:
+    def role_changed(self) -> None:
         """Forget what was proposed: it may be lost, and a repetition has no effect."""
         self._proposed_to = 0
 
     def step(self) -> None:
         """Propose the next rules once every member knows them. Called after ticks."""
         following = self._host.machine.rules + 1
-        if following > RULES_NEWEST or following == self._proposed_to or not self._host.replica.is_leader:
+        if (
+            following > RULES_NEWEST
+            or following == self._proposed_to
+            or not self._host.replica.role.is_leader
+        ):
             return
         if self._all_know(following):
             logger.info("event=rules-proposed to=%d", following)
@@ -119,6 +139,6 @@ class RulesAdvance:
 
     def _all_know(self, rules: int) -> bool:
         replica, known = self._host.replica, self._host.peering.rules_known
-        members = replica.members
+        members = replica.membership.latest
         is_settled = replica.may_change_members and not members.learners
         return is_settled and all(known(node_id) >= rules for node_id in members.nodes)

@@ -1,78 +1,109 @@
 """Where a peer's Raft message meets its guard, and what must be remembered from one message to the next.
 
 The guards themselves are pure functions (guards.py). Here is their memory: whose vote was counted in this
-term, and where a follower's wish to begin again was granted last.
+term, when a follower's wish to begin again was granted last, and what the leader has been told already.
 """
 
-from typing import Protocol
-
 from cluster.consensus import guards
-from cluster.consensus.engine import Raft
-from cluster.consensus.guards import Admission, GuardViolationError, Message
-from cluster.consensus.member_list import Members
+from cluster.consensus.engine import Engine
+from cluster.consensus.guards import Admission, GuardViolationError
+from cluster.consensus.log import ReplicatedLog
+from cluster.consensus.membership import Membership
+from cluster.consensus.messages import (
+    Acknowledgement,
+    AppendEntries,
+    Guarded,
+    Message,
+    TakeOver,
+    Vote,
+    VoteRequest,
+)
 from cluster.consensus.prevote import PreVote
 
 
-class Replica(guards.LogView, Protocol):
-    """What the gate needs to know of the replica."""
-
-    @property
-    def members(self) -> Members:
-        """Return the member list that counts."""
-
-
 class Gate:
-    """Admits messages to one node's Raft library."""
+    """Admits messages to one node's engine."""
 
-    def __init__(self, replica: Replica, raft: Raft, prevote: PreVote, *, rewind_pause_s: float) -> None:
-        self._replica = replica
-        self._raft = raft
+    def __init__(
+        self,
+        log: ReplicatedLog,
+        engine: Engine,
+        membership: Membership,
+        prevote: PreVote,
+        *,
+        rewind_pause_s: float,
+    ) -> None:
+        self._log = log
+        self._engine = engine
+        self._membership = membership
         self._prevote = prevote
         self._rewind_pause_s = rewind_pause_s
         self._voters: set[str] = set()
         self._voters_term = 0
         self._rewinds: dict[str, tuple[int, float]] = {}
+        self._acknowledged: tuple[str, int, int] = ("", 0, 0)
 
-    def admit(self, peer_id: str, message: Message) -> Admission:
-        """Say what becomes of a message that is known and well-formed. Raises GuardViolationError."""
-        match message["type"]:
-            case "append_entries":
-                if self._raft.is_leader and message["term"] == self._raft.term:
-                    raise GuardViolationError(
-                        f"{peer_id} leads in term {message['term']}, and so does this node"
-                    )
-                return guards.admit_append(message, self._replica, self._raft.term)
-            case "next_node_idx":
+    def admit(self, peer_id: str, message: Guarded) -> Admission:
+        """Say what becomes of a message for the engine. Raises GuardViolationError."""
+        match message:
+            case AppendEntries():
+                return self._append(peer_id, message)
+            case Acknowledgement():
                 return Admission(self._acknowledgement(peer_id, message))
-            case "request_vote":
+            case VoteRequest():
                 is_alive = self._prevote.leader_is_alive
                 return Admission(guards.admit_vote_request(message, leader_is_alive=is_alive))
-            case "response_vote":
+            case Vote():
                 return Admission(self._vote(peer_id, message))
-            case _:
+            case TakeOver():
                 # To take over is for those who count.
                 return Admission(message if self._prevote.is_voter else None)
 
-    def _acknowledgement(self, peer_id: str, message: Message) -> Message | None:
-        if peer_id not in self._replica.members.nodes:
+    def sending(self, peer_id: str, message: Message) -> None:
+        """Record what a peer will know. Called for each message that leaves, or will after the sync."""
+        if type(message) is Acknowledgement and message.success:
+            self._acknowledged = (peer_id, message.term, message.next_index)
+
+    def forget(self, peer_id: str) -> None:
+        """Record that a connection broke: what was on its way may be lost."""
+        if self._acknowledged[0] == peer_id:
+            self._acknowledged = ("", 0, 0)
+
+    def _append(self, peer_id: str, message: AppendEntries) -> Admission:
+        if self._engine.is_leader and message.term == self._engine.term:
+            raise GuardViolationError(f"{peer_id} leads in term {message.term}, and so does this node")
+        is_news_only = guards.is_only_news_of_a_commit(message, self._log)
+        admission = guards.admit_append(message, self._log, self._engine.term)
+        reply = admission.reply
+        if (
+            is_news_only
+            and type(reply) is Acknowledgement
+            and self._acknowledged == (peer_id, reply.term, reply.next_index)
+        ):
+            return Admission(admission.message)
+        return admission
+
+    def _acknowledgement(self, peer_id: str, message: Acknowledgement) -> Acknowledgement | None:
+        if peer_id not in self._membership.latest.nodes:
             return None
-        admitted = guards.admit_acknowledgement(message, self._replica, self._raft.term)
-        if admitted is None or not admitted["reset"] or not self._raft.is_leader:
+        engine = self._engine
+        admitted = guards.admit_acknowledgement(message, self._log, engine.term)
+        if admitted is None or not admitted.reset or not engine.is_leader:
             return admitted
-        index, now_s = admitted["next_node_idx"], self._raft.now_s()
+        index, now_s = admitted.next_index, engine.now_s()
         last_index, last_s = self._rewinds.get(peer_id, (0, float("-inf")))
-        is_old_news = index == last_index or index <= self._raft.match_index(peer_id)
+        is_old_news = index == last_index or index <= engine.match_index(peer_id)
         if is_old_news and now_s - last_s < self._rewind_pause_s:
             return guards.without_rewind(admitted)
         self._rewinds[peer_id] = (index, now_s)
         return admitted
 
-    def _vote(self, peer_id: str, message: Message) -> Message | None:
-        if self._voters_term != self._raft.term:
-            self._voters_term, self._voters = self._raft.term, set()
-        if peer_id not in self._replica.members.voters:
+    def _vote(self, peer_id: str, message: Vote) -> Vote | None:
+        if self._voters_term != self._engine.term:
+            self._voters_term, self._voters = self._engine.term, set()
+        if peer_id not in self._membership.voters:
             return None
-        admitted = guards.admit_vote(peer_id, message, self._raft.term, self._voters)
+        admitted = guards.admit_vote(peer_id, message, self._engine.term, self._voters)
         if admitted is not None:
             self._voters.add(peer_id)
         return admitted

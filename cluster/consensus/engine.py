@@ -1,10 +1,14 @@
-"""The Raft library, PySyncObj, behind typed names: the only file that imports it.
+"""The Raft library, PySyncObj, behind typed words: the only file that imports it.
 
 The library (pinned exactly) does elections, replication, commit and compaction. We drive it by hand in one
-thread (`autoTick=False`) and stand at its seams: it sends through our transport, logs to our journal, and its
-tick ends with our own "poller". Where no seam reaches, a private method is overridden by its mangled name,
-with the reason; `REQUIRED_NAMES` and `REQUIRED_ATTRIBUTES` list what the pinned version must have. What we
-add to its safety is in `replica` and `guards`.
+thread (`autoTick=False`) and stand at its seams: it sends through our transport, logs to our journal, asks
+our serializer for snapshots. Its words end here and in `library_words`: the rest of the product speaks ours.
+Where no seam reaches, a private method is overridden by its mangled name, with the reason; `REQUIRED_NAMES`
+and `REQUIRED_ATTRIBUTES` list what the pinned version must have. What we add to its safety is in `replica`
+and `guards`.
+
+Nothing is acted on in here. What the library says during one call is collected in `sent`, `committed` and
+`snapshot_due`, for the replica to take.
 """
 
 from collections.abc import Callable, Collection
@@ -15,23 +19,26 @@ from pysyncobj import SyncObjConf
 from pysyncobj.node import Node as LibraryNode
 from pysyncobj.transport import Transport as LibraryTransport
 
-from cluster.consensus.guards import Message
-from cluster.storage.journal import Journal
+from cluster.consensus.library_words import EngineJournal, from_library, to_library
+from cluster.consensus.messages import UNSET, AppendEntries, Chunk, Message
+from cluster.storage.journal_format import LogEntry
+from cluster.storage.snapshot_format import Snapshot
 
 SPLIT_BYTES: Final = 4 << 20
-"""Entries of this size would be cut into pickles (H6). Ours stay below a quarter of it."""
+"""The size, in bytes, from which on the library would cut an entry into pickles (H6). Ours stay below a
+quarter of it."""
+IN_FLIGHT_MAX: Final = 1
+"""Entries proposed and not yet committed. Few means large batches: what arrives meanwhile shares the next."""
+RETAINED_DIVISOR: Final = 4
+"""The part of `compact_entries` and of LOG_BYTES_MAX that stays behind a compaction: one in so many.
+
+Who was away briefly needs no snapshot. More bytes than that would ask for the next compaction at once."""
+LOG_BYTES_MAX: Final = 128 << 20
+"""The memory, in bytes, that the log may take before it is compacted whatever its count."""
 COMPACT_SECONDS: Final = 600
-"""A log that changed is compacted this often, so that a quiet node restarts quickly too."""
+"""The time, in seconds, after which a log that changed is compacted: a quiet node restarts quickly, too."""
 
-SERIALIZER_STATES: Final[dict[str, int]] = {
-    "idle": library.SERIALIZER_STATE.NOT_SERIALIZING,
-    "running": library.SERIALIZER_STATE.SERIALIZING,
-    "done": library.SERIALIZER_STATE.SUCCESS,
-    "failed": library.SERIALIZER_STATE.FAILED,
-}
-"""Our words for the state of a snapshot being written, and the library's numbers."""
-
-_REGULAR: Final = b"\x00"
+_COMMAND: Final = b"\x00"
 """The library's mark of a command."""
 _MEMBERS: Final = b"\x10"
 """Our mark of a member list. The library, which has lower marks for entries of its own, does not know it."""
@@ -40,7 +47,7 @@ REQUIRED_NAMES: Final = (
     "_SyncObj__applyLogEntries",
     "_SyncObj__connectedToAnyone",
     "_SyncObj__deleteEntriesTo",
-    "_SyncObj__doApplyCommand",
+    "_SyncObj__getCurrentLogIndex",
     "_SyncObj__loadDumpFile",
     "_SyncObj__sendAppendEntries",
     "_checkCommandsToApply",
@@ -65,6 +72,17 @@ REQUIRED_ATTRIBUTES: Final = (
     "_SyncObj__lastResponseTime",
 )
 
+_LEADER: Final = library._RAFT_STATE.LEADER
+_CANDIDATE: Final = library._RAFT_STATE.CANDIDATE
+
+_SERIALIZER_STATES: Final[dict[str, int]] = {
+    "idle": library.SERIALIZER_STATE.NOT_SERIALIZING,
+    "running": library.SERIALIZER_STATE.SERIALIZING,
+    "done": library.SERIALIZER_STATE.SUCCESS,
+    "failed": library.SERIALIZER_STATE.FAILED,
+}
+"""Our words for how a snapshot being written is doing, and the library's numbers."""
+
 
 class RaftConfig(Protocol):
     """What Raft needs of the node's configuration."""
@@ -83,61 +101,68 @@ class RaftConfig(Protocol):
 
     @property
     def election_ms_max(self) -> int:
-        """How long followers are patient, at most; a leader without a majority steps down after it too."""
+        """How long followers are patient, at most."""
 
     @property
     def compact_entries(self) -> int:
-        """How many entries make a snapshot worth writing."""
+        """How many entries the log takes before it is compacted."""
 
 
-class Owner(Protocol):
-    """What Raft asks of the replica that owns it."""
+class Snapshots(Protocol):
+    """What the library asks of the snapshots of this node, in our words (snapshot_transfer)."""
 
-    def send(self, peer_id: str, message: Message) -> None:
-        """Send a message of the library's."""
+    def poll(self) -> tuple[str, int]:
+        """Return how the writing child is doing, and before which index the log may go when it is "done"."""
 
-    def tick_ended(self) -> None:
-        """Take note that a tick has ended."""
+    def next_chunk(self, peer_id: str) -> Chunk | None:
+        """Return the next part for a peer, None when there is nothing to send or no room for it now."""
 
-    def may_stand(self) -> bool:
-        """Whether this node may start an election, now that its patience has ended."""
+    def take_chunk(self, chunk: Chunk) -> bool:
+        """Take a part; True when a snapshot is whole, checked, in place, and tells something new."""
 
-    def apply(self, entry: bytes) -> None:
-        """Apply one committed entry."""
+    def stop_sending_to(self, peer_id: str) -> None:
+        """Forget the transfer to a peer."""
 
-    def members_committed(self) -> None:
-        """Take note that the member list in the next entry is committed."""
+    def take_received(self) -> Snapshot:
+        """Return the snapshot that `take_chunk` has just put in place."""
 
-    def propose(self) -> None:
-        """Append what there is to propose. Called in every tick."""
 
-    def will_propose(self) -> bool:
-        """Whether `propose` will append something in this tick."""
+class _LibraryPeer(str, LibraryNode):  # type: ignore[misc]
+    """A node as the library names it, which looks nodes up in sets and tables: a string does that fastest."""
 
-    def retained_from(self, index: int) -> int:
-        """Return the first entry that stays when everything before `index` is in a snapshot."""
+    __slots__ = ()
 
-    def install_snapshot(self) -> None:
-        """Install the snapshot that has just been received."""
+    id = ""
+    __hash__ = str.__hash__
+    __eq__ = str.__eq__
+    __ne__ = str.__ne__
+
+    def __init__(self, node_id: str) -> None:
+        LibraryNode.__init__(self, node_id)
+        # The library's class refuses to set it.
+        object.__setattr__(self, "id", node_id)
 
 
 class _Transport(LibraryTransport):  # type: ignore[misc]
     """The library's way out. Nodes are named by their ids; connections are the host's."""
 
-    def __init__(self, send: Callable[[str, Message], None]) -> None:
+    ready = True
+
+    def __init__(self, engine: "Engine") -> None:
         super().__init__(None, None, [])
-        self._send = send
+        self._engine = engine
 
-    @property
-    def ready(self) -> bool:
+    def send(self, node: LibraryNode, message: dict[str, Any]) -> bool:
+        """Collect a message."""
+        engine = self._engine
+        collected = from_library(
+            message, engine.library._SyncObj__raftCurrentTerm, engine.stands_for_transfer
+        )
+        if collected is not None:
+            engine.collect(node.id, collected)
         return True
 
-    def send(self, node: LibraryNode, message: Message) -> bool:
-        """Hand a message out."""
-        self._send(node.id, message)
-        return True
-
-    def receive(self, node: LibraryNode, message: Message) -> None:
+    def receive(self, node: LibraryNode, message: dict[str, Any]) -> None:
         """Hand a message in."""
         self._onMessageReceived(node, message)
 
@@ -153,28 +178,61 @@ class _Transport(LibraryTransport):  # type: ignore[misc]
         """Do nothing: connections are the host's."""
 
 
-class _Poller:
-    """Stands where the library waits for sockets: marks the end of a tick instead."""
+def _bulk_bytes(message: AppendEntries) -> int:
+    """Return how many bytes of the log or of a snapshot are in a message."""
+    if message.entries is not UNSET:
+        return sum([len(command) for command, _, _ in message.entries])
+    return len(message.chunk.data) if isinstance(message.chunk, Chunk) else 0
 
-    def __init__(self, tick_ended: Callable[[], None]) -> None:
-        self._tick_ended = tick_ended
+
+class _Poller:
+    """Stands where the library waits for sockets."""
 
     def poll(self, _: float) -> None:
-        """End the tick."""
-        self._tick_ended()
+        """Do nothing: the tick is over."""
 
 
-class _Engine(library.SyncObj):  # type: ignore[misc]
+class _Serializer:
+    """Stands where the library has its own serializer (H9, H15), with the library's names."""
+
+    def __init__(self, engine: "Engine", snapshots: Snapshots) -> None:
+        self._engine = engine
+        self._snapshots = snapshots
+
+    def checkSerializing(self) -> tuple[int, int]:  # noqa: N802 - the library's name
+        """Return how the writing child is doing, and before which index the log may go on success."""
+        outcome, index = self._snapshots.poll()
+        return _SERIALIZER_STATES[outcome], index
+
+    def serialize(self, data: tuple[object, LogEntry, LogEntry, object], _index: int) -> None:
+        """Collect that a snapshot is due; `data` holds the last two applied entries."""
+        self._engine.snapshot_due = (data[1], data[2])
+
+    def getTransmissionData(self, node: LibraryNode) -> Chunk | None:  # noqa: N802 - the library's name
+        """Return the next part for a peer."""
+        return self._snapshots.next_chunk(node.id)
+
+    def setTransmissionData(self, chunk: Chunk | None) -> bool:  # noqa: N802 - the library's name
+        """Take one part."""
+        self._engine.observe()
+        return chunk is not None and self._snapshots.take_chunk(chunk)
+
+    def cancelTransmisstion(self, node: LibraryNode) -> None:  # noqa: N802 - the library's name, spelt so
+        """Forget a transfer: the peer is gone."""
+        self._snapshots.stop_sending_to(node.id)
+
+
+class _Library(library.SyncObj):  # type: ignore[misc]
     """The library's object with our methods at its seams."""
 
     def __init__(
         self,
-        owner: Owner,
+        engine: "Engine",
         nodes: tuple[LibraryNode, list[LibraryNode]],
         conf: SyncObjConf,
         transport: _Transport,
     ) -> None:
-        self.owner = owner
+        self.engine = engine
         super().__init__(*nodes, conf, transport=transport)
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
@@ -182,60 +240,84 @@ class _Engine(library.SyncObj):  # type: ignore[misc]
 
         Overridden: the library needs one connected peer for that; we need the consent of a majority (H11).
         """
-        return self.owner.may_stand()
-
-    def _SyncObj__doApplyCommand(self, command: bytes) -> None:  # noqa: N802
-        """Apply one entry. Overridden: the library unpickles it and retries for ever what raises (H8)."""
-        if command[:1] == _REGULAR:
-            self.owner.apply(command[1:])
-        elif command[:1] == _MEMBERS:
-            self.owner.members_committed()
-
-    def _checkCommandsToApply(self) -> None:  # noqa: N802
-        """Propose. Overridden: the library takes one command at a time from a queue of its own (H14)."""
-        self.owner.propose()
+        return self.engine.may_stand
 
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
-        """Apply what is committed; tell whether the followers should hear of the commit at once.
+        """Collect what is committed; tell whether the followers should hear of the commit at once.
 
-        Overridden: when another entry is about to leave in this very tick, the news travels with it.
+        Overridden: the library unpickles entries, applies them in the middle of its tick, and retries for
+        ever what raises (H8). When another entry is about to leave, the news of the commit travels with it.
         """
-        has_news = bool(super()._SyncObj__applyLogEntries())
-        return has_news and not self.owner.will_propose()
+        engine = self.engine
+        applied = engine.applied_index
+        commit_index: int = self._SyncObj__raftCommitIndex
+        if commit_index <= applied:
+            return False
+        entries = engine.entries(applied + 1, commit_index)
+        engine.committed += entries
+        self._SyncObj__raftLastApplied = applied + len(entries)
+        return not (
+            engine.has_proposal
+            and self._SyncObj__raftState == _LEADER
+            and engine.journal.last_index - commit_index < engine.in_flight_max
+        )
+
+    def _SyncObj__getCurrentLogIndex(self) -> int:  # noqa: N802
+        """Return the index of the newest entry. Overridden: the journal knows it without a look."""
+        return self.engine.journal.last_index
+
+    def _checkCommandsToApply(self) -> None:  # noqa: N802
+        """Do nothing. Overridden: the library takes one command at a time from a queue of its own (H14)."""
 
     def _SyncObj__deleteEntriesTo(self, toIDx: int) -> None:  # noqa: N802, N803
         """Compact. Overridden: a tail of the log stays, so that who was away briefly needs no snapshot."""
-        super()._SyncObj__deleteEntriesTo(self.owner.retained_from(toIDx))
+        super()._SyncObj__deleteEntriesTo(self.engine.retained_from(toIDx))
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803, FBT001
-        """Install a snapshot.
+        """Collect that a snapshot was received.
 
         Overridden: the library swallows every error and goes on empty (H9), and drops the log behind a
         snapshot when a crash came between writing the snapshot and compacting.
         """
         assert clearJournal, "a snapshot on this disk is loaded before the library starts"
-        self.owner.install_snapshot()
+        self.engine.install_received()
 
 
-class Raft:
+class Engine:
     """One node's Raft, driven by `receive` and `tick`. One thread.
 
     `journal` already begins where the newest snapshot ends; `applied_index` is that snapshot's last entry,
     or 1. `set_members` tells who counts, before anything else happens.
+
+    What it knows is in plain attributes, as of the end of the last call: `term`, `is_leader`, `is_candidate`,
+    `leader_id`, `commit_index` (the highest index known to be committed by messages) and `applied_index` (the
+    last entry handed out in `committed`, or contained in a snapshot).
     """
 
     def __init__(
         self,
         config: RaftConfig,
-        journal: Journal,
-        owner: Owner,
+        journal: EngineJournal,
+        room_bytes: Callable[[str], int],
         *,
-        retained: int,
         applied_index: int,
     ) -> None:
-        self._journal = journal
+        """`room_bytes` tells how much bulk data may be added to the connection with a peer."""
+        self.journal = journal
+        self._room_bytes = room_bytes
+        self._retained = config.compact_entries // RETAINED_DIVISOR
         self._nodes: dict[str, LibraryNode] = {}
-        self._transport = _Transport(owner.send)
+        self.sent: list[tuple[str, Message]] = []
+        self._sent_bytes: dict[str, int] = {}
+        self.committed: list[LogEntry] = []
+        self.snapshot_due: tuple[LogEntry, LogEntry] | None = None
+        self.installed: Snapshot | None = None
+        # What the library asks for in the middle of a tick, told before it.
+        self.may_stand = False
+        self.stands_for_transfer = False
+        self.has_proposal = False
+        self.in_flight_max = IN_FLIGHT_MAX
+        self._transport = _Transport(self)
         conf = SyncObjConf(
             autoTick=False,
             appendEntriesUseBatch=False,
@@ -245,26 +327,69 @@ class Raft:
             connectionTimeout=config.election_ms_max / 1000,
             leaderFallbackTimeout=config.election_ms_max / 1000,
             appendEntriesBatchSizeBytes=SPLIT_BYTES,
-            logCompactionMinEntries=config.compact_entries + retained,
+            logCompactionMinEntries=config.compact_entries + self._retained,
             logCompactionMinTime=COMPACT_SECONDS,
             dynamicMembershipChange=False,
         )
         # The library looks these up by name while it is constructed.
         ours = {
             "createJournal": lambda _: journal,
-            "createPoller": lambda _: _Poller(owner.tick_ended),
+            "createPoller": lambda _: _Poller(),
             "PIPE_NOTIFIER_ENABLED": False,
         }
         originals = {name: getattr(library, name) for name in ours}
         try:
             for name, value in ours.items():
                 setattr(library, name, value)
-            self._engine = _Engine(owner, (self._node(config.node_id), []), conf, self._transport)
+            self.library = _Library(self, (self._node(config.node_id), []), conf, self._transport)
         finally:
             for name, value in originals.items():
                 setattr(library, name, value)
-        self._set("needLoadDumpFile", value=False)
-        self.note_installed(applied_index)
+        self.library._SyncObj__needLoadDumpFile = False
+        self._begin_behind(applied_index)
+
+    def use_snapshots(self, snapshots: Snapshots) -> None:
+        """Ask `snapshots` for what the library wants of its serializer. Called once, before anything else."""
+        self._snapshots = snapshots
+        self.library._SyncObj__serializer = _Serializer(self, snapshots)
+
+    def observe(self) -> None:
+        """Read what the library knows now."""
+        raft = self.library
+        leader = raft._SyncObj__raftLeader
+        state = raft._SyncObj__raftState
+        self.term: int = raft._SyncObj__raftCurrentTerm
+        self.is_leader: bool = state == _LEADER
+        self.is_candidate: bool = state == _CANDIDATE
+        self.leader_id: str | None = None if leader is None else leader.id
+        self.commit_index: int = raft._SyncObj__raftCommitIndex
+        self.applied_index: int = raft._SyncObj__raftLastApplied
+
+    def collect(self, peer_id: str, message: Message) -> None:
+        """Collect what the library sends, but for entries that the connection has no room for.
+
+        They are left out as if they got lost: the next heartbeat makes the peer ask for them. The library
+        would send a long log at once, and the link would break.
+        """
+        if type(message) is AppendEntries:
+            size_bytes = _bulk_bytes(message)
+            if size_bytes:
+                if message.entries and not self.has_room(peer_id):
+                    return
+                self._sent_bytes[peer_id] = self._sent_bytes.get(peer_id, 0) + size_bytes
+        self.sent.append((peer_id, message))
+
+    def has_room(self, peer_id: str) -> bool:
+        """Whether bulk data may be sent to the peer, besides what was collected for it."""
+        return self._room_bytes(peer_id) > self._sent_bytes.get(peer_id, 0)
+
+    def take_sent(self) -> list[tuple[str, Message]]:
+        """Return what is to be sent, and begin anew."""
+        sent, self.sent = self.sent, []
+        self._sent_bytes.clear()
+        return sent
+
+    # -- members --------------------------------------------------------------------------------------------
 
     def set_members(self, voters: Collection[str], learners: Collection[str]) -> None:
         """Count `voters` (this node's id left out) for majorities; send the log to `learners` besides.
@@ -272,17 +397,20 @@ class Raft:
         The library keeps its own nodes in sets that it changes only by pickled entries of its own, several
         at a time; so these are set from outside. For learners it has "read-only" nodes, which get the log.
         """
-        for name, node_ids in (("otherNodes", voters), ("readonlyNodes", learners)):
-            nodes: set[LibraryNode] = self._get(name)
+        raft = self.library
+        present: set[LibraryNode] = set()
+        for nodes, node_ids in (
+            (raft._SyncObj__otherNodes, voters),
+            (raft._SyncObj__readonlyNodes, learners),
+        ):
             nodes.clear()
             nodes.update(self._node(node_id) for node_id in node_ids)
-        present = self._get("otherNodes") | self._get("readonlyNodes")
-        for name, value in (
-            ("raftNextIndex", self._journal.last_index + 1),
-            ("raftMatchIndex", 0),
-            ("lastResponseTime", self.now_s()),
+            present |= nodes
+        for table, value in (
+            (raft._SyncObj__raftNextIndex, self.journal.last_index + 1),
+            (raft._SyncObj__raftMatchIndex, 0),
+            (raft._SyncObj__lastResponseTime, self.now_s()),
         ):
-            table: dict[LibraryNode, float] = self._get(name)
             for node in [node for node in table if node not in present]:
                 del table[node]
             for node in present:
@@ -290,11 +418,17 @@ class Raft:
 
     def _node(self, node_id: str) -> LibraryNode:
         """Return the library's name of a node."""
-        return self._nodes.setdefault(node_id, LibraryNode(node_id))
+        return self._nodes.get(node_id) or self._nodes.setdefault(node_id, _LibraryPeer(node_id))
 
-    def use_serializer(self, serializer: object) -> None:
-        """Put `serializer` where the library has its own (H9, H15)."""
-        self._set("serializer", serializer)
+    @staticmethod
+    def members_in(command: bytes) -> bytes | None:
+        """Return the encoded member list in an entry of the log, None if it is another entry."""
+        return command[1:] if command[:1] == _MEMBERS else None
+
+    @staticmethod
+    def command_in(command: bytes) -> bytes | None:
+        """Return the state machine's part of an entry of the log, None if it is another entry."""
+        return command[1:] if command[:1] == _COMMAND else None
 
     # -- what it knows --------------------------------------------------------------------------------------
 
@@ -311,90 +445,72 @@ class Raft:
         return number
 
     @property
-    def term(self) -> int:
-        """Return the current term."""
-        term: int = self._get("raftCurrentTerm")
-        return term
+    def has_work(self) -> bool:
+        """Whether a tick would find something to commit, to apply, or to take over."""
+        return (
+            self.commit_index > self.applied_index
+            or (self.is_leader and self.commit_index < self.journal.last_index)
+            or self.is_takeover_asked
+        )
 
     @property
-    def is_leader(self) -> bool:
-        """Whether this node leads, as far as it knows."""
-        return bool(self._get("raftState") == library._RAFT_STATE.LEADER)  # noqa: SLF001
-
-    @property
-    def is_candidate(self) -> bool:
-        """Whether this node is standing for election."""
-        return bool(self._get("raftState") == library._RAFT_STATE.CANDIDATE)  # noqa: SLF001
-
-    @property
-    def leader_id(self) -> str | None:
-        """Return who leads, as far as this node knows."""
-        leader = self._get("raftLeader")
-        return None if leader is None else str(leader.id)
-
-    @property
-    def commit_index(self) -> int:
-        """Return the highest index this node knows to be committed by messages; see `applied_index` too."""
-        index: int = self._get("raftCommitIndex")
-        return index
-
-    @property
-    def applied_index(self) -> int:
-        """Return the index of the last entry applied here, by itself or in a snapshot."""
-        index: int = self._get("raftLastApplied")
-        return index
-
-    @property
-    def is_transfer_pending(self) -> bool:
+    def is_takeover_asked(self) -> bool:
         """Whether the leader has asked this node to take over."""
-        return bool(self._get("transferInProgress"))
+        return bool(self.library._SyncObj__transferInProgress)
 
-    def forget_transfer(self) -> None:
+    def forget_takeover(self) -> None:
         """Do not take over any more."""
-        self._set("transferInProgress", value=False)
+        self.library._SyncObj__transferInProgress = False
 
     @property
     def election_deadline_s(self) -> float:
         """Return when this node stands for election if it hears of no leader; on the clock of `now_s`."""
-        deadline_s: float = self._get("raftElectionDeadline")
+        deadline_s: float = self.library._SyncObj__raftElectionDeadline
         return deadline_s
 
     @election_deadline_s.setter
     def election_deadline_s(self, deadline_s: float) -> None:
-        self._set("raftElectionDeadline", deadline_s)
+        self.library._SyncObj__raftElectionDeadline = deadline_s
 
     def match_index(self, peer_id: str) -> int:
         """Return up to where a peer is known to have the leader's log; 0 if that is not known."""
-        index: int = self._get("raftMatchIndex").get(self._node(peer_id), 0)
+        index: int = self.library._SyncObj__raftMatchIndex.get(self._node(peer_id), 0)
         return index
 
     def silence_s(self, peer_id: str) -> float:
-        """Return how long this leader has heard no answer from a peer; infinite if it is no member."""
-        answered_s: float = self._get("lastResponseTime").get(self._node(peer_id), float("-inf"))
+        """Return how long this leader has heard no answer from a peer; infinite if it is not a member."""
+        answered_s: float = self.library._SyncObj__lastResponseTime.get(self._node(peer_id), float("-inf"))
         return self.now_s() - answered_s
 
-    @staticmethod
-    def members_in(command: bytes) -> bytes | None:
-        """Return the encoded member list in an entry of the log, None if it is another entry."""
-        return command[1:] if command[:1] == _MEMBERS else None
+    def entries(self, first: int, last: int) -> list[LogEntry]:
+        """Return the entries from `first` to `last`, both included, as far as the log holds them."""
+        position = first - self.journal.first_index
+        return self.journal[position : position + last - first + 1] if position >= 0 else []
 
-    def newest_entry(self) -> bytes | None:
+    def newest_command(self) -> bytes | None:
         """Return the newest command in the log, committed or not; None if there is none."""
-        for position in range(len(self._journal) - 1, -1, -1):
-            command = self._journal[position][0]
-            if command[:1] == _REGULAR:
-                return command[1:]
+        for position in range(len(self.journal) - 1, -1, -1):
+            command = self.command_in(self.journal[position][0])
+            if command is not None:
+                return command
         return None
 
     # -- what drives it -------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Commit, apply, send, propose, compact, stand for election; ends in Owner.tick_ended."""
-        self._engine.doTick(0.0)
+        """Commit, collect what is committed, send, compact, stand for election."""
+        if self.journal.bytes_count > LOG_BYTES_MAX:
+            self.force_compaction()
+        # The library forgets why it stands for election before it asks for votes.
+        self.stands_for_transfer = self.is_takeover_asked
+        self.library.doTick(0.0)
+        self.stands_for_transfer = False
+        self.observe()
 
     def receive(self, peer_id: str, message: Message) -> None:
         """Take a message that the guards admitted."""
-        self._transport.receive(self._node(peer_id), message)
+        self._transport.receive(self._node(peer_id), to_library(message))
+        self.observe()
 
     def adopt_term(self, peer_id: str, term: int) -> None:
         """Move to the newer term that a peer told; a leader steps down.
@@ -403,59 +519,67 @@ class Raft:
         """
         request = {"type": "request_vote", "term": term, "last_log_term": -1, "last_log_index": -1}
         self._transport.receive(self._node(peer_id), request)
+        self.observe()
 
     def connected(self, peer_id: str) -> None:
-        """Take note that a peer can be reached."""
+        """Record that a peer can be reached."""
         self._transport.connected(self._node(peer_id))
 
     def disconnected(self, peer_id: str) -> None:
-        """Take note that a peer cannot be reached."""
+        """Record that a peer cannot be reached."""
         self._transport.disconnected(self._node(peer_id))
 
     def append(self, entry: bytes) -> None:
-        """Put an entry at the end of the leader's log and send it. Only in Owner.propose."""
-        self._journal.add(_REGULAR + entry, self._journal.last_index + 1, self.term)
+        """Put a command at the end of the leader's log and send it."""
+        self.journal.add(_COMMAND + entry, self.journal.last_index + 1, self.term)
         self.send_entries()
 
     def append_members(self, members: bytes) -> int:
         """Put a member list at the end of the leader's log, return its index. Send it by `send_entries`.
 
-        Only in Owner.propose. It counts at once: `set_members` must come before anything is sent.
+        It counts at once: `set_members` must come before anything is sent.
         """
-        index = self._journal.last_index + 1
-        self._journal.add(_MEMBERS + members, index, self.term)
+        index = self.journal.last_index + 1
+        self.journal.add(_MEMBERS + members, index, self.term)
         return index
 
     def send_entries(self) -> None:
-        """Send every peer what it lacks. Only in Owner.propose."""
-        self._engine._SyncObj__sendAppendEntries()  # noqa: SLF001
+        """Send every peer what it lacks."""
+        self.library._SyncObj__sendAppendEntries()
 
     def pause_sending(self, peer_id: str) -> None:
         """Treat a peer as caught up for now: the library would send it nothing in a loop.
 
         The next heartbeat makes the peer ask for what it lacks.
         """
-        self._get("raftNextIndex")[self._node(peer_id)] = self._journal.last_index + 1
+        self.library._SyncObj__raftNextIndex[self._node(peer_id)] = self.journal.last_index + 1
 
     def resume_sending(self, peer_id: str) -> None:
         """Send a peer what it lacks, with the next `send_entries`, although it has not asked for it."""
-        self._get("raftNextIndex")[self._node(peer_id)] = self.match_index(peer_id) + 1
+        self.library._SyncObj__raftNextIndex[self._node(peer_id)] = self.match_index(peer_id) + 1
 
     def force_compaction(self) -> None:
         """Write a snapshot in the next tick whatever the length of the log."""
-        self._engine.forceLogCompaction()
+        self.library.forceLogCompaction()
+
+    def retained_from(self, index: int) -> int:
+        """Return the first entry that stays when everything before `index` is in a snapshot."""
+        return self.journal.tail_start(index, self._retained, LOG_BYTES_MAX // RETAINED_DIVISOR)
 
     def transfer(self, peer_id: str) -> None:
         """Ask a peer that has the whole log to stand for election at once."""
-        self._engine.transferLeadership(self._node(peer_id))
+        self.library.transferLeadership(self._node(peer_id))
 
-    def note_installed(self, index: int) -> None:
-        """Take note that state and log begin at a snapshot up to `index`."""
-        self._set("raftLastApplied", index)
-        self._set("raftCommitIndex", max(self._journal.getRaftCommitIndex(), index))
+    def install_received(self) -> None:
+        """Make the log begin behind the snapshot that has just been received, verified and put in place."""
+        snapshot = self.installed = self._snapshots.take_received()
+        self.journal.clear()
+        self.journal.add(*snapshot.previous)
+        self.journal.add(*snapshot.last)
+        self._begin_behind(snapshot.last[1])
 
-    def _get(self, name: str) -> Any:
-        return getattr(self._engine, "_SyncObj__" + name)
-
-    def _set(self, name: str, value: object) -> None:
-        setattr(self._engine, "_SyncObj__" + name, value)
+    def _begin_behind(self, index: int) -> None:
+        """Record that state and log begin at a snapshot up to `index`."""
+        self.library._SyncObj__raftLastApplied = index
+        self.library._SyncObj__raftCommitIndex = max(self.journal.commit_hint, index)
+        self.observe()

@@ -1,28 +1,32 @@
-"""Pure functions over Raft messages: what we let in, what we let out, and why. Our safety argument's heart.
+"""Pure functions over Raft messages: what we let in, and why. The heart of our safety argument.
 
 The library's own handling of these messages breaks promises (its hazards are described with each guard).
-Every message between nodes passes here, in both directions, before the library or the wire sees it. Nothing
-here has state or effects: a guard takes a message and what is known of the log, and returns what to do.
-
-Messages are the library's dictionaries. Log positions are Raft indices.
+Every message from another node passes here before the library sees it. Nothing here has state or effects: a
+guard takes a message and what is known of the log, and returns what to do. Log positions are Raft indexes.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-Message = dict[str, Any]
+import msgspec
 
-PROMISES: Final = frozenset({"next_node_idx", "response_vote", "request_vote"})
-"""Messages that claim something is on this node's disk (entries, a vote). They leave after the sync."""
-
-_INBOUND: Final = frozenset(
-    {"append_entries", "next_node_idx", "request_vote", "response_vote", "timeout_now"}
+from cluster.consensus.messages import (
+    UNSET,
+    Acknowledgement,
+    AppendEntries,
+    Message,
+    NewerTerm,
+    PreVoteRequest,
+    Vote,
+    VoteRequest,
 )
-"""What the library may hear from peers. Its own forwarding (`apply_command`, pickled) is not used."""
+from cluster.storage.journal_format import LogEntry
+
+PROMISES: frozenset[type[Message]] = frozenset({Acknowledgement, Vote, VoteRequest})
+"""The messages that claim something is on this node's disk (entries, a vote). They leave after the sync."""
 
 
 class LogView(Protocol):
-    """What a guard may know of a node's log and role."""
+    """What a guard may know of a node's log."""
 
     @property
     def last_index(self) -> int:
@@ -47,102 +51,65 @@ class GuardViolationError(AssertionError):
     """A peer asks for what no correct node asks for: committed entries would change. This node must stop."""
 
 
-_FIELDS: Final = {
-    "append_entries": ("term", "commit_index"),
-    "next_node_idx": ("term", "next_node_idx", "reset", "success"),
-    "request_vote": ("term", "last_log_index", "last_log_term"),
-    "response_vote": ("term",),
-    "timeout_now": ("term",),
-    "pre_vote": ("term", "last_log_index", "last_log_term"),
-    "pre_vote_granted": ("term",),
-    "newer_term": ("term",),
-}
-"""What each message must have, as numbers, before anything looks at it."""
+def admit_append(message: AppendEntries, log: LogView, current_term: int) -> Admission:
+    """Let an AppendEntries change the log only at a real conflict, and commit only what it verified.
 
-
-def is_well_formed(message: Mapping[str, Any]) -> bool:
-    """Whether a message has what its type needs. One of an unknown type has: it is dropped later."""
-    needed = _FIELDS.get(message.get("type", ""), ())
-    if not all(isinstance(message.get(field), int) for field in needed):
-        return False
-    if message.get("type") != "append_entries" or "prevLogIdx" not in message:
-        return True
-    has_place = isinstance(message["prevLogIdx"], int) and isinstance(message.get("prevLogTerm"), int)
-    entries = message.get("entries")
-    return has_place and isinstance(entries, list) and all(_is_entry(entry) for entry in entries)
-
-
-def _is_entry(entry: Any) -> bool:
-    """Whether this is a command with its index and term."""
-    return isinstance(entry, (list, tuple)) and [type(part) for part in entry] == [bytes, int, int]
-
-
-def is_known(message: Mapping[str, Any]) -> bool:
-    """Whether this is a Raft message that the library may see at all (H10, H13)."""
-    return message.get("type") in _INBOUND
-
-
-def admit_append(message: Message, log: LogView, current_term: int) -> Admission:
-    """Let an `append_entries` change the log only at a real conflict, and commit only what it verified.
-
-    Before: the library cuts its log behind `prevLogIdx` whenever anything is there (H2), and takes the
+    Before: the library cuts its log behind `previous_index` whenever anything is there (H2), and takes the
     leader's commit index up to the end of its own log even when the message said nothing about that log (H1).
 
     After: entries that the log already has are skipped. If nothing is new, the library sees a bare heartbeat
     and the acknowledgement is ours, up to the last position that this message verified. Else it sees an
     append directly behind the last matching entry. `commit_index` never exceeds the last verified position
-    (Raft section 5.3: "index of last new entry"). A log that does not reach or match `prevLogIdx` is left to
-    the library, which asks for earlier entries without touching log or commit index.
+    (Raft section 5.3: "index of last new entry"). A log that does not reach or match `previous_index` is left
+    to the library, which asks for earlier entries without touching log or commit index.
     """
-    if message["term"] < current_term:
-        return Admission(None, tell_term(current_term))
-    if "transmission" in message:
-        return Admission(None)
-    if "prevLogIdx" not in message:
+    term, entries = message.term, message.entries
+    if term < current_term:
+        return Admission(None, NewerTerm(term=current_term))
+    previous_index, previous_term = message.previous_index, message.previous_term
+    if entries is UNSET or previous_index is UNSET or previous_term is UNSET:
         # A part of a snapshot: the library is silent about it, and a leader without answers steps down.
-        sign_of_life = acknowledge(log.committed) | {"success": False}
-        return Admission(
-            message | {"commit_index": min(message["commit_index"], log.committed)}, sign_of_life
-        )
-    previous: int = message["prevLogIdx"]
-    if not _matches(log, previous, message["prevLogTerm"]):
+        commit_index = min(message.commit_index, log.committed)
+        sign_of_life = acknowledge(log.committed, current_term=term, success=False)
+        return Admission(msgspec.structs.replace(message, commit_index=commit_index), sign_of_life)
+    if not _matches(log, previous_index, previous_term):
         return Admission(message)
-    entries = message["entries"]
     matched = _count_matching(log, entries)
-    last_verified = previous + len(entries)
-    commit_index = min(message["commit_index"], last_verified)
+    last_verified = previous_index + len(entries)
+    commit_index = min(message.commit_index, last_verified)
     if matched == len(entries):
-        heartbeat = {"type": "append_entries", "term": message["term"], "commit_index": commit_index}
-        return Admission(heartbeat, acknowledge(last_verified))
-    first_new = previous + matched + 1
+        heartbeat = AppendEntries(term=term, commit_index=commit_index)
+        return Admission(heartbeat, acknowledge(last_verified, current_term=term))
+    first_new = previous_index + matched + 1
     if first_new <= log.committed:
-        raise GuardViolationError(
-            f"a leader of term {message['term']} would change the committed entry {first_new}"
-        )
-    previous_term = entries[matched - 1][2] if matched else message["prevLogTerm"]
+        raise GuardViolationError(f"a leader of term {term} would change the committed entry {first_new}")
     return Admission(
-        message
-        | {
-            "prevLogIdx": first_new - 1,
-            "prevLogTerm": previous_term,
-            "entries": entries[matched:],
-            "commit_index": commit_index,
-        }
+        AppendEntries(
+            term=term,
+            commit_index=commit_index,
+            entries=entries[matched:] if matched else entries,
+            previous_index=first_new - 1,
+            previous_term=entries[matched - 1][2] if matched else previous_term,
+        )
     )
 
 
-def tell_term(term: int) -> Message:
-    """Return what a sender in an older term must hear.
+def is_only_news_of_a_commit(message: AppendEntries, log: LogView) -> bool:
+    """Whether this says nothing but that more is committed: to acknowledge it would tell the leader nothing.
 
-    Raft answers every message with its term (section 5.1). The library keeps silent, and with PreVote a node
-    in a newer term would then neither follow nor be followed, for ever.
+    A heartbeat says nothing new at all, and is answered: the leader counts who still hears it.
     """
-    return {"type": "newer_term", "term": term}
+    return message.entries == [] and message.commit_index > log.committed
 
 
-def acknowledge(last_verified: int) -> Message:
-    """Return the acknowledgement of everything up to `last_verified`."""
-    return {"type": "next_node_idx", "next_node_idx": last_verified + 1, "reset": False, "success": True}
+def acknowledge(last_verified: int, *, current_term: int, success: bool = True) -> Acknowledgement:
+    """Return the acknowledgement of everything up to `last_verified`.
+
+    Raft answers every message with its term (section 5.1). The library says nothing to a sender in an older
+    term, and with PreVote a node in a newer term would then neither follow nor be followed, for ever: hence
+    NewerTerm, and a term in each acknowledgement.
+    """
+    return Acknowledgement(next_index=last_verified + 1, reset=False, success=success, term=current_term)
 
 
 def snapshot_is_news(log: LogView, index: int, term: int) -> bool:
@@ -155,64 +122,59 @@ def snapshot_is_news(log: LogView, index: int, term: int) -> bool:
     return not _matches(log, index, term)
 
 
-def admit_acknowledgement(message: Message, log: LogView, current_term: int) -> Message | None:
-    """Let a `next_node_idx` in only if it belongs to this term and to this log (H3).
+def admit_acknowledgement(
+    message: Acknowledgement, log: LogView, current_term: int
+) -> Acknowledgement | None:
+    """Let an Acknowledgement in only if it belongs to this term and to this log (H3).
 
     Before: it carries no term, so one that was under way since an earlier term of the same leader raises the
-    match index for entries that the follower has replaced since. After: the sender's term travels with it
-    (`stamp_outbound`), and any other term, or a position that this log never had, is dropped.
+    match index for entries that the follower has replaced since. After: the sender's term travels with it,
+    and any other term, or a position that this log never had, is dropped.
     """
-    if message.get("term") != current_term or message["next_node_idx"] > log.last_index + 1:
+    if message.term != current_term or message.next_index > log.last_index + 1:
         return None
     return message
 
 
-def without_rewind(message: Message) -> Message:
-    """Return a `next_node_idx` that asks for nothing again: only a sign of life is left of it.
+def without_rewind(message: Acknowledgement) -> Acknowledgement:
+    """Return an Acknowledgement that asks for nothing again: only a sign of life is left of it.
 
     A follower that misses something answers each message that is under way with `reset`, and the library
     sends everything once more for each. One rewind is enough for a while: a position that the follower has
     acknowledged since, or that was just rewound to, is old news (H2 describes what it did besides).
     """
-    return message | {"reset": False}
+    return msgspec.structs.replace(message, reset=False)
 
 
-def admit_vote(voter: str, message: Message, current_term: int, voters: set[str]) -> Message | None:
-    """Let a `response_vote` in once per voter and term (H3).
+def admit_vote(voter: str, message: Vote, current_term: int, voters: set[str]) -> Vote | None:
+    """Let a Vote in once per voter and term (H3).
 
     Before: votes are counted by message, so a repeated one counts twice. After: by voter. `voters` are those
     already counted in the current term; the caller adds `voter` when it is let in.
     """
-    return message if message["term"] == current_term and voter not in voters else None
+    return message if message.term == current_term and voter not in voters else None
 
 
-def admit_vote_request(message: Message, *, leader_is_alive: bool) -> Message | None:
-    """Let a `request_vote` in unless a living leader would be deposed for nothing (H11).
+def admit_vote_request(message: VoteRequest, *, leader_is_alive: bool) -> VoteRequest | None:
+    """Let a VoteRequest in unless a living leader would be deposed for nothing (H11).
 
     Ongaro's dissertation, section 4.2.3. A transfer of leadership is what the leader itself asked for.
     """
-    return None if leader_is_alive and not message.get("transfer") else message
+    return None if leader_is_alive and not message.transfer else message
 
 
-def grants_pre_vote(message: Message, log: LogView, current_term: int, *, leader_is_alive: bool) -> bool:
-    """Whether this node would vote for the sender of a `pre_vote` if it started a real election now (H11).
+def grants_pre_vote(
+    message: PreVoteRequest, log: LogView, current_term: int, *, leader_is_alive: bool
+) -> bool:
+    """Whether this node would vote for the sender if it started a real election now (H11).
 
     PreVote (dissertation, section 9.6): a candidate asks first and raises its term only when a majority has
     lost its leader too and its log is good enough. Answering promises nothing and changes nothing.
     """
-    if leader_is_alive or message["term"] <= current_term:
+    if leader_is_alive or message.term <= current_term:
         return False
     mine = (log.term_at(log.last_index) or 0, log.last_index)
-    return (message["last_log_term"], message["last_log_index"]) >= mine
-
-
-def stamp_outbound(message: Message, current_term: int, *, is_transfer: bool) -> Message:
-    """Add what the receiver's guards need: the term of an acknowledgement, the reason of an election."""
-    if message["type"] == "next_node_idx":
-        return message | {"term": current_term}
-    if message["type"] == "request_vote":
-        return message | {"transfer": is_transfer}
-    return message
+    return (message.last_log_term, message.last_log_index) >= mine
 
 
 def _matches(log: LogView, index: int, term: int) -> bool:
@@ -230,7 +192,7 @@ def _matches(log: LogView, index: int, term: int) -> bool:
     return True
 
 
-def _count_matching(log: LogView, entries: list[tuple[bytes, int, int]]) -> int:
+def _count_matching(log: LogView, entries: list[LogEntry]) -> int:
     """Return how many of `entries`, from the first on, the log already holds."""
     for count, (_, index, term) in enumerate(entries):
         if not _matches(log, index, term):

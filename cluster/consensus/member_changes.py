@@ -8,7 +8,7 @@ nothing. So a change whose leader does not answer is asked for again.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -16,7 +16,7 @@ from cluster.config import check_member
 from cluster.config_sources import WrongValueError
 from cluster.consensus import member_list
 from cluster.consensus.member_list import Members
-from cluster.consensus.replica import RaftReplica
+from cluster.consensus.replica import Replica
 from cluster.errors import (
     ClusterError,
     MemberChangePending,
@@ -53,34 +53,32 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     members: Members = Members()
 
 
-class Host(Protocol):
-    """What changes ask of the node."""
+class Means(msgspec.Struct, frozen=True, kw_only=True):
+    """What changes need of the node."""
 
-    def leader_id(self) -> str | None:
-        """Return who leads, if it can be reached."""
-
-    def send_change(self, leader_id: str, change: Change) -> None:
-        """Send a change to the leader."""
-
-    def disk_ids(self) -> dict[str, str]:
-        """Return the disk ids of this node and of those it has met."""
-
-    def grows(self) -> bool:
-        """Whether this node listens for peers at all."""
-
-    def hand_over(self) -> None:
-        """Begin to hand leadership to another node."""
+    leader_id: Callable[[], str | None]
+    """Returns who leads, if it can be reached."""
+    send: Callable[[str, Change], object]
+    """Sends a change to the leader."""
+    answer: Callable[[str, Verdict], object]
+    """Sends a verdict to the node that asked."""
+    disk_ids: Callable[[], dict[str, str]]
+    """Returns the disk ids of this node and of those it has met."""
+    takes_peers: bool
+    """Whether this node listens for peers at all."""
+    hand_over: Callable[[], object]
+    """Begins to hand leadership to another node."""
+    request_tick: Callable[[], None]
+    """Makes the next tick come soon."""
 
 
 class MemberChanges:
     """Asks the leader for changes, and decides them on the leader. One thread."""
 
-    def __init__(
-        self, node_id: str, replica: RaftReplica, host: Host, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, node_id: str, replica: Replica, means: Means, loop: asyncio.AbstractEventLoop) -> None:
         self._node_id = node_id
         self._replica = replica
-        self._host = host
+        self._means = means
         self._loop = loop
         self._next_number = 1
         self._asked: dict[int, asyncio.Future[Members]] = {}
@@ -116,13 +114,13 @@ class MemberChanges:
         self._next_number += 1
         future = self._asked[change.number] = self._loop.create_future()
         try:
-            leader_id = self._host.leader_id()
+            leader_id = self._means.leader_id()
             if leader_id is None:
                 raise NoLeader("no leader can be reached; a majority of nodes must be up")
             if leader_id == self._node_id:
                 self.decide(change, self.decided)
             else:
-                self._host.send_change(leader_id, change)
+                self._means.send(leader_id, change)
             async with asyncio.timeout_at(deadline_s):
                 members_now: Members = await future
                 return members_now
@@ -141,6 +139,14 @@ class MemberChanges:
         else:
             future.set_result(verdict.members)
 
+    def asked(self, peer_id: str, change: Change) -> None:
+        """Decide a change that a peer asks for, on behalf of its operator."""
+
+        def answer(verdict: Verdict) -> None:
+            self._means.answer(peer_id, verdict)
+
+        self.decide(change, answer)
+
     # -- on the leader --------------------------------------------------------------------------------------
 
     def decide(self, change: Change, answer: Callable[[Verdict], None]) -> None:
@@ -148,7 +154,7 @@ class MemberChanges:
 
         def done(error: ClusterError | None) -> None:
             if error is None:
-                answer(Verdict(change.number, members=self._replica.committed_members))
+                answer(Verdict(change.number, members=self._replica.membership.committed))
             else:
                 answer(Verdict(change.number, error.code, str(error)))
 
@@ -157,23 +163,23 @@ class MemberChanges:
         except ClusterError as error:
             done(error)
             return
-        if new is self._replica.members:
+        if new is self._replica.membership.latest:
             done(None)
         else:
-            logger.info("event=member-change from=%s to=%s", self._replica.members, new)
+            logger.info("event=member-change from=%s to=%s", self._replica.membership.latest, new)
             self._begin(new, done)
 
     def _wanted(self, change: Change) -> Members:
         """Return the list that `change` leads to; the present one if nothing is to be done."""
         replica = self._replica
-        if not replica.is_leader:
+        if not replica.role.is_leader:
             raise NoLeader("this node leads no more")
         if not replica.may_change_members:
             raise MemberChangePending("another change is under way, or the leader is new; try again")
-        present = replica.members
+        present = replica.membership.latest
         known = present.nodes.get(change.node_id)
         if change.peer:
-            if not self._host.grows():
+            if not self._means.takes_peers:
                 raise MemberChangeRefused(
                     "this node takes no others: give it a secret and a peer port, and restart it"
                 )
@@ -183,16 +189,18 @@ class MemberChanges:
             return member_list.with_learner(self._with_disks(), change.node_id, change.peer)
         if known is None and change.node_id in present.removed.values():
             return present
-        disk_id = self._host.disk_ids().get(change.node_id, "")
+        disk_id = self._means.disk_ids().get(change.node_id, "")
         new = member_list.without(self._with_disks(), change.node_id, disk_id, replica.reachable())
         if change.node_id == self._node_id:
-            self._host.hand_over()
+            self._means.hand_over()
             raise MemberChangePending(f"{self._node_id} leads, and hands leadership over first")
         return new
 
     def _check_addresses(self, change: Change) -> None:
         """Refuse a node that the others, or that could not reach the others. Raises MemberChangeRefused."""
-        addresses = {node_id: member.peer for node_id, member in self._replica.members.nodes.items()}
+        addresses = {
+            node_id: member.peer for node_id, member in self._replica.membership.latest.nodes.items()
+        }
         for node_id, peer in (addresses | {change.node_id: change.peer}).items():
             try:
                 check_member(node_id, peer)
@@ -201,11 +209,12 @@ class MemberChanges:
 
     def _with_disks(self) -> Members:
         """Return the present list with what this leader knows of its voters' disks."""
-        return member_list.with_disks(self._replica.members, self._host.disk_ids())
+        return member_list.with_disks(self._replica.membership.latest, self._means.disk_ids())
 
     def _begin(self, new: Members, done: Callable[[ClusterError | None], None]) -> None:
-        self._under_way = (self._replica.term, new, done)
+        self._under_way = (self._replica.role.term, new, done)
         self._replica.change_members(new)
+        self._means.request_tick()
 
     def step(self) -> None:
         """Look what became of the change under way; make a learner count that has caught up.
@@ -215,7 +224,7 @@ class MemberChanges:
         replica = self._replica
         if self._under_way is not None:
             self._look(*self._under_way)
-        if not replica.is_leader or not replica.members.learners:
+        if not replica.role.is_leader or not replica.membership.learners:
             self._rounds = (float("-inf"), None, None)
         elif replica.may_change_members:
             self._begin_round()
@@ -224,10 +233,10 @@ class MemberChanges:
     def _look(self, term: int, new: Members, done: Callable[[ClusterError | None], None]) -> None:
         """Tell who asked when the change of this leader in `term` is committed, or may never be."""
         replica = self._replica
-        if replica.committed_members == new:
+        if replica.membership.committed == new:
             self._under_way = None
             done(None)
-        elif not replica.is_leader or replica.term != term:
+        elif not replica.role.is_leader or replica.role.term != term:
             self._under_way = None
             done(OutcomeUnknown("leadership was lost before the change was committed; look, and repeat it"))
 
@@ -238,14 +247,14 @@ class MemberChanges:
         """
         began_s, goal, _ = self._rounds
         if self._loop.time() - began_s >= ROUND_S:
-            self._rounds = (self._loop.time(), self._replica.committed, goal)
+            self._rounds = (self._loop.time(), self._replica.log.committed, goal)
 
     def _promote(self) -> None:
         """Make the first learner count that has the log and can be reached."""
         replica = self._replica
-        reachable, disk_ids = replica.reachable(), self._host.disk_ids()
-        for node_id in sorted(replica.members.learners & reachable):
-            has_place = member_list.can_promote(replica.members, node_id, reachable)
+        reachable, disk_ids = replica.reachable(), self._means.disk_ids()
+        for node_id in sorted(replica.membership.learners & reachable):
+            has_place = member_list.can_promote(replica.membership.latest, node_id, reachable)
             if has_place and node_id in disk_ids and replica.caught_up(node_id, self._rounds[2]):
                 new = member_list.promoted(self._with_disks(), node_id, disk_ids[node_id])
                 logger.info("event=member-promoted node=%s", node_id)

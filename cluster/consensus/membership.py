@@ -22,18 +22,25 @@ class Membership:
     `members_in` returns the encoded list in an entry of the log, None if it is another entry.
     """
 
-    def __init__(self, first: Members, members_in: Callable[[bytes], bytes | None]) -> None:
+    def __init__(self, node_id: str, first: Members, members_in: Callable[[bytes], bytes | None]) -> None:
+        self._node_id = node_id
         self._first = first
         self._members_in = members_in
         self._lists = MembersLog(first)
         self.committed = first
         """The newest list that is known to be committed."""
         self._committed_index = 0
+        self._count(first)
 
-    @property
-    def latest(self) -> Members:
-        """Return the newest list in the log, committed or not: the one that counts."""
-        return self._lists.latest
+    def _count(self, latest: Members) -> None:
+        """Make `latest` the list that counts: the newest one in the log, committed or not."""
+        self.latest = latest
+        self.voters = latest.voters
+        """The nodes that vote and count for a majority."""
+        self.learners = latest.learners
+        """The nodes that are only catching up."""
+        self.is_alone = self.voters == {self._node_id}
+        """Whether this node alone is the majority."""
 
     @property
     def latest_index(self) -> int:
@@ -50,6 +57,7 @@ class Membership:
         self._committed_index = 0
         self.committed = self._decode(encoded)
         self._lists.restart(self.committed)
+        self._count(self._lists.latest)
 
     def follow(
         self, last_index: int, term_at: Callable[[int], int | None], entries: Iterable[LogEntry]
@@ -60,14 +68,18 @@ class Membership:
         """
         before = self.latest
         self._lists.follow(last_index, term_at, entries, self._parse)
-        return self.latest is not before
+        latest = self._lists.latest
+        if latest is not before:
+            self._count(latest)
+        return latest is not before
 
     def append(self, index: int, term: int, new: Members) -> None:
-        """Take note of a list that this leader appended."""
+        """Record a list that this leader appended. It counts from now on."""
         self._lists.append(index, term, new)
+        self._count(new)
 
     def commit(self, index: int) -> None:
-        """Take note that everything up to `index` is committed."""
+        """Record that everything up to `index` is committed."""
         self._committed_index = max(index, self._committed_index)
         self._lists.committed(self._committed_index)
         self.committed = self._lists.at(self._committed_index)

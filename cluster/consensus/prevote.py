@@ -6,140 +6,145 @@ from a partition, or cannot hear, deposes nobody. The turns of the nodes are sta
 would split the votes.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 from cluster.consensus import guards
-from cluster.consensus.engine import Raft
-from cluster.consensus.guards import Message
+from cluster.consensus.engine import Engine
+from cluster.consensus.log import ReplicatedLog
 from cluster.consensus.member_list import has_majority
+from cluster.consensus.membership import Membership
+from cluster.consensus.messages import Message, NewerTerm, PreVoteGranted, PreVoteRequest
 
 PRE_VOTE_PAUSE_S: Final = 0.05
-"""One of these passes after a broken connection to the leader, and between pre-votes, and one more for each
-node whose turn is earlier."""
-
-
-class Replica(guards.LogView, Protocol):
-    """What pre-votes need to know of the replica."""
-
-    @property
-    def voters(self) -> frozenset[str]:
-        """Return who votes."""
-
-    @property
-    def connected(self) -> frozenset[str]:
-        """Return the peers that can be reached."""
-
-    def send_at_once(self, peer_id: str, message: Message) -> None:
-        """Send a message that promises nothing."""
+"""The pause, in seconds, after a broken connection to the leader and between pre-votes; one more of them
+passes for each node whose turn is earlier."""
 
 
 class PreVote:
-    """Holds the library's elections back until they are agreed to."""
+    """Holds the library's elections back until they are agreed to. Returns what to send, sends nothing."""
 
-    def __init__(self, node_id: str, replica: Replica, raft: Raft, leader_lost_after_s: float) -> None:
+    def __init__(
+        self,
+        node_id: str,
+        log: ReplicatedLog,
+        engine: Engine,
+        membership: Membership,
+        leader_lost_after_s: float,
+    ) -> None:
         self._node_id = node_id
-        self._replica = replica
-        self._raft = raft
+        self._log = log
+        self._engine = engine
+        self._membership = membership
         self._leader_lost_after_s = leader_lost_after_s
         self._granted: set[str] = set()
         self._term = 0
         self._leader_heard_s = float("-inf")
         self._led_s = float("-inf")
         self._is_leader_cut_off = False
-        # Who has just started cannot know whether a leader is alive: it waits as if it had heard one.
-        self._started_s = raft.now_s()
+        # A node that has just started cannot know whether a leader is alive: it waits as if it had heard one.
+        self._started_s = engine.now_s()
 
     @property
     def leader_silence_s(self) -> float:
         """Return how long nothing was heard from a leader; 0 on the leader, infinite if never."""
-        return 0.0 if self._raft.is_leader else self._raft.now_s() - self._leader_heard_s
+        return 0.0 if self._engine.is_leader else self._engine.now_s() - self._leader_heard_s
 
     @property
     def lag_s(self) -> float:
         """Return how long there was no leader for this node, itself included; infinite if never."""
-        return min(self.leader_silence_s, self._raft.now_s() - self._led_s)
+        return min(self.leader_silence_s, self._engine.now_s() - self._led_s)
 
     @property
     def leader_is_alive(self) -> bool:
         """Whether there is a leader that this node would not see deposed."""
-        silence_s = self._raft.now_s() - self._leader_heard_s
-        is_heard = not self._is_leader_cut_off and silence_s < self._leader_lost_after_s
-        has_just_started = self._raft.now_s() - self._started_s < self._leader_lost_after_s
-        return self._raft.is_leader or is_heard or has_just_started
+        now_s = self._engine.now_s()
+        is_heard = not self._is_leader_cut_off and now_s - self._leader_heard_s < self._leader_lost_after_s
+        has_just_started = now_s - self._started_s < self._leader_lost_after_s
+        return self._engine.is_leader or is_heard or has_just_started
+
+    @property
+    def hears_leader(self) -> bool:
+        """Whether another node was heard to lead lately, on a connection that is still there."""
+        return not self._is_leader_cut_off and self.leader_silence_s < self._leader_lost_after_s
 
     @property
     def is_voter(self) -> bool:
         """Whether this node votes and may lead."""
-        return self._node_id in self._replica.voters
+        return self._node_id in self._membership.voters
 
     def leader_heard(self) -> None:
-        """Take note that the leader of this term spoke."""
-        self._leader_heard_s = self._raft.now_s()
+        """Record that the leader of this term spoke."""
+        self._leader_heard_s = self._engine.now_s()
         self._is_leader_cut_off = False
         self._granted.clear()
 
     def leader_cut_off(self) -> None:
-        """Take note that the connection to the leader broke: look for another one soon.
+        """Record that the connection to the leader broke: look for another one soon.
 
         If it had asked this node to take over, it may have changed its mind before they meet again.
         """
         self._is_leader_cut_off = True
-        self._raft.forget_transfer()
-        self._raft.election_deadline_s = min(self._raft.election_deadline_s, self._soon_s())
+        self._engine.forget_takeover()
+        self._engine.election_deadline_s = min(self._engine.election_deadline_s, self._soon_s())
 
     @property
     def may_stand(self) -> bool:
         """Whether this node may start an election: it counts, and a majority or the leader itself agrees."""
-        is_agreed = len(self._replica.voters) == 1 or self._raft.is_transfer_pending or self._is_won()
+        is_agreed = len(self._membership.voters) == 1 or self._engine.is_takeover_asked or self._is_won()
         return self.is_voter and is_agreed
 
-    def hold_back(self) -> None:
-        """Ask for pre-votes when this node's patience has ended and nobody has agreed to an election yet."""
-        raft = self._raft
-        if raft.is_leader:
-            self._led_s = raft.now_s()
-        if raft.is_leader or raft.election_deadline_s >= raft.now_s() or self.may_stand:
-            return
-        raft.election_deadline_s = self._soon_s()
+    def ask(self, connected: set[str]) -> list[tuple[str, Message]]:
+        """Return the questions to ask when this node's patience has ended and nobody has agreed yet.
+
+        Tells the engine before its tick whether it may start an election.
+        """
+        engine = self._engine
+        engine.may_stand = False
+        if engine.is_leader:
+            self._led_s = engine.now_s()
+            return []
+        if engine.election_deadline_s >= engine.now_s():
+            return []
+        engine.may_stand = self.may_stand
+        if engine.may_stand:
+            return []
+        engine.election_deadline_s = self._soon_s()
         if not self.is_voter:
-            return
+            return []
         self._granted = set()
-        self._term = raft.term + 1
-        request = {
-            "type": "pre_vote",
-            "term": self._term,
-            "last_log_index": self._replica.last_index,
-            "last_log_term": self._replica.term_at(self._replica.last_index) or 0,
-        }
-        for peer_id in sorted(self._replica.connected & self._replica.voters):
-            self._replica.send_at_once(peer_id, request)
+        self._term = engine.term + 1
+        request = PreVoteRequest(
+            term=self._term,
+            last_log_index=self._log.last_index,
+            last_log_term=self._log.term_at(self._log.last_index) or 0,
+        )
+        return [(peer_id, request) for peer_id in sorted(connected & self._membership.voters)]
 
-    def answer(self, peer_id: str, message: Message) -> None:
-        """Say yes to a pre-vote, or nothing; tell who is behind of the newer term."""
-        term = self._raft.term
-        if guards.grants_pre_vote(message, self._replica, term, leader_is_alive=self.leader_is_alive):
-            self._replica.send_at_once(peer_id, {"type": "pre_vote_granted", "term": message["term"]})
-        elif message["term"] <= term:
-            self._replica.send_at_once(peer_id, guards.tell_term(term))
+    def answer(self, message: PreVoteRequest) -> Message | None:
+        """Return a yes to a pre-vote, or the newer term for a sender that is behind, or nothing."""
+        term = self._engine.term
+        if guards.grants_pre_vote(message, self._log, term, leader_is_alive=self.leader_is_alive):
+            return PreVoteGranted(term=message.term)
+        return NewerTerm(term=term) if message.term <= term else None
 
-    def count(self, peer_id: str, message: Message) -> bool:
+    def count(self, peer_id: str, message: PreVoteGranted) -> bool:
         """Count a yes; tell whether the election may start now."""
-        if message["term"] != self._term or self.leader_is_alive or not self.is_voter:
+        if message.term != self._term or self.leader_is_alive or not self.is_voter:
             return False
         self._granted.add(peer_id)
         if not self._is_won():
             return False
-        self._raft.election_deadline_s = 0.0
+        self._engine.election_deadline_s = 0.0
         return True
 
     def _is_won(self) -> bool:
         """Whether a majority, this node included, would vote for the next term."""
-        return self._term == self._raft.term + 1 and has_majority(
-            self._replica.voters, self._granted | {self._node_id}
+        return self._term == self._engine.term + 1 and has_majority(
+            self._membership.voters, self._granted | {self._node_id}
         )
 
     def _soon_s(self) -> float:
         """Return a moment shortly ahead, another one on every node."""
-        others = self._replica.voters - {self._raft.leader_id, self._node_id}
+        others = self._membership.voters - {self._engine.leader_id, self._node_id}
         turn = sum(peer_id < self._node_id for peer_id in others)
-        return self._raft.now_s() + PRE_VOTE_PAUSE_S * (1 + turn + self._raft.random() / 2)
+        return self._engine.now_s() + PRE_VOTE_PAUSE_S * (1 + turn + self._engine.random() / 2)

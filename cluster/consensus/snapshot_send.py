@@ -1,7 +1,7 @@
 """One snapshot on its way out: what travels, and where to go on after a connection broke.
 
     leader -> follower   Chunk without data: an offer of this very snapshot
-    follower -> leader   Position: how much of it is here already
+    follower -> leader   SnapshotPosition: how much of it is here already
     leader -> follower   Chunks from there on, the last one without data
 
 Every chunk says where it belongs, so a lost or repeated one is noticed: the follower takes what continues
@@ -9,41 +9,17 @@ what it has, and tells its position when something is missing.
 """
 
 import logging
-from typing import Annotated, Final, NamedTuple
+from typing import Final
 
-import msgspec
-
+from cluster.consensus.messages import Chunk, SnapshotPosition
 from cluster.storage.snapshot_format import SnapshotId
 from cluster.storage.snapshot_store import SnapshotReader
 
-POSITION: Final = "snapshot_position"
 WAITS_MAX: Final = 3
 """How often, a heartbeat apart, the next chunk is asked for before an answer to the offer counts as lost. A
 follower that decodes a large state answers late."""
 
 logger = logging.getLogger(__name__)
-
-
-class Chunk(NamedTuple):
-    """A part of a snapshot. The library wants `is_last` in the third place."""
-
-    data: bytes
-    offset: Annotated[int, msgspec.Meta(ge=0)]
-    is_last: bool
-    id: SnapshotId
-
-    @property
-    def is_offer(self) -> bool:
-        """Whether it asks how much the follower has."""
-        return not self.data and not self.is_last
-
-
-class Position(msgspec.Struct, frozen=True):
-    """How much of the snapshot with this digest a follower has, told in this term."""
-
-    term: int
-    digest: bytes
-    offset: int
 
 
 class Sending:
@@ -81,7 +57,7 @@ class Sending:
             )
         return Chunk(data, offset, not data, self._id)
 
-    def answered(self, position: Position) -> bool:
+    def answered(self, position: SnapshotPosition) -> bool:
         """Go on where the follower is; whether that was not known before.
 
         Back to the same place only once: several chunks behind a lost one tell the same. If that is lost as

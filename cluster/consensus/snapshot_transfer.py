@@ -1,17 +1,18 @@
-"""Snapshots between the library and our store: when to write one, and how one travels to a follower.
+"""Snapshots between the engine and the store: how one is written, and how one travels to a follower.
 
-This object stands where the library has its own serializer, so its method names are the library's. The two
-ends of a transfer are in `snapshot_send` and `snapshot_receive`; here they meet the library and the store.
+The sending end of a transfer is in `snapshot_send`, the bytes that arrive are in `storage/snapshot_incoming`;
+here they meet the engine and the store.
 """
 
 import logging
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final, Protocol, cast
-
-import msgspec
+from collections.abc import Callable, Generator
+from typing import Final, cast
 
 from cluster.consensus import guards
-from cluster.consensus.snapshot_send import POSITION, Chunk, Position, Sending
+from cluster.consensus.engine import Engine
+from cluster.consensus.messages import Chunk, Message, SnapshotPosition
+from cluster.consensus.ready import SnapshotDue
+from cluster.consensus.snapshot_send import Sending
 from cluster.errors import NodeFailed
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.snapshot_store import DecodeState, Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
@@ -23,61 +24,25 @@ CHUNK_BYTES: Final = 256 * 1024
 logger = logging.getLogger(__name__)
 
 
-class Replica(guards.LogView, Protocol):
-    """What the transfer asks of the replica."""
-
-    wants_tick: bool
-
-    @property
-    def term(self) -> int:
-        """Return the current term."""
-
-    @property
-    def leader_id(self) -> str | None:
-        """Return who leads, as far as this node knows."""
-
-    def send(self, peer_id: str, message: guards.Message) -> None:
-        """Send a message to a peer; it may get lost."""
-
-    def link_has_room(self, peer_id: str) -> bool:
-        """Whether bulk data may be sent to the peer now."""
-
-    def pause_sending(self, peer_id: str) -> None:
-        """Send a peer no snapshot until it asks again."""
-
-    def decline_snapshot(self, index: int) -> None:
-        """Tell the leader that everything up to `index` is here already."""
-
-
-class _Node(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
 class SnapshotTransfer:
     """Writes, sends and receives snapshots for one replica.
 
-    `states` maps the store's outcomes to the library's numbers; `members` returns the member list as of an
-    index, for a snapshot that ends there. `decode` makes a state of what was received, before it counts;
-    without it only the digest is verified, at once.
+    What it wants to say goes into the engine's `sent`. `decode` makes a state of what was received, before it
+    counts; without it only the digest is verified, at once.
     """
 
     def __init__(
         self,
         store: SnapshotStore,
-        encode_state: Callable[[], bytes],
-        replica: Replica,
+        engine: Engine,
+        log: guards.LogView,
         *,
-        states: Mapping[str, int],
-        members: Callable[[int], bytes],
         last: LogEntry | None,
         decode: DecodeState | None = None,
     ) -> None:
         self._store = store
-        self._encode_state = encode_state
-        self._replica = replica
-        self._states = states
-        self._members = members
+        self._engine = engine
+        self._log = log
         self._decode = decode
         self._last = last
         self._writing: LogEntry | None = None
@@ -88,6 +53,11 @@ class SnapshotTransfer:
         self._unreadable: SnapshotId | None = None
         self._received: Snapshot | None = None
 
+    @property
+    def is_checking(self) -> bool:
+        """Whether the check of a received snapshot has further steps: they are done in ticks."""
+        return self._checking is not None and self._decode is not None
+
     def take_received(self) -> Snapshot:
         """Return the snapshot that has just been received, verified and put in place."""
         snapshot, self._received = self._received, None
@@ -95,15 +65,10 @@ class SnapshotTransfer:
         self._last = snapshot.last
         return snapshot
 
-    def take_position(self, peer_id: str, message: guards.Message) -> bool:
-        """Take note of how much of a snapshot a peer has; whether there is more to send to it now."""
+    def take_position(self, peer_id: str, position: SnapshotPosition) -> bool:
+        """Record how much of a snapshot a peer has; whether there is more to send to it now."""
         sending = self._sending.get(peer_id)
-        try:
-            position = msgspec.convert(message, Position, builtin_types=(bytes,))
-        except msgspec.ValidationError:
-            logger.warning("event=message-dropped peer=%s type=snapshot_position reason=malformed", peer_id)
-            return False
-        if sending is None or position.term != self._replica.term:
+        if sending is None or position.term != self._engine.term:
             return False
         return sending.answered(position)
 
@@ -118,49 +83,42 @@ class SnapshotTransfer:
         if sending is not None:
             sending.close()
 
-    # -- the library's names --------------------------------------------------------------------------------
+    def begin_write(self, due: SnapshotDue, encode_state: Callable[[], bytes]) -> None:
+        """Begin to write the state as it is now, which contains everything up to `due.last`."""
+        self._writing = due.last
+        self._store.begin_write(due.last, due.previous, due.members, encode_state)
 
-    def checkSerializing(self) -> tuple[int, int]:  # noqa: N802 - the library's name
-        """Return how the writing child is doing, and before which index the log may go on success.
+    # -- what the engine asks (engine.Snapshots) ------------------------------------------------------------
 
-        The library asks in every tick: a good moment for a step of the check of what was received.
+    def poll(self) -> tuple[str, int]:
+        """Return how the writing child is doing, and before which index the log may go when it is "done".
+
+        The engine asks in every tick: a good moment for a step of the check of what was received.
         """
         self._go_on_checking()
         outcome = self._store.poll()
         if outcome == "done":
             self._last = self._writing
             logger.info("event=snapshot-written index=%d", self._writing[1] if self._writing else 0)
-        return self._states[outcome], self._writing[1] - 1 if self._writing else 0
+        return outcome, self._writing[1] - 1 if self._writing else 0
 
-    def serialize(self, data: tuple[Any, LogEntry, LogEntry, object], _index: int) -> None:
-        """Begin to write the state as it is now; `data` holds the last two applied entries."""
-        _, last, previous, _ = data
-        self._writing = last
-        self._store.begin_write(last, previous, self._members(last[1]), self._encode_state)
-
-    def getTransmissionData(self, node: _Node) -> Chunk | None:  # noqa: N802 - the library's name
+    def next_chunk(self, peer_id: str) -> Chunk | None:
         """Return the next chunk for a peer, None when there is nothing to send or no room for it now."""
-        has_room = self._replica.link_has_room(node.id)
-        sending = (self._sending.get(node.id) or self._open(node.id)) if has_room else None
+        has_room = self._engine.has_room(peer_id)
+        sending = (self._sending.get(peer_id) or self._open(peer_id)) if has_room else None
         chunk = None if sending is None else sending.next_chunk(CHUNK_BYTES)
         if chunk is None:
-            self._replica.pause_sending(node.id)
+            self._engine.pause_sending(peer_id)
         elif chunk.is_last:
-            self.stop_sending_to(node.id)
+            self.stop_sending_to(peer_id)
         return chunk
 
-    def setTransmissionData(self, data: list[Any] | None) -> bool:  # noqa: N802 - the library's name
+    def take_chunk(self, chunk: Chunk) -> bool:
         """Take one chunk; True when a snapshot is whole, checked, in place, and tells something new."""
-        if data is None:
-            return False
-        try:
-            chunk = msgspec.convert(data, Chunk, builtin_types=(bytes,))
-        except msgspec.ValidationError as error:
-            logger.warning("event=snapshot-refused reason=%r", f"malformed chunk: {error}")
-            return False
-        if not guards.snapshot_is_news(self._replica, chunk.id.last_index, chunk.id.last_term):
+        if not guards.snapshot_is_news(self._log, chunk.id.last_index, chunk.id.last_term):
             self._drop()
-            self._replica.decline_snapshot(chunk.id.last_index)
+            # Tell the leader that everything up to there is here already.
+            self._say(guards.acknowledge(chunk.id.last_index, current_term=self._engine.term))
             return False
         try:
             return self._receive(chunk)
@@ -168,9 +126,11 @@ class SnapshotTransfer:
             self._refuse(error)
             return False
 
-    def cancelTransmisstion(self, node: _Node) -> None:  # noqa: N802 - the library's name, spelt so
-        """Forget a transfer: the peer is gone."""
-        self.stop_sending_to(node.id)
+    def _say(self, message: Message) -> None:
+        """Send a message to the leader."""
+        leader_id = self._engine.leader_id
+        if leader_id is not None:
+            self._engine.sent.append((leader_id, message))
 
     # -- sending --------------------------------------------------------------------------------------------
 
@@ -206,7 +166,6 @@ class SnapshotTransfer:
             return False
         self._checking = self._store.check_received(self._decode)
         if self._decode is not None:
-            self._replica.wants_tick = True
             return False
         while (snapshot := self._check_step(self._checking)) is None:
             pass
@@ -215,20 +174,16 @@ class SnapshotTransfer:
     def _tell(self, snapshot_id: SnapshotId, offset: int) -> None:
         """Tell the leader how much of its snapshot is here."""
         self._told = (snapshot_id, offset)
-        leader_id = self._replica.leader_id
-        if leader_id is not None:
-            position = Position(self._replica.term, snapshot_id.digest, offset)
-            self._replica.send(leader_id, {"type": POSITION, **msgspec.structs.asdict(position)})
+        self._say(SnapshotPosition(term=self._engine.term, digest=snapshot_id.digest, offset=offset))
 
     def _go_on_checking(self) -> None:
         """Do a step of the check, if there is something to check, and ask for the next tick."""
         snapshot_id = self._store.incoming
         if snapshot_id is None or (self._checking is None and self._checked is None):
             return
-        if not guards.snapshot_is_news(self._replica, snapshot_id.last_index, snapshot_id.last_term):
+        if not guards.snapshot_is_news(self._log, snapshot_id.last_index, snapshot_id.last_term):
             self._drop()
         elif self._checking is not None:
-            self._replica.wants_tick = True
             try:
                 self._check_step(self._checking)
             except (SnapshotDamaged, OSError) as error:
@@ -256,7 +211,7 @@ class SnapshotTransfer:
         snapshot = self._checked
         if snapshot is None:
             return False
-        if not guards.snapshot_is_news(self._replica, *snapshot.last[1:]):
+        if not guards.snapshot_is_news(self._log, *snapshot.last[1:]):
             self._drop()
             return False
         return self._accept(snapshot)

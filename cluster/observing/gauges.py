@@ -4,7 +4,7 @@ from typing import Protocol
 
 from cluster.commands.outbox import Outbox
 from cluster.commands.waiters import Waiters
-from cluster.consensus.replica import RaftReplica
+from cluster.consensus.replica import Replica
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Sample, gauge
 from cluster.peers.links import PeerLinks
@@ -12,22 +12,22 @@ from cluster.peers.peering import Peering
 from lockstate.machine import LockMachine
 
 
-class Node(Protocol):
+class Measured(Protocol):
     """The parts of a node that are measured."""
 
     machine: LockMachine
-    replica: RaftReplica
+    replica: Replica
     links: PeerLinks
+    peering: Peering
     outbox: Outbox
     waiters: Waiters
     events: EventLog
-    peering: Peering
 
     def leader_id(self) -> str | None:
         """Return who leads, if it can be reached."""
 
 
-def gauges(node: Node) -> list[Sample]:
+def gauges(node: Measured) -> list[Sample]:
     """Return the present values."""
     replica, machine = node.replica, node.machine
     return [
@@ -39,19 +39,19 @@ def gauges(node: Node) -> list[Sample]:
             gauge("peer_up", "Whether a peer is connected.", node.links.is_up(peer_id), peer=peer_id)
             for peer_id in node.links.peer_ids()
         ),
-        gauge("members", "Nodes of the cluster.", len(replica.voters), state="voter"),
-        gauge("members", "Nodes of the cluster.", len(replica.members.learners), state="joining"),
-        gauge("is_leader", "Whether this node leads.", replica.is_leader),
+        gauge("members", "Nodes of the cluster.", len(replica.membership.voters), state="voter"),
+        gauge("members", "Nodes of the cluster.", len(replica.membership.latest.learners), state="joining"),
+        gauge("is_leader", "Whether this node leads.", replica.role.is_leader),
         gauge("has_leader", "Whether this node knows a leader it can reach.", node.leader_id() is not None),
-        gauge("term", "Raft term.", replica.term),
+        gauge("term", "Raft term.", replica.role.term),
         gauge("revision", "Entries applied.", machine.revision),
+        gauge("log_entries", "Entries in the log.", len(replica.log)),
         gauge("rules_active", "Version of the rules that the cluster follows.", machine.rules),
         *(
             gauge("rules_known", "Newest rules that a connected node knows.", known, node=node_id)
-            for node_id in sorted(replica.members.nodes)
+            for node_id in sorted(replica.membership.latest.nodes)
             if (known := node.peering.rules_known(node_id))
         ),
-        gauge("log_entries", "Entries in the log.", replica.log_length),
         gauge("pending_commands", "Commands of this node's clients without an outcome.", len(node.outbox)),
         gauge("waiting_acquires", "Acquires of this node's clients in queues.", len(node.waiters)),
         gauge("next_token", "Fencing token of the next grant.", machine.next_token),

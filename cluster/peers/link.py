@@ -179,9 +179,9 @@ class Link(asyncio.Protocol):
         return self._outgoing_bytes + (transport.get_write_buffer_size() if transport is not None else 0)
 
     @property
-    def has_room(self) -> bool:
-        """Whether bulk data may be added."""
-        return self._transport is not None and self.backlog_bytes < ROOM_BYTES
+    def room_bytes(self) -> int:
+        """Return how much bulk data may be added; not more than 0 if none may."""
+        return ROOM_BYTES - self.backlog_bytes if self._transport is not None else 0
 
     def close(self, reason: str) -> None:
         """Drop the connection at once."""

@@ -149,10 +149,10 @@ class PeerLinks:
         for link in self._open.values():
             link.flush()
 
-    def has_room(self, peer_id: str) -> bool:
-        """Whether bulk data may be sent to the peer now."""
+    def room_bytes(self, peer_id: str) -> int:
+        """Return how much bulk data may be sent to the peer now; not more than 0 if none may."""
         link = self._open.get(peer_id)
-        return link is not None and link.has_room
+        return link.room_bytes if link is not None else 0
 
     def is_up(self, peer_id: str) -> bool:
         """Whether the peer is connected."""

@@ -7,15 +7,16 @@ node that joins later brings its disk id into the member list before it counts.
 """
 
 import logging
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from cluster.commands.outbox import node_of
-from cluster.consensus import guards
-from cluster.consensus.guards import Message
+from cluster.commands.outbox import Forwarded, node_of
+from cluster.consensus import messages
 from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Members
+from cluster.consensus.messages import Message
 from cluster.errors import NodeFailed
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
@@ -23,11 +24,6 @@ from cluster.storage.data_directory import DataDir
 from lockstate.versions import RULES_NEWEST
 
 logger = logging.getLogger(__name__)
-
-_raft_decoder = msgspec.msgpack.Decoder(dict[str, Any])
-_forward_decoder = msgspec.msgpack.Decoder(tuple[int, str, list[int], list[bytes]])
-_text_decoder = msgspec.msgpack.Decoder(str)
-_objection_decoder = msgspec.msgpack.Decoder(Objection)
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True):
@@ -37,13 +33,19 @@ class Ping(msgspec.Struct, frozen=True, array_like=True):
     state: str
 
 
-_ping_decoder = msgspec.msgpack.Decoder(Ping)
-_change_decoder = msgspec.msgpack.Decoder(Change)
-_verdict_decoder = msgspec.msgpack.Decoder(Verdict)
+_DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
+    FrameKind.FORWARD: msgspec.msgpack.Decoder(Forwarded),
+    FrameKind.TRANSFER: msgspec.msgpack.Decoder(str),
+    FrameKind.PING: msgspec.msgpack.Decoder(Ping),
+    FrameKind.REFUSED: msgspec.msgpack.Decoder(Objection),
+    FrameKind.CHANGE: msgspec.msgpack.Decoder(Change),
+    FrameKind.CHANGED: msgspec.msgpack.Decoder(Verdict),
+}
+"""What is in a frame, by its kind. Raft's messages have a decoder of their own."""
 
 
 class Host(Protocol):
-    """What peering asks of the node."""
+    """What peering asks of the node it speaks for."""
 
     def role(self) -> str:
         """Return leader, candidate or follower."""
@@ -55,25 +57,10 @@ class Host(Protocol):
         """Return the version of the rules that this node's state follows."""
 
     def peer_up(self, peer_id: str) -> None:
-        """Take note that a peer can be reached."""
+        """Record that a peer can be reached."""
 
     def peer_down(self, peer_id: str) -> None:
-        """Take note that a peer cannot be reached."""
-
-    def raft_message(self, peer_id: str, message: Message) -> None:
-        """Take a Raft message from a peer."""
-
-    def forwarded(self, term: int, origin: str, seqs: list[int], commands: list[bytes]) -> None:
-        """Take commands that a peer forwards to the leader of `term`."""
-
-    def transfer_asked(self, to: str) -> None:
-        """Hand leadership to `to`, as a peer asks on behalf of its operator."""
-
-    def change_asked(self, peer_id: str, change: Change) -> None:
-        """Change the members, as a peer asks on behalf of its operator."""
-
-    def change_decided(self, verdict: Verdict) -> None:
-        """Take the leader's answer to a change that this node asked for."""
+        """Record that a peer cannot be reached."""
 
     def refused(self, peer_id: str, objection: Objection) -> None:
         """Stop: a peer, proven to be one, does not let this node in."""
@@ -82,14 +69,30 @@ class Host(Protocol):
         """Stop: the disk failed."""
 
 
+class Handlers(msgspec.Struct, frozen=True, kw_only=True):
+    """Who takes what peers send; each gets the peer's id and the decoded content."""
+
+    raft: Callable[[str, Message], None]
+    forwarded: Callable[[Forwarded], None]
+    """Commands that a peer forwards to the leader of a term."""
+    transfer_asked: Callable[[str], object]
+    """An operator of the peer asks that leadership goes to the node with this id."""
+    change_asked: Callable[[str, Change], None]
+    """An operator of the peer asks for a change of the members."""
+    change_decided: Callable[[Verdict], None]
+    """The leader answers a change that this node asked for."""
+
+
 class Peering:
-    """Speaks for this node on its links (transport.Host)."""
+    """Speaks for this node on its links (links.Host)."""
 
     def __init__(self, datadir: DataDir, node_id: str, advertise_http: str, host: Host) -> None:
         self._datadir = datadir
         self._node_id = node_id
         self._advertise_http = advertise_http
         self._host = host
+        self.handlers: Handlers | None = None
+        """Set before the first connection."""
         self._committed = Members()
         self._wanted: frozenset[str] = frozenset()
         self._met: dict[str, Particulars] = {}
@@ -101,7 +104,7 @@ class Peering:
         """The newest rules that this node tells others it knows."""
 
     def set_members(self, committed: Members, *, is_first: bool) -> frozenset[str]:
-        """Take note of the committed list; `is_first` if the cluster began with the one that counts.
+        """Record the committed list; `is_first` if the cluster began with the one that counts.
 
         The disks of nodes that were removed are forgotten: the ids may come back with others. Returns whose
         present disk was removed.
@@ -249,35 +252,40 @@ class Peering:
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Decode a frame and hand it on. Raises msgspec.DecodeError."""
-        match kind:
-            case FrameKind.RAFT:
-                message = _raft_decoder.decode(body)
-                if not guards.is_well_formed(message):
-                    raise msgspec.ValidationError(f"no Raft message: {message.get('type')!r}")
-                # Whoever has a newer list and lets this node in knows its disk: the list has all of them.
-                self.is_established = self.is_established or self._is_ahead(peer_id)
-                if self.is_established:
-                    self._host.raft_message(peer_id, message)
-            case FrameKind.FORWARD:
-                term, origin, seqs, commands = _forward_decoder.decode(body)
-                if node_of(origin) != peer_id or len(seqs) != len(commands):
-                    raise msgspec.ValidationError("no batch of this peer's commands")
-                self._host.forwarded(term, origin, seqs, commands)
-            case FrameKind.PING:
-                self.pings[peer_id] = _ping_decoder.decode(body)
-            case _:
-                self._operation(peer_id, kind, body)
+        handlers = self.handlers
+        assert handlers is not None, "a frame before the node was put together"
+        if kind == FrameKind.RAFT:
+            # Whoever has a newer list and lets this node in knows its disk: the list has all of them.
+            self.is_established = self.is_established or self._is_ahead(peer_id)
+            message = messages.decode(body)
+            if isinstance(message, str):
+                logger.warning("event=message-dropped peer=%s type=%r reason=unknown", peer_id, message)
+            elif self.is_established:
+                handlers.raft(peer_id, message)
+            return
+        decoder = _DECODERS.get(kind)
+        if decoder is None:
+            logger.warning("event=frame-dropped peer=%s kind=%d", peer_id, kind)
+        elif kind == FrameKind.FORWARD:
+            batch = decoder.decode(body)
+            if node_of(batch.origin) != peer_id or len(batch.seqs) != len(batch.commands):
+                raise msgspec.ValidationError("not a batch of this peer's commands")
+            handlers.forwarded(batch)
+        else:
+            self._rare(peer_id, decoder.decode(body), handlers)
 
-    def _operation(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
-        """Hand on what an operator asked for on another node. Raises msgspec.DecodeError."""
-        match kind:
-            case FrameKind.TRANSFER:
-                self._host.transfer_asked(_text_decoder.decode(body))
-            case FrameKind.CHANGE:
-                self._host.change_asked(peer_id, _change_decoder.decode(body))
-            case FrameKind.CHANGED:
-                self._host.change_decided(_verdict_decoder.decode(body))
-            case FrameKind.REFUSED:
-                self._host.refused(peer_id, _objection_decoder.decode(body))
-            case _:
-                logger.warning("event=frame-dropped peer=%s kind=%d", peer_id, kind)
+    def _rare(
+        self, peer_id: str, content: Ping | Change | Verdict | Objection | str, handlers: Handlers
+    ) -> None:
+        """Hand on what is not part of a request."""
+        match content:
+            case Ping():
+                self.pings[peer_id] = content
+            case Change():
+                handlers.change_asked(peer_id, content)
+            case Verdict():
+                handlers.change_decided(content)
+            case Objection():
+                self._host.refused(peer_id, content)
+            case str():
+                handlers.transfer_asked(content)

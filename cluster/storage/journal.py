@@ -1,9 +1,8 @@
 """The durable Raft log and hard state (term and vote) of one node.
 
-It has the methods that the Raft library calls on its journal, over a plain list in memory, and gathers every
-change until `sync()` writes them all as one block and waits for the disk once: that is the group commit. The
-node calls it at the end of each tick and only then lets out what promises durability (acknowledgements,
-votes).
+A plain list in memory has the log; the journal gathers every change until `sync()` writes them all as one
+block and waits for the disk once: that is the group commit. The node calls it at the end of each tick, and
+only then lets out what promises durability (acknowledgements, votes).
 
 No byte of the log is rewritten in place. Removing entries appends a record; whole segment files are unlinked
 when nothing in them is needed any more. So a kill at any moment leaves the view of the last sync, or the next
@@ -16,7 +15,7 @@ unknown, and a second sync that succeeds proves nothing about the first.
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, overload
+from typing import Final, Self, overload
 
 from cluster.errors import DataDirError, NodeFailed
 from cluster.storage.files import Files
@@ -59,6 +58,7 @@ class Journal:
         self._term, self._voted_for = view.term, view.voted_for
         self._commit_index = self._commit_on_disk = view.commit_index
         self._disk_first, self._disk_following = view.first, view.following
+        self._find_ends()
         self._synced_index = self.last_index
 
         self._records: list[bytes] = []
@@ -84,7 +84,7 @@ class Journal:
         sizes: Sizes | None = None,
         on_cut: logging.Logger = logger,
         files: Files | None = None,
-    ) -> "Journal":
+    ) -> Self:
         """Recover the journal in `directory`, or begin one; a torn last write is cut and told to `on_cut`.
 
         Raises DataDirError when what is on disk cannot be trusted, JournalError when the disk fails.
@@ -112,15 +112,12 @@ class Journal:
         """The index of the last entry of this log that is surely on disk; 0 if none."""
         return self._synced_index
 
-    @property
-    def first_index(self) -> int:
+    def _find_ends(self) -> None:
+        """Find out where the log begins and ends now."""
+        self.first_index: int = self._entries[0][1] if self._entries else 0
         """The index of the first entry; 0 if the log is empty."""
-        return self._entries[0][1] if self._entries else 0
-
-    @property
-    def last_index(self) -> int:
+        self.last_index: int = self._entries[-1][1] if self._entries else 0
         """The index of the last entry; 0 if the log is empty."""
-        return self._entries[-1][1] if self._entries else 0
 
     @property
     def bytes_count(self) -> int:
@@ -145,7 +142,9 @@ class Journal:
         else:
             self._records.append(index_record(RecordType.RESTART_AT, idx))
             self._restarts = True
+            self.first_index = idx
         self._entries.append((command, idx, term))
+        self.last_index = idx
         self._bytes_count += len(command)
         self._records += (entry_head(command, idx, term), command)
         self._buffered_index_max = max(self._buffered_index_max, idx)
@@ -157,12 +156,13 @@ class Journal:
         """Forget all entries. The disk keeps the old log until a sync after an add: both are one step."""
         self._check_usable()
         self._entries.clear()
+        self.first_index = self.last_index = 0
         self._bytes_count = 0
         self._records.clear()
         self._buffered_bytes = self._buffered_index_max = self._synced_index = 0
         self._restarts = False
 
-    def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802 - the Raft library's name
+    def remove_from(self, position: int) -> None:
         """Remove the entries at `position` and behind it; durable after the next sync."""
         self._check_usable()
         if position <= 0:
@@ -171,9 +171,10 @@ class Journal:
             self._records.append(index_record(RecordType.TRUNCATE_FROM, self._entries[position][1]))
             self._bytes_count -= sum(len(command) for command, _, _ in self._entries[position:])
             del self._entries[position:]
+            self._find_ends()
             self._synced_index = min(self._synced_index, self.last_index)
 
-    def deleteEntriesTo(self, position: int) -> None:  # noqa: N802 - the Raft library's name
+    def remove_before(self, position: int) -> None:
         """Remove the entries before `position`; their disk space is freed after the next sync."""
         self._check_usable()
         if position >= len(self._entries):
@@ -182,6 +183,7 @@ class Journal:
             self._records.append(index_record(RecordType.KEEP_FROM, self._entries[position][1]))
             self._bytes_count -= sum(len(command) for command, _, _ in self._entries[:position])
             del self._entries[:position]
+            self._find_ends()
 
     def tail_start(self, index: int, count_max: int, bytes_max: int) -> int:
         """Return from which index on at most so many entries and bytes of commands stand before `index`."""
@@ -210,7 +212,7 @@ class Journal:
             raise DataDirError(message)
         position = previous[1] - self.first_index
         if self._entries[position : position + 2] == [previous, last]:
-            self.deleteEntriesTo(position)
+            self.remove_before(position)
         else:
             self.clear()
             self.add(*previous)
@@ -226,23 +228,25 @@ class Journal:
             )
             raise DataDirError(message)
 
-    def setCurrentTerm(self, term: int, voted_for: str | None) -> None:  # noqa: N802 - the Raft library's name
+    def set_vote(self, term: int, voted_for: str | None) -> None:
         """Set term and vote; durable after the next sync, before which no message may show them."""
         self._check_usable()
         if (term, voted_for) != (self._term, self._voted_for):
             self._term, self._voted_for = term, voted_for
             self._is_hard_state_dirty = True
 
-    def getCurrentTerm(self) -> int:  # noqa: N802 - the Raft library's name
-        """Return the current term; 0 at first."""
+    @property
+    def term(self) -> int:
+        """The current term; 0 at first."""
         return self._term
 
-    def getVotedForNodeId(self) -> str | None:  # noqa: N802 - the Raft library's name
-        """Return whom this node voted for in the current term."""
+    @property
+    def voted_for(self) -> str | None:
+        """Whom this node voted for in the current term."""
         return self._voted_for
 
-    def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802 - the Raft library's name
-        """Note that the log is committed up to `index`, syncing first if that is not on this disk yet.
+    def record_commit(self, index: int) -> None:
+        """Record that the log is committed up to `index`, syncing first if that is not on this disk yet.
 
         The leader applies right after this call. Its own copy counted for the majority, so it must be
         durable: what is acknowledged on the strength of an unsynced copy could be lost with one other disk.
@@ -252,12 +256,13 @@ class Journal:
         if index > self._synced_index:
             self.sync()
 
-    def getRaftCommitIndex(self) -> int:  # noqa: N802 - the Raft library's name
-        """Return the last durable commit hint, at least 1 and not beyond the log."""
+    @property
+    def commit_hint(self) -> int:
+        """The last durable commit hint, at least 1 and not beyond the log."""
         return max(1, min(self._commit_on_disk, self.last_index))
 
-    def onOneSecondTimer(self) -> None:  # noqa: N802 - the Raft library's name
-        """Seal what was synced (see `_seal`), and remove what is not needed any more."""
+    def tidy(self) -> None:
+        """Seal what was synced (see `_seal`), and remove what is obsolete. Called once a second."""
         self._check_usable()
         self._on_disk(self._seal)
         self._on_disk(self._unlink_obsolete)
@@ -291,10 +296,6 @@ class Journal:
         finally:
             self._is_closed = True
             self._writer.close()
-
-    def _destroy(self) -> None:
-        """Close; the Raft library's name for it."""
-        self.close()
 
     def _check_usable(self) -> None:
         if self._failure is not None:

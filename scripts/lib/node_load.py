@@ -52,7 +52,7 @@ async def leading_node(config: NodeConfig) -> AsyncIterator[tuple[Node, Child]]:
     pages.begin()
     try:
         await node.start()
-        await until(lambda: node.core.replica.is_leader)
+        await until(lambda: node.group.replica.role.is_leader)
         _calm_collector()
         yield node, child
     finally:

@@ -11,8 +11,7 @@ from pysyncobj import SyncObj, SyncObjConf, replicated
 from pysyncobj.node import Node as LibraryNode
 from pysyncobj.transport import Transport as LibraryTransport
 
-from cluster.consensus.guards import Message
-from tests.hazards.virtual_cluster import Clock, Cluster, Network
+from tests.hazards.virtual_cluster import Clock, Cluster, Network, WireMessage
 
 
 class _BareTransport(LibraryTransport):  # type: ignore[misc]
@@ -28,7 +27,7 @@ class _BareTransport(LibraryTransport):  # type: ignore[misc]
         """Always."""
         return True
 
-    def send(self, node: LibraryNode, message: Message) -> bool:
+    def send(self, node: LibraryNode, message: WireMessage) -> bool:
         """Send."""
         self._network.send(self._node_id, node.id, message)
         return True
@@ -88,7 +87,7 @@ class BareNode(SyncObj):  # type: ignore[misc]
         """Take note of its end."""
         self._wire._onNodeDisconnected(LibraryNode(peer_id))
 
-    def take(self, peer_id: str, message: Message) -> None:
+    def take(self, peer_id: str, message: WireMessage) -> None:
         """Take a message."""
         self._wire._onMessageReceived(LibraryNode(peer_id), message)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from cluster.consensus.member_changes import Change, MemberChanges, Verdict
+from cluster.consensus.member_changes import Change, Means, MemberChanges, Verdict
 from tests.hazards.replica_nodes import OurNode
 from tests.hazards.virtual_cluster import STEP_MS, Cluster
 
@@ -12,29 +12,29 @@ def address(node_id: str) -> str:
     return f"127.0.0.1:{ord(node_id)}"
 
 
-class _Host:
-    """The node around a replica, as far as changes need it: everybody's disk is known."""
+def _means(node: OurNode, ids: list[str]) -> Means:
+    """Return what changes need of the node around a replica: everybody's disk is known."""
 
-    def __init__(self, node: OurNode, ids: list[str]) -> None:
-        self._node = node
-        self._ids = ids
-
-    def leader_id(self) -> str | None:
-        return self._node.leader_id
-
-    def send_change(self, leader_id: str, change: Change) -> None:
+    def send(leader_id: str, change: Change) -> None:
         raise AssertionError(f"{change} is asked for on the leader {leader_id}")
 
-    def disk_ids(self) -> dict[str, str]:
-        return {node_id: f"disk-{node_id}" for node_id in self._ids}
+    def answer(peer_id: str, verdict: Verdict) -> None:
+        raise AssertionError(f"{peer_id} asked for nothing, and is told {verdict}")
 
-    def grows(self) -> bool:
-        return True
-
-    def hand_over(self) -> None:
-        successor = self._node.replica.most_caught_up()
+    def hand_over() -> None:
+        successor = node.replica.most_caught_up()
         if successor is not None:
-            self._node.replica.transfer(successor)
+            node.transfer(successor)
+
+    return Means(
+        leader_id=lambda: node.leader_id,
+        send=send,
+        answer=answer,
+        disk_ids=lambda: {node_id: f"disk-{node_id}" for node_id in ids},
+        takes_peers=True,
+        hand_over=hand_over,
+        request_tick=node.request_tick,
+    )
 
 
 class Operators:
@@ -65,7 +65,7 @@ class Operators:
         self.asked += 1
         node = self._cluster[leader]
         self._of(node).decide(Change(self.asked, node_id, peer), self.verdicts.append)
-        node._wants_tick = True
+        node.request_tick()
 
     def step(self) -> None:
         """Let every node look how its changes stand."""
@@ -81,8 +81,8 @@ class Operators:
     def _of(self, node: OurNode) -> MemberChanges:
         """Return the changes of this run of a node: they do not survive it."""
         if node not in self._changes:
-            host = _Host(node, self._cluster.ids)
-            self._changes[node] = MemberChanges(node.node_id, node.replica, host, self._loop)
+            means = _means(node, self._cluster.ids)
+            self._changes[node] = MemberChanges(node.node_id, node.replica, means, self._loop)
         return self._changes[node]
 
 
@@ -90,4 +90,4 @@ def grow(cluster: Cluster, operators: Operators, leader: str, node_id: str) -> N
     """Add a node and wait until it counts."""
     operators.add(leader, node_id)
     operators.run_ms(2000)
-    assert node_id in cluster[leader].replica.committed_members.voters
+    assert node_id in cluster[leader].replica.membership.committed.voters

@@ -1,8 +1,8 @@
-"""Our nodes in the harness: RaftReplica with its guards over a real journal and snapshot store."""
+"""Our nodes in the harness: Replica with its guards over a real journal and snapshot store."""
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -12,19 +12,21 @@ import msgspec
 import pysyncobj.syncobj as library
 import pytest
 
-from cluster.consensus.guards import Message
+from cluster.consensus import messages
+from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import Member, Members
-from cluster.consensus.replica import RaftReplica
+from cluster.consensus.messages import Acknowledgement, Message, Vote, VoteRequest
+from cluster.consensus.ready import Ready
+from cluster.consensus.replica import Replica
 from cluster.storage.files import Files
 from cluster.storage.forked_child import ChildState
-from cluster.storage.journal import Journal
 from cluster.storage.snapshot_store import SnapshotStore
-from tests.hazards.virtual_cluster import Checker, Clock, Cluster, Network
+from tests.hazards.virtual_cluster import Checker, Clock, Cluster, Network, WireMessage
 
 
 @dataclass(frozen=True)
 class Config:
-    """What RaftReplica needs of a configuration; the defaults are those of a real node."""
+    """What Replica needs of a configuration; the defaults are those of a real node."""
 
     node_id: str
     heartbeat_ms: int = 100
@@ -75,7 +77,10 @@ class InlineChild:
 
 
 class OurNode:
-    """RaftReplica as a node drives it, with a list of applied entries for a state machine."""
+    """A Replica as the loop of a node drives it, with a list of applied entries for a state machine.
+
+    The network carries messages as they are on the wire.
+    """
 
     def __init__(
         self,
@@ -96,32 +101,41 @@ class OurNode:
         self.is_broken = False
         self._network = network
         self._checker = checker
-        self._sync_is_due = False
+        self._promises: list[tuple[str, Message]] = []
+        self._is_sync_due = self._is_tick_due = False
         files = files or _MemoryFiles()
-        self.journal = Journal.open(directory, files=files)
-        checker.recovered(self.node_id, self.journal.getCurrentTerm())
+        self.journal = EngineJournal.open(directory, files=files)
+        checker.recovered(self.node_id, self.journal.term)
         self.store = SnapshotStore(directory, files)
         self.store._child = InlineChild()  # type: ignore[assignment]
         voters = {voter: Member(f"127.0.0.1:{ord(voter)}", is_voter=True) for voter in member_ids}
-        self.replica = RaftReplica(config, Members(voters), self.journal, self.store, self)
-        self.replica.in_flight_max = in_flight_max
+        self.replica = Replica(
+            config,
+            Members(voters),
+            self.journal,
+            self.store,
+            room_bytes=self._room_bytes,
+            decode_state=_decode_state,
+        )
+        if self.replica.loaded_state is not None:
+            self._restore(msgspec.msgpack.decode(self.replica.loaded_state, type=_State))
+        self.replica.engine.in_flight_max = in_flight_max
         self.journal.sync()
-        self._wants_tick = False
 
     @property
     def is_leader(self) -> bool:
         """Whether it leads, as far as it knows."""
-        return self.replica.is_leader
+        return self.replica.engine.is_leader
 
     @property
     def leader_id(self) -> str | None:
         """Whom it follows, or itself."""
-        return self.replica.leader_id
+        return self.replica.engine.leader_id
 
     @property
     def term(self) -> int:
         """Its term."""
-        return self.replica.term
+        return self.replica.engine.term
 
     @property
     def values(self) -> list[bytes]:
@@ -131,25 +145,39 @@ class OurNode:
     def propose(self, *entries: bytes) -> None:
         """Hand entries to the node, as its clients do."""
         self.queue.extend(entries)
-        self._wants_tick = True
+        self.request_tick()
+
+    def request_tick(self) -> None:
+        """Tick when the cluster lets this node work."""
+        self._is_tick_due = True
 
     def be_patient(self) -> None:
         """Start no election soon."""
-        self.replica._raft.election_deadline_s = self.replica._raft.now_s() + 5
+        engine = self.replica.engine
+        engine.election_deadline_s = engine.now_s() + 5
+
+    def transfer(self, to: str) -> None:
+        """Ask a follower that has the whole log to take over."""
+        ready = self.replica.transfer(to)
+        if ready is not None:
+            self._act(ready)
 
     # -- cluster --------------------------------------------------------------------------------------------
 
     def connect(self, peer_id: str) -> None:
-        """Take note of a connection."""
+        """Record a connection."""
         self.replica.peer_up(peer_id)
 
     def disconnect(self, peer_id: str) -> None:
-        """Take note of its end."""
+        """Record its end."""
+        self._promises = [promise for promise in self._promises if promise[0] != peer_id]
         self.replica.peer_down(peer_id)
 
-    def take(self, peer_id: str, message: Message) -> None:
+    def take(self, peer_id: str, message: WireMessage) -> None:
         """Take a message as it comes from the wire."""
-        self.replica.receive(peer_id, msgspec.msgpack.decode(msgspec.msgpack.encode(message)))
+        decoded = messages.decode(msgspec.msgpack.encode(message))
+        assert not isinstance(decoded, str), f"nobody sends {decoded}"
+        self._act(self.replica.receive(peer_id, decoded))
 
     def timer(self) -> None:
         """Tick, because time has passed."""
@@ -157,19 +185,22 @@ class OurNode:
 
     def work(self) -> bool:
         """Tick or sync if it is due."""
-        if self.replica.wants_tick or self._wants_tick:
+        if self._is_tick_due:
             self._tick()
             return True
-        if self._sync_is_due:
+        if self._is_sync_due:
             self.sync()
             return True
         return False
 
     def sync(self) -> None:
         """Sync, which lets promises out."""
-        self._sync_is_due = False
-        self.replica.sync()
-        self._checker.stored(self.node_id, self.journal.getCurrentTerm())
+        self._is_sync_due = False
+        self.journal.sync()
+        promises, self._promises = self._promises, []
+        for peer_id, message in promises:
+            self._send(peer_id, message)
+        self._checker.stored(self.node_id, self.journal.term)
 
     def crash(self) -> None:
         """Let go of the disk without writing anything."""
@@ -178,40 +209,53 @@ class OurNode:
         self.replica.close()
 
     def _tick(self) -> None:
-        self._wants_tick = False
-        self.replica.tick()
-        if self.replica.is_leader:
-            self._checker.leads(self.node_id, self.replica.term)
+        self._is_tick_due = False
+        self._act(self.replica.tick(has_entry=bool(self.queue)))
+        self._act(self.replica.propose(self._entries()))
+        if self.is_leader:
+            self._checker.leads(self.node_id, self.term)
 
-    # -- replica.Host ---------------------------------------------------------------------------------------
+    def _entries(self) -> Iterator[bytes]:
+        while self.queue:
+            yield self.queue.popleft()
 
-    def send(self, peer_id: str, message: Message) -> None:
+    # -- what comes of it (ready.Ready) ---------------------------------------------------------------------
+
+    def _act(self, ready: Ready) -> None:
+        """Do it in the order of the fields, as cluster/loop.py does."""
+        if ready.restored is not None:
+            self._restore(cast("list[tuple[int, bytes]]", ready.restored))
+        if ready.is_role_changed and self.is_leader:
+            self._checker.leads(self.node_id, self.term)
+        for peer_id, message in ready.messages:
+            self._send(peer_id, message)
+        for index, entry in ready.committed:
+            self._apply(index, entry)
+        if ready.snapshot is not None:
+            self.replica.write_snapshot(ready.snapshot, self.encode_state)
+        self._promises += ready.promises
+        self._is_sync_due |= ready.needs_sync
+        self._is_tick_due |= ready.wants_tick
+
+    def _send(self, peer_id: str, message: Message) -> None:
         """Send, and look whether it promises more than is on this disk."""
-        self._checker.sent(self.node_id, peer_id, message)
-        if message["type"] in ("request_vote", "response_vote"):
+        wire: WireMessage = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
+        self._checker.sent(self.node_id, peer_id, wire)
+        if isinstance(message, VoteRequest | Vote):
             assert not self.journal.is_dirty, f"{self.node_id} shows a vote that is not on its disk"
-        if message["type"] == "next_node_idx" and message["success"] and message["term"] == self.term:
+        if isinstance(message, Acknowledgement) and message.success and message.term == self.term:
             on_disk = self.journal.synced_index
-            assert message["next_node_idx"] <= on_disk + 1, f"{self.node_id} has only {on_disk} on its disk"
-        self._network.send(self.node_id, peer_id, message)
+            assert message.next_index <= on_disk + 1, f"{self.node_id} has only {on_disk} on its disk"
+        self._network.send(self.node_id, peer_id, wire)
 
-    def link_has_room(self, peer_id: str) -> bool:
-        """Whether few messages wait in the queue."""
-        return len(self._network.queues[self.node_id, peer_id]) < self.room
+    def _room_bytes(self, peer_id: str) -> int:
+        """Return a byte for each message that the queue has room for."""
+        return self.room - len(self._network.queues[self.node_id, peer_id])
 
-    def has_entry(self) -> bool:
-        """Whether there is something to propose."""
-        return bool(self.queue)
-
-    def next_entry(self) -> bytes | None:
-        """Return what is to be proposed."""
-        return self.queue.popleft() if self.queue else None
-
-    def apply(self, entry: bytes) -> None:
+    def _apply(self, index: int, entry: bytes) -> None:
         """Apply an entry, or break."""
         if self.is_broken:
             raise RuntimeError("a bug in apply")
-        index = self.replica._raft.applied_index + 1
         self._checker.applied(self.node_id, index, entry)
         self.entries.append((index, entry))
 
@@ -219,30 +263,20 @@ class OurNode:
         """Return the applied entries."""
         return msgspec.msgpack.encode(self.entries)
 
-    def decode_state(self, state: bytearray) -> Generator[None, None, object]:
-        """Decode in two steps."""
-        yield
-        return msgspec.msgpack.decode(state, type=list[tuple[int, bytes]])
-
-    def restore_state(self, state: object) -> None:
+    def _restore(self, state: list[tuple[int, bytes]]) -> None:
         """Take over the applied entries."""
-        if isinstance(state, bytes):
-            state = msgspec.msgpack.decode(state, type=list[tuple[int, bytes]])
-        self.entries = cast("list[tuple[int, bytes]]", state)
+        self.entries = state
         for index, entry in self.entries:
             self._checker.applied(self.node_id, index, entry)
 
-    def leadership_changed(self) -> None:
-        """Take note."""
-        if self.replica.is_leader:
-            self._checker.leads(self.node_id, self.replica.term)
 
-    def members_changed(self) -> None:
-        """Take note: this network connects everybody."""
+_State = list[tuple[int, bytes]]
 
-    def tick_ended(self) -> None:
-        """Sync later: messages may come in between."""
-        self._sync_is_due = self._sync_is_due or self.replica.needs_sync
+
+def _decode_state(state: bytearray) -> Generator[None, None, object]:
+    """Decode in two steps."""
+    yield
+    return msgspec.msgpack.decode(state, type=_State)
 
 
 def our_cluster(

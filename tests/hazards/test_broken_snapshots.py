@@ -76,8 +76,8 @@ def test_a_snapshot_that_does_not_verify_acknowledges_nothing(
         cluster, [b"tail %d" % number for number in range(TAIL)], [b"news %d" % n for n in range(NEWS)]
     )
     for node_id in "bc":
-        monkeypatch.setattr(cluster[node_id].replica, "_retained", 0)
-        cluster[node_id].replica._raft.force_compaction()
+        monkeypatch.setattr(cluster[node_id].replica.engine, "_retained", 0)
+        cluster[node_id].replica.engine.force_compaction()
     cluster.run_ms(500)
     alone = [b"alone %d" % number for number in range(ALONE)]
     leader = commit_with_a_node_that_has_nothing(
@@ -197,11 +197,11 @@ def test_a_received_snapshot_ends_an_older_one_that_is_being_written(
 
     def begin() -> None:
         cluster["b"].store._child = child
-        cluster["b"].replica._raft.force_compaction()
+        cluster["b"].replica.engine.force_compaction()
 
     def compact() -> None:
-        monkeypatch.setattr(cluster["a"].replica, "_retained", 0)
-        cluster["a"].replica._raft.force_compaction()
+        monkeypatch.setattr(cluster["a"].replica.engine, "_retained", 0)
+        cluster["a"].replica.engine.force_compaction()
         cluster.run_ms(200)
 
     def finish() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.hazards.bare_library import bare_cluster
 from tests.hazards.replica_nodes import our_cluster
 from tests.hazards.virtual_cluster import STEP_MS, Cluster
-from tests.hazards.whole_nodes import Clients, core_cluster, elect, run_well
+from tests.hazards.whole_nodes import Clients, elect, run_well, whole_cluster
 
 ELECTION_MS_MAX = 1000
 ALONE_MS = 20_000
@@ -83,10 +83,10 @@ async def test_a_node_without_a_majority_serves_nothing(
     cut: set[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A whole node answers no write and no read from the moment of the cut on, and soon knows no leader."""
-    cluster, clients = core_cluster(tmp_path, monkeypatch), Clients()
+    cluster, clients = whole_cluster(tmp_path, monkeypatch), Clients()
     await elect(cluster, "a")
     cluster.network.held |= cut
-    core = cluster["a"].core
+    core = cluster["a"].group
     answers, reads = [], []
     for _ in range(ELECTION_MS_MAX // STEP_MS + 2):
         answers.append(clients.ask(cluster["a"]))
@@ -105,16 +105,16 @@ async def test_every_change_of_leadership_is_logged_and_counted(
 ) -> None:
     """Operators see it: a line with leader and term on each node, and a counter that rises."""
     caplog.set_level(logging.INFO)
-    cluster = core_cluster(tmp_path, monkeypatch)
+    cluster = whole_cluster(tmp_path, monkeypatch)
     await elect(cluster, "a")
-    before = {node_id: cluster[node_id].core.metrics.leadership_changes for node_id in "abc"}
+    before = {node_id: cluster[node_id].group.metrics.leadership_changes for node_id in "abc"}
     caplog.clear()
     cluster.network.held |= CUT_OFF
     await run_well(cluster, 4000)
     leader_id = cluster.leader_of("bc")
     term = cluster[leader_id or ""].term
     for node_id in "abc":
-        assert cluster[node_id].core.metrics.leadership_changes > before[node_id]
+        assert cluster[node_id].group.metrics.leadership_changes > before[node_id]
     assert f"event=leadership leader={leader_id} term={term} is_leader=True" in caplog.text
     assert f"event=leadership leader={leader_id} term={term} is_leader=False" in caplog.text
 
@@ -126,4 +126,4 @@ def test_a_leader_that_stepped_down_knows_since_when(tmp_path: Path, monkeypatch
     cluster.isolate("a")
     cluster.run_until(lambda: not cluster["a"].is_leader)
     cluster.run_ms(500)
-    assert 0.4 < cluster["a"].replica.lag_s < 2
+    assert 0.4 < cluster["a"].replica.prevote.lag_s < 2

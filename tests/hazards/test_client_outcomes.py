@@ -12,7 +12,7 @@ from lockstate.machine import LockMachine
 from lockstate.results import Granted
 from tests.hazards.bare_library import bare_cluster
 from tests.hazards.virtual_cluster import Cluster
-from tests.hazards.whole_nodes import Clients, core_cluster, elect, run_callbacks, run_well, settle
+from tests.hazards.whole_nodes import Clients, elect, run_callbacks, run_well, settle, whole_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library does not close its files
 
@@ -37,7 +37,7 @@ async def test_every_command_of_a_replaced_leader_gets_an_outcome(
 
     The bare library, in the same moves, answers none: test_snapshot_transfer.py.
     """
-    cluster = core_cluster(tmp_path, monkeypatch, compact_entries=100)
+    cluster = whole_cluster(tmp_path, monkeypatch, compact_entries=100)
     await elect(cluster, "a")
     clients = Clients()
     told = clients.ask(cluster["a"])
@@ -50,7 +50,7 @@ async def test_every_command_of_a_replaced_leader_gets_an_outcome(
     for _ in range(NEWS):
         clients.ask(leader)
         await settle(cluster)
-    assert leader.core._journal.first_index > TAIL, "the log that a lacks is compacted"
+    assert leader.journal.first_index > TAIL, "the log that a lacks is compacted"
     assert not [answer for answer in answers if answer.done()]
     cluster.heal()
     await run_well(cluster, 3000)
@@ -84,14 +84,14 @@ def test_the_bare_library_reads_an_old_state_as_a_leader(monkeypatch: pytest.Mon
 
 async def test_a_replaced_leader_answers_no_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H12: a read on our cut-off leader waits, whether it still believes to lead or not; then it sees all."""
-    cluster = core_cluster(tmp_path, monkeypatch)
+    cluster = whole_cluster(tmp_path, monkeypatch)
     await elect(cluster, "a")
     cluster.isolate("a")
     reads = []
     clients = Clients()
     for _ in range(60):
-        reads.append(cluster["a"].core.outbox.read(tokens, 3600))
-        cluster["a"].core.request_flush()
+        reads.append(cluster["a"].group.outbox.read(tokens, 3600))
+        cluster["a"].group.request_flush()
         await run_well(cluster, 50)
     leader = cluster[cluster.leader_of("bc") or ""]
     taken = clients.ask(leader)
@@ -130,7 +130,7 @@ async def test_a_command_repeated_after_a_failover_has_one_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H13: the node sends it again by itself, a client asks again elsewhere: there is one grant."""
-    cluster = core_cluster(tmp_path, monkeypatch)
+    cluster = whole_cluster(tmp_path, monkeypatch)
     clients = Clients()
     await elect(cluster, "a")
     cluster.network.held.add(("a", "c"))
@@ -193,7 +193,7 @@ async def test_requests_of_an_earlier_run_are_nobodys_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H22: after the same moves the command of this run has been done, once, and its client has its grant."""
-    cluster = core_cluster(tmp_path, monkeypatch)
+    cluster = whole_cluster(tmp_path, monkeypatch)
     clients = Clients()
     await elect(cluster, "a")
     first = clients.ask(cluster["c"])

@@ -11,14 +11,14 @@ from pysyncobj import FAIL_REASON, SyncObjConf, replicated
 from pysyncobj.config import SERIALIZER_STATE
 from pysyncobj.journal import FileJournal
 
-from cluster.consensus import replica as replica_module
+from cluster.consensus import engine
 from cluster.errors import DataDirError
 from cluster.storage.journal_format import LogEntry
 from lockstate import snapshot
 from tests.hazards.bare_library import BareNode, bare_cluster
 from tests.hazards.replica_nodes import our_cluster
 from tests.hazards.virtual_cluster import Cluster, Network
-from tests.hazards.whole_nodes import Clients, core_cluster, elect, run_well, settle
+from tests.hazards.whole_nodes import Clients, elect, run_well, settle, whole_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library does not close its files
 
@@ -81,7 +81,7 @@ def test_the_log_behind_a_snapshot_that_was_not_compacted_stays(
     cluster.run_ms(1000)
     journal = cluster["a"].journal
     log = journal[:]
-    applied = cluster["a"].replica._raft.applied_index
+    applied = cluster["a"].replica.engine.applied_index
     position = applied - journal.first_index
     cluster["a"].store.begin_write(log[position], log[position - 1], b"", cluster["a"].encode_state)
     assert cluster["a"].store.poll() == "done"
@@ -148,7 +148,7 @@ def test_large_entries_do_not_make_a_node_write_snapshot_after_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stays of the log after a compaction is far below the size that asks for the next one."""
-    monkeypatch.setattr(replica_module, "LOG_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(engine, "LOG_BYTES_MAX", 1_000_000)
     cluster, checker = our_cluster(tmp_path, monkeypatch, node_ids="a", compact_entries=400)
     snapshots: list[int] = []
     begin_write = cluster["a"].store.begin_write
@@ -207,13 +207,13 @@ def test_the_bare_library_leaves_state_out_of_its_snapshots(
 
 async def test_our_snapshot_holds_all_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H15, H24: after a compaction and a restart the state of a whole node is the same, to the byte."""
-    cluster, clients = core_cluster(tmp_path, monkeypatch, node_ids="a", compact_entries=100), Clients()
+    cluster, clients = whole_cluster(tmp_path, monkeypatch, node_ids="a", compact_entries=100), Clients()
     await run_well(cluster, 3000)
     for _ in range(150):
         clients.ask(cluster["a"])
         await settle(cluster)
     await run_well(cluster, 1000)
-    assert cluster["a"].core._journal.first_index > 2, "nothing was compacted"
+    assert cluster["a"].journal.first_index > 2, "nothing was compacted"
     before = snapshot.encode(cluster["a"].machine)
     cluster.crash("a")
     cluster.start("a")
@@ -266,11 +266,11 @@ async def test_a_node_that_lost_its_disk_is_not_let_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H18: in the same moves both others refuse ours, by the disk that they remember from the beginning."""
-    cluster = core_cluster(tmp_path, monkeypatch)
+    cluster = whole_cluster(tmp_path, monkeypatch)
 
     def objections_to_b(others: str) -> list[object]:
-        theirs = cluster["b"].core.peering.particulars()
-        return [cluster[node_id].core.peering.objection("b", theirs, is_known=True) for node_id in others]
+        theirs = cluster["b"].group.peering.particulars()
+        return [cluster[node_id].group.peering.objection("b", theirs, is_known=True) for node_id in others]
 
     assert objections_to_b("ac") == [None, None]
     await elect(cluster, "a")

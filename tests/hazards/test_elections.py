@@ -103,7 +103,7 @@ def test_an_old_leader_with_a_longer_log_deposes_nobody(
     cluster, checker = our_cluster(tmp_path, monkeypatch, in_flight_max=10**6)
     assert return_with_a_longer_log(cluster, [b"tail %d" % number for number in range(TAIL)]) == 0
     assert cluster["c"].leader_id in ("a", "b")
-    assert cluster["c"].replica.last_index == cluster["a"].replica.last_index
+    assert cluster["c"].replica.log.last_index == cluster["a"].replica.log.last_index
     assert not any(entry.startswith(b"tail") for entry in checker.committed.values())
 
 
@@ -132,7 +132,7 @@ def test_a_successor_that_was_cut_off_deposes_nobody_later(
     """Who was asked to take over, and lost all connections before it could, does not do it a minute later."""
     cluster, _ = our_cluster(tmp_path, monkeypatch)
     cluster.elect("a")
-    assert cluster["a"].replica.transfer("b")
+    cluster["a"].transfer("b")
     while cluster.network.queues["a", "b"]:
         cluster.deliver("a", "b")
     cluster.isolate("b")
@@ -178,7 +178,7 @@ def test_a_transfer_moves_leadership_at_once(tmp_path: Path, monkeypatch: pytest
     """The successor that was asked leads without waiting for any timeout, PreVote notwithstanding."""
     cluster, _ = our_cluster(tmp_path, monkeypatch)
     cluster.elect("a")
-    assert cluster["a"].replica.transfer("b")
+    cluster["a"].transfer("b")
     cluster.settle()
     assert cluster.leaders() == ["b"]
     cluster.run_ms(2 * STEP_MS)
@@ -190,7 +190,7 @@ def stand_alone_in_a_new_term(cluster: Cluster) -> None:
     network = cluster.network
     network.held |= {("a", "b"), ("a", "c")}
     cluster["c"].be_patient()
-    cluster["b"].replica._raft.election_deadline_s = cluster.clock.now_s + 0.55
+    cluster["b"].replica.engine.election_deadline_s = cluster.clock.now_s + 0.55
     for _ in range(40):
         if cluster["b"].term != cluster["a"].term:
             break

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.consensus import member_list
 from cluster.consensus.member_list import Members
-from cluster.consensus.replica import RaftReplica
+from cluster.consensus.replica import Replica
 from tests.hazards.member_operators import Operators, address, grow
 from tests.hazards.replica_nodes import our_cluster
 from tests.hazards.virtual_cluster import Checker, Cluster
@@ -37,7 +37,7 @@ def with_voter(before: Members, node_id: str) -> Members:
 
 def lists(cluster: Cluster, node_ids: str) -> set[str]:
     """Return the lists that count on these nodes."""
-    return {str(cluster[node_id].replica.members) for node_id in node_ids}
+    return {str(cluster[node_id].replica.membership.latest) for node_id in node_ids}
 
 
 def test_a_learner_neither_holds_a_commit_back_nor_makes_one(start: Callable[..., Started]) -> None:
@@ -75,7 +75,7 @@ def test_a_learner_counts_once_it_has_caught_up(start: Callable[..., Started]) -
     operators.run_ms(500)
     assert lists(cluster, "abcd") == {"a,b,c,d"}
     assert cluster["d"].values == cluster["a"].values
-    assert cluster["a"].replica.committed_members.disk_id("d") == "disk-d"
+    assert cluster["a"].replica.membership.committed.disk_id("d") == "disk-d"
     # It counts: without it, two of four are no majority.
     cluster.crash("c")
     cluster.crash("d")
@@ -90,7 +90,7 @@ def test_who_needs_a_snapshot_has_not_caught_up(start: Callable[..., Started]) -
     leader = cluster["a"].replica
     operators.add("a", "d")
     cluster.run_ms(500)
-    goal = leader.committed
+    goal = leader.log.committed
     assert leader.caught_up("d", goal)
     cluster.network.held |= {("a", "d")}
     cluster["a"].propose(b"in the log")
@@ -177,10 +177,10 @@ def two_leaders_in_turn(cluster: Cluster) -> None:
     for node_id in "bcd":
         cluster[node_id].be_patient()
     leader = cluster["a"].replica
-    leader.change_members(with_voter(leader.members, "e"))
+    leader.change_members(with_voter(leader.membership.latest, "e"))
     cluster.run_ms(200)
     assert lists(cluster, "ae") == {"a,b,c,d,e"}
-    cluster["b"].replica._raft.election_deadline_s = 0.0
+    cluster["b"].replica.engine.election_deadline_s = 0.0
     while not cluster["b"].is_leader:
         cluster.step()
         cluster.settle_but(("b", "d"), "append_entries")
@@ -204,10 +204,10 @@ def test_without_that_two_majorities_share_no_node(
 ) -> None:
     """With the rule switched off, the same moves commit two entries at one place: the test bites."""
     cluster, checker, _ = start("abcde", "abcd")
-    monkeypatch.setattr(RaftReplica, "may_change_members", property(lambda self: self.is_leader))
+    monkeypatch.setattr(Replica, "may_change_members", property(lambda self: self.engine.is_leader))
     two_leaders_in_turn(cluster)
     replica = cluster["b"].replica
-    replica.change_members(member_list.without(replica.members, "a", "", "bcd"))
+    replica.change_members(member_list.without(replica.membership.latest, "a", "", "bcd"))
     cluster["b"].propose(b"of b and c")
     for _ in range(4):
         cluster.step()
@@ -319,4 +319,4 @@ def test_lists_survive_restart_compaction_and_snapshot(
     cluster[cluster.leader_of("acde") or ""].propose(b"the end")
     cluster.run_until(lambda: all(b"the end" in cluster[node_id].values for node_id in "acde"))
     assert dict(cluster["e"].entries) == checker.committed
-    assert {str(cluster[node_id].replica.committed_members) for node_id in "acde"} == {"a,c,d,e"}
+    assert {str(cluster[node_id].replica.membership.committed) for node_id in "acde"} == {"a,c,d,e"}

@@ -11,7 +11,7 @@ from pysyncobj import FAIL_REASON, replicated
 from cluster.errors import ClusterError, NodeFailed
 from lockstate import codec
 from tests.hazards.bare_library import BareNode, bare_cluster
-from tests.hazards.whole_nodes import Clients, core_cluster, elect, run_well
+from tests.hazards.whole_nodes import Clients, elect, run_well, whole_cluster
 
 
 class NewerNode(BareNode):
@@ -54,12 +54,12 @@ async def test_a_node_that_is_older_than_the_log_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H19: our node applies nothing of a newer format and nothing behind it, stops, and says what to do."""
-    cluster, clients = core_cluster(tmp_path, monkeypatch), Clients()
+    cluster, clients = whole_cluster(tmp_path, monkeypatch), Clients()
     await elect(cluster, "a")
-    cluster["a"].core.replica._raft.append(msgspec.msgpack.encode((codec.FORMAT_NEWEST + 1, 0, [])))
+    cluster["a"].group.replica.engine.append(msgspec.msgpack.encode((codec.FORMAT_NEWEST + 1, 0, [])))
     answers = [clients.ask(cluster["a"]) for _ in range(2)]
     await run_well(cluster, 2000)
-    failed = [cluster[node_id].core.failed for node_id in "abc"]
+    failed = [cluster[node_id].group.loop.failure for node_id in "abc"]
     failures = [future.result() for future in failed if future.done()]
     assert len(failures) >= 2, "those who heard that the entry is committed"
     assert all(isinstance(failure, NodeFailed) for failure in failures)

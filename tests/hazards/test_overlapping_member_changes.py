@@ -79,12 +79,12 @@ def test_our_members_change_one_after_the_other(tmp_path: Path, monkeypatch: pyt
         cluster.disconnect("a", node_id)
     for node_id in "de":
         cluster.connect("a", node_id)
-    leader.change_members(with_voter(leader.members, "d"))
+    leader.change_members(with_voter(leader.membership.latest, "d"))
     cluster.run_ms(200)
-    assert leader.members.voters == set("abcd")
+    assert leader.membership.voters == set("abcd")
     assert not leader.may_change_members
     with pytest.raises(AssertionError, match="wrong time"):
-        leader.change_members(with_voter(leader.members, "e"))
+        leader.change_members(with_voter(leader.membership.latest, "e"))
     cluster["a"].propose(b"left")
     cluster.run_until(lambda: cluster.leader_of("bc") in ("b", "c"))
     cluster[cluster.leader_of("bc") or ""].propose(b"right")
@@ -93,4 +93,4 @@ def test_our_members_change_one_after_the_other(tmp_path: Path, monkeypatch: pyt
     cluster.heal()
     cluster.run_ms(3000)
     assert [cluster[node_id].values for node_id in THREE] == [[b"right"]] * 3
-    assert {cluster[node_id].replica.members.voters for node_id in THREE} == {frozenset(THREE)}
+    assert {cluster[node_id].replica.membership.voters for node_id in THREE} == {frozenset(THREE)}

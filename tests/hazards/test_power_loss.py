@@ -206,7 +206,7 @@ def test_a_kill_within_a_compaction_takes_nothing_that_was_to_stay(tmp_path: Pat
         journal.sync()
         files.count, files.dies_at = 0, dies_at
         try:
-            journal.deleteEntriesTo(5)
+            journal.remove_before(5)
             journal.sync()
         except Killed:
             survived += 1

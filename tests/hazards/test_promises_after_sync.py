@@ -48,10 +48,10 @@ def test_an_acknowledgement_is_not_sent_over_another_connection(cluster: Cluster
 def test_a_follower_killed_before_its_sync_has_acknowledged_nothing(cluster: Cluster) -> None:
     """The entry that it forgot is sent again, and nothing was committed on its word."""
     append_to_b(cluster)
-    committed = cluster["a"].replica.committed
+    committed = cluster["a"].replica.log.committed
     cluster.crash("b")
     cluster.settle()
-    assert cluster["a"].replica.committed == committed
+    assert cluster["a"].replica.log.committed == committed
     cluster.heal()
     cluster.run_until(lambda: [cluster[node_id].values for node_id in "abc"] == [[b"entry"]] * 3)
 
@@ -94,5 +94,5 @@ def test_a_vote_waits_for_the_sync_and_is_remembered(cluster: Cluster) -> None:
     assert {"type": "response_vote", "term": term} in votes
     cluster.crash("c")
     cluster.start("c")
-    assert cluster["c"].journal.getCurrentTerm() == term
-    assert cluster["c"].journal.getVotedForNodeId() == "b"
+    assert cluster["c"].journal.term == term
+    assert cluster["c"].journal.voted_for == "b"

@@ -12,12 +12,12 @@ from typing import Any, cast
 import pytest
 
 from cluster.commands.clock import STALL_COUNTED_MS_MAX
+from cluster.commands.outbox import Forwarded
 from cluster.config import Address, NodeConfig
 from cluster.consensus import snapshot_transfer
-from cluster.core import Core
 from cluster.errors import ClusterError, DataDirError, NodeFailed, OutcomeUnknown
+from cluster.node import Node
 from cluster.storage.files import Files
-from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_format import Snapshot, write_snapshot
 from lockstate import codec, snapshot
 from lockstate.commands import Acquire
@@ -25,9 +25,10 @@ from lockstate.ids import AttemptId, HoldId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import Granted
+from lockstate.versions import RULES_NEWEST
 from tests.hazards.test_random_histories import Chaos
 from tests.hazards.virtual_cluster import Cluster
-from tests.hazards.whole_nodes import TTL_MS, Clients, CoreNode, core_cluster, run_callbacks, run_well
+from tests.hazards.whole_nodes import TTL_MS, Clients, WholeNode, run_callbacks, run_well, whole_cluster
 
 IDS = "abc"
 MOVES = 3000
@@ -44,11 +45,11 @@ class CommandChaos(Chaos):
 
     def hand_over(self, leader: Any, successor: str) -> None:
         """Hand over as an operator does."""
-        leader.core.begin_handover(successor)
+        leader.group.handovers.begin(successor)
 
     def propose(self) -> None:
         """Give any node a few commands."""
-        node = cast("CoreNode", self._any_node())
+        node = cast("WholeNode", self._any_node())
         for _ in range(self._random.randint(1, 4)):
             self._clients.ask(node)
 
@@ -60,7 +61,7 @@ async def test_every_command_is_applied_once_or_its_outcome_is_unknown(
     """However often commands are sent, who was told of a grant has it, and nobody waits for ever."""
     random = Random(seed)
     monkeypatch.setattr(snapshot_transfer, "CHUNK_BYTES", 4096)
-    cluster = core_cluster(tmp_path, monkeypatch, seed, compact_entries=random.choice((100, 20_000)))
+    cluster = whole_cluster(tmp_path, monkeypatch, seed, compact_entries=random.choice((100, 20_000)))
     clients, clock = Clients(), cluster.clock
     await run_well(cluster, 2000)
     chaos = CommandChaos(cluster, random, clients)
@@ -70,16 +71,16 @@ async def test_every_command_is_applied_once_or_its_outcome_is_unknown(
         await run_callbacks()
     cluster.heal()
     for node in cluster.nodes.values():
-        if node.core._handover is not None:
+        if node.group.handovers._present is not None:
             # Its patience is in real time: a second at most.
-            await node.core._handover.wait()
+            await node.group.handovers._present.wait()
     await run_well(cluster, 10_000)
 
     state = cluster["a"].machine
     for node_id in IDS:
         node = cluster[node_id]
-        assert not node.core.failed.done(), node.core.failed.result()
-        assert len(node.core.outbox) == 0, "a command waits for ever"
+        assert not node.group.loop.failure.done(), node.group.loop.failure.result()
+        assert len(node.group.outbox) == 0, "a command waits for ever"
         assert snapshot.encode(node.machine) == snapshot.encode(state)
     outcomes = {"granted": 0, "unknown": 0}
     for hold_id, pending, node in clients.asked:
@@ -99,16 +100,33 @@ async def test_every_command_is_applied_once_or_its_outcome_is_unknown(
         cluster.crash(node_id)
 
 
-async def lone_core(directory: Path) -> Core:
-    """Return a core that is a cluster of its own, and leads it."""
+def lone_config(directory: Path, *, heartbeat_ms: int = 100) -> NodeConfig:
+    """Return the configuration of a node that is a cluster of its own."""
     here = Address("127.0.0.1", 0)
-    core = Core(NodeConfig("a", directory, here, here, {}, b"", "http://127.0.0.1:1"), Files(), Child())
-    await core.start()
+    election_ms = heartbeat_ms * 4
+    return NodeConfig(
+        "a",
+        directory,
+        here,
+        here,
+        {},
+        b"",
+        "http://127.0.0.1:1",
+        heartbeat_ms,
+        election_ms,
+        election_ms + 500,
+    )
+
+
+async def lone_node(directory: Path) -> Node:
+    """Return a node that is a cluster of its own, leads it, and has nothing left to propose."""
+    node = Node(lone_config(directory))
+    await node.start()
     async with asyncio.timeout(20):
-        while not core.replica.is_leader:
-            core._on_timer()
+        while node.machine.rules < RULES_NEWEST:
+            node.group.loop._on_timer()
             await run_callbacks()
-    return core
+    return node
 
 
 async def test_commands_for_another_leadership_are_not_taken(tmp_path: Path) -> None:
@@ -117,59 +135,59 @@ async def test_commands_for_another_leadership_are_not_taken(tmp_path: Path) -> 
     Its sender sends everything again for the new term; taking the rest first would make the lower numbers
     look like repetitions.
     """
-    core = await lone_core(tmp_path)
+    node = await lone_node(tmp_path)
+    group = node.group
     command = codec.encode_command(
         Acquire("name", Mode.EXCLUSIVE, HoldId("hold"), AttemptId("attempt"), ttl_ms=TTL_MS)
     )
-    for term in (core.replica.term - 1, core.replica.term + 1):
-        core.forwarded(term, "other", [6], [command])
-    assert core._batcher.is_empty
-    core.forwarded(core.replica.term, "other", [1], [command])
+    for term in (group.replica.role.term - 1, group.replica.role.term + 1):
+        group.forwarded(Forwarded(term, "other", [6], [command]))
+    assert group._batcher.is_empty
+    group.forwarded(Forwarded(group.replica.role.term, "other", [1], [command]))
     async with asyncio.timeout(20):
-        while core.machine.applied_seq("other") == 0:
+        while group.machine.applied_seq("other") == 0:
             await run_callbacks()
-    assert core.machine.attempt(HoldId("hold")) is not None
-    await core.stop()
+    assert group.machine.attempt(HoldId("hold")) is not None
+    await node.stop()
 
 
 async def test_an_apply_that_raises_stops_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H8: the node fails for good, its clients get an honest answer, and it takes no more."""
-    core = await lone_core(tmp_path)
+    node = await lone_node(tmp_path)
+    group = node.group
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(LockMachine, "apply", broken)
     command = Acquire("name", Mode.EXCLUSIVE, HoldId("hold"), AttemptId("attempt"), ttl_ms=TTL_MS)
-    pending = core.outbox.submit(codec.encode_command(command), 60)
-    core.request_flush()
+    pending = group.outbox.submit(codec.encode_command(command), 60)
+    group.request_flush()
     async with asyncio.timeout(20):
-        failure = await asyncio.shield(core.failed)
+        failure = await asyncio.shield(group.loop.failure)
         with pytest.raises(OutcomeUnknown):
             await pending.future
     assert isinstance(failure, NodeFailed)
     with pytest.raises(ClusterError):
-        core.outbox.submit(b"", 60)
-    await core.stop()
+        group.outbox.submit(b"", 60)
+    await node.stop()
 
 
 async def test_a_slow_heartbeat_does_not_slow_cluster_time_down(tmp_path: Path) -> None:
     """A leader with nothing to do looks at its clock often enough to count all of the time that passes."""
-    here = Address("127.0.0.1", 0)
-    config = NodeConfig("a", tmp_path, here, here, {}, b"", "http://127.0.0.1:1", 10_000, 40_000, 50_000)
-    core = Core(config, Files(), Child())
-    await core.start()
-    assert core._timer is not None
-    assert core._timer.when() - asyncio.get_running_loop().time() <= STALL_COUNTED_MS_MAX / 1000
-    await core.stop()
+    node = Node(lone_config(tmp_path, heartbeat_ms=10_000))
+    await node.start()
+    timer = node.group.loop._timer
+    assert timer is not None
+    assert timer.when() - asyncio.get_running_loop().time() <= STALL_COUNTED_MS_MAX / 1000
+    await node.stop()
 
 
 async def test_a_state_of_another_version_is_a_clear_error(tmp_path: Path) -> None:
     """A whole snapshot whose state this version cannot read stops the start, with advice and not a trace."""
-    here = Address("127.0.0.1", 0)
-    core = await lone_core(tmp_path)
-    await core.stop()
+    node = await lone_node(tmp_path)
+    await node.stop()
     later = Snapshot((b"\x00", 1, 1), (b"\x00", 2, 1), b"\x91\x02")
     write_snapshot(tmp_path / "snapshot", later, Files())
     with pytest.raises(DataDirError, match="snapshot"):
-        Core(NodeConfig("a", tmp_path, here, here, {}, b"", "http://127.0.0.1:1"), Files(), Child())
+        await Node(lone_config(tmp_path)).start()

@@ -83,7 +83,7 @@ class Chaos:
 
     def hand_over(self, leader: Any, successor: str) -> None:
         """Ask `successor`, if it has the whole log."""
-        leader.replica.transfer(successor)
+        leader.transfer(successor)
 
     def disconnect(self) -> None:
         """Break a connection."""

@@ -41,7 +41,7 @@ class MemberChaos(Chaos):
         """Let nodes see how changes stand and promote; compare the lists that they know to be committed."""
         self.operators.step()
         for node_id, node in self.cluster.nodes.items():
-            committed = node.replica.committed_members
+            committed = node.replica.membership.committed
             if committed.version == 0:
                 continue
             known = self.lists.setdefault(committed.version, committed)
@@ -81,7 +81,7 @@ def test_histories_agree_while_members_change(
     assert len(chaos.lists) > 1, "a run that changes no member shows nothing"
     cluster.heal()
     chaos.operators.run_ms(10_000)
-    newest = max((node.replica.committed_members for node in cluster.nodes.values()), key=version_of)
+    newest = max((node.replica.membership.committed for node in cluster.nodes.values()), key=version_of)
     voters = sorted(newest.voters)
     leader = cluster.leader_of(voters) or ""
     assert leader in voters, f"no leader of {newest}"

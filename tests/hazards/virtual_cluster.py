@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-from cluster.consensus.guards import Message
+WireMessage = dict[str, Any]
+"""A Raft message as it is on the wire: the bare library's, or one of ours."""
 
 STEP_MS: Final = 50
 """One step: half a heartbeat, as the nodes' own timer."""
@@ -54,14 +55,14 @@ class Network:
 
     def __init__(self, node_ids: Iterable[str]) -> None:
         self.ids = sorted(node_ids)
-        self.queues: dict[tuple[str, str], deque[Message]] = {
+        self.queues: dict[tuple[str, str], deque[WireMessage]] = {
             (source, target): deque() for source in self.ids for target in self.ids if source != target
         }
         self.connected: set[tuple[str, str]] = set()
         self.held: set[tuple[str, str]] = set()
-        self.on_send: list[Callable[[str, str, Message], None]] = []
+        self.on_send: list[Callable[[str, str, WireMessage], None]] = []
 
-    def send(self, source: str, target: str, message: Message) -> None:
+    def send(self, source: str, target: str, message: WireMessage) -> None:
         """Queue a message if the two are connected."""
         if (source, target) in self.connected:
             for look in self.on_send:
@@ -90,7 +91,7 @@ class Node(Protocol):
     def disconnect(self, peer_id: str) -> None:
         """Take note of its end."""
 
-    def take(self, peer_id: str, message: Message) -> None:
+    def take(self, peer_id: str, message: WireMessage) -> None:
         """Take a message."""
 
     def timer(self) -> None:
@@ -179,7 +180,7 @@ class Cluster:
 
     # -- progress -------------------------------------------------------------------------------------------
 
-    def deliver(self, source: str, target: str) -> Message:
+    def deliver(self, source: str, target: str) -> WireMessage:
         """Deliver the next message of one direction, unless the receiver has left the connection."""
         message = self.network.queues[source, target].popleft()
         self.clock.rest()
@@ -275,7 +276,7 @@ class Checker:
         known = self._leaders.setdefault(term, node_id)
         assert known == node_id, f"{node_id} and {known} both lead in term {term}"
 
-    def sent(self, source: str, target: str, message: Message) -> None:
+    def sent(self, source: str, target: str, message: WireMessage) -> None:
         """One vote per node and term, whatever it forgot."""
         if message["type"] == "response_vote":
             known = self._votes.setdefault((source, message["term"]), target)

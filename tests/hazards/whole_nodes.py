@@ -1,4 +1,4 @@
-"""Whole nodes in the harness, without sockets: a real `Core` each, on its own directory; only links are ours.
+"""Whole nodes in the harness, without sockets: a real `Group` each, on a directory; only links are ours.
 
 Their callbacks run when the test lets the event loop run (`run_callbacks`), so tests with them are async.
 """
@@ -17,11 +17,15 @@ import pytest
 
 from cluster.commands.outbox import Answer, Pending
 from cluster.config import Address, NodeConfig
-from cluster.core import Core
+from cluster.consensus.library_words import EngineJournal
+from cluster.group import Group
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
+from cluster.peers.peering import Peering
+from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
+from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import codec
 from lockstate.commands import Acquire
 from lockstate.ids import AttemptId, HoldId, OwnerName
@@ -59,9 +63,9 @@ class Links:
     def set_peers(self, peers: Mapping[str, Address]) -> None:
         """Do nothing: connections are made by the test."""
 
-    def has_room(self, peer_id: str) -> bool:
-        """Whether there is a connection: ours take everything."""
-        return self.is_up(peer_id)
+    def room_bytes(self, peer_id: str) -> int:
+        """Return much if there is a connection: ours take everything."""
+        return 1 << 30 if self.is_up(peer_id) else 0
 
     def flush(self) -> None:
         """Do nothing: what is sent is on its way."""
@@ -73,56 +77,61 @@ class Links:
         """Do nothing."""
 
 
-class CoreNode:
-    """A core as the cluster drives it. Its callbacks run when the test lets its loop run."""
+class WholeNode:
+    """A group as the cluster drives it. Its callbacks run when the test lets its loop run."""
 
     def __init__(self, config: NodeConfig, network: Network) -> None:
         self.node_id = config.node_id
-        self.core = Core(config, Files(), cast("Child", InlineChild()))
-        self.core.links = cast("PeerLinks", Links(config.node_id, network))
-        self.core.peering.is_established = True
-        self.core._journal.sync()
+        files = Files()
+        self._datadir = DataDir.open(config.data_dir, config.node_id, files=files)
+        self.journal = EngineJournal.open(config.data_dir, files=files)
+        store = SnapshotStore(config.data_dir, files, cast("Child", InlineChild()))
+        self.group = Group(config, self.journal, store, joins=False)
+        peering = Peering(self._datadir, config.node_id, config.advertise_http, self.group)
+        self.group.connect(cast("PeerLinks", Links(config.node_id, network)), peering)
+        peering.is_established = True
+        self.journal.sync()
 
     @property
     def is_leader(self) -> bool:
         """Whether it leads, as far as it knows."""
-        return self.core.replica.is_leader
+        return self.group.replica.role.is_leader
 
     @property
     def leader_id(self) -> str | None:
         """Whom it follows, or itself."""
-        return self.core.replica.leader_id
+        return self.group.replica.role.leader_id
 
     @property
     def term(self) -> int:
         """Its term."""
-        return self.core.replica.term
+        return self.group.replica.role.term
 
     @property
     def machine(self) -> LockMachine:
         """Its state."""
-        return self.core.machine
+        return self.group.machine
 
     def be_patient(self) -> None:
         """Start no election soon."""
-        raft = self.core.replica._raft
-        raft.election_deadline_s = raft.now_s() + 5
+        engine = self.group.replica.engine
+        engine.election_deadline_s = engine.now_s() + 5
 
     def connect(self, peer_id: str) -> None:
-        """Take note of a connection."""
-        self.core.peer_up(peer_id)
+        """Record a connection."""
+        self.group.peer_up(peer_id)
 
     def disconnect(self, peer_id: str) -> None:
-        """Take note of its end."""
-        self.core.peer_down(peer_id)
+        """Record its end."""
+        self.group.peer_down(peer_id)
 
     def take(self, peer_id: str, message: dict[str, Any]) -> None:
         """Take a frame."""
-        self.core.peering.frame(peer_id, message["kind"], msgspec.Raw(message["body"]))
+        self.group.peering.frame(peer_id, message["kind"], msgspec.Raw(message["body"]))
 
     def timer(self) -> None:
         """Do what the node's timer does."""
-        self.core._guarded(self.core._on_timer)
+        self.group.loop.run(self.group.loop._on_timer)
 
     def work(self) -> bool:
         """Do nothing: the event loop does it."""
@@ -130,19 +139,19 @@ class CoreNode:
 
     def crash(self) -> None:
         """Let go of the disk without writing anything."""
-        self.core._is_stopped = True
-        self.core._expiry.stop()
-        os.close(self.core._journal._fd)
-        self.core._datadir.close()
+        self.group.loop.stop()
+        self.group._expiry.stop()
+        os.close(self.journal._fd)
+        self._datadir.close()
 
 
 @dataclass
 class Clients:
     """What was asked for: per command its hold, its future, and the node that it was given to."""
 
-    asked: list[tuple[str, Pending, CoreNode]] = field(default_factory=list)
+    asked: list[tuple[str, Pending, WholeNode]] = field(default_factory=list)
 
-    def ask(self, node: CoreNode, request_id: str = "") -> "asyncio.Future[Answer]":
+    def ask(self, node: WholeNode, request_id: str = "") -> "asyncio.Future[Answer]":
         """Give a node a command; the same request, if `request_id` is that of an earlier one."""
         number = len(self.asked)
         hold_id = HoldId(f"hold-{number:020d}")
@@ -157,8 +166,8 @@ class Clients:
             owner=OwnerName("client"),
             request_id=request_id,
         )
-        pending = node.core.outbox.submit(codec.encode_command(command), 3600)
-        node.core.request_flush()
+        pending = node.group.outbox.submit(codec.encode_command(command), 3600)
+        node.group.request_flush()
         self.asked.append((hold_id, pending, node))
         return pending.future
 
@@ -198,7 +207,7 @@ async def elect(cluster: Cluster, node_id: str) -> None:
     await run_well(cluster, 200)
 
 
-def core_cluster(
+def whole_cluster(
     directory: Path,
     monkeypatch: pytest.MonkeyPatch,
     seed: int = 1,
@@ -214,7 +223,7 @@ def core_cluster(
     monkeypatch.setattr(library, "random", Random(seed))
     peers = {node_id: Address("127.0.0.1", 7000 + number) for number, node_id in enumerate(node_ids)}
 
-    def make(node_id: str) -> CoreNode:
+    def make(node_id: str) -> WholeNode:
         config = NodeConfig(
             node_id,
             directory / node_id,
@@ -225,7 +234,7 @@ def core_cluster(
             "http://127.0.0.1:1",
             compact_entries=compact_entries,
         )
-        return CoreNode(config, network)
+        return WholeNode(config, network)
 
     cluster = Cluster(clock, network, make)
     cluster.heal()

@@ -40,25 +40,25 @@ ROOMS = {
     ),
     "cluster/commands": Room(
         ("cluster.errors", "lockstate"),
-        "commands are counted and timed here; sending and logging them is the business of cluster/core.py",
+        "commands are counted and timed here; sending and logging them is the business of cluster/group.py",
     ),
     "cluster/consensus": Room(
         ("cluster.config", "cluster.config_sources", "cluster.errors", "cluster.storage", "lockstate"),
-        "consensus sends and applies nothing: return it, and let cluster/core.py do it",
+        "consensus sends and applies nothing: return it in a Ready, and let cluster/loop.py do it",
     ),
     "cluster/peers": Room(
         (
             "cluster.commands", "cluster.config", "cluster.consensus", "cluster.errors", "cluster.storage",
             "lockstate",
         ),
-        "links carry frames; what they mean is told by the callables that cluster/core.py gives them",
+        "links carry frames; what they mean is told by the callables that cluster/group.py gives them",
     ),
     "cluster/observing": Room(
         (
             "cluster.commands", "cluster.config", "cluster.consensus", "cluster.errors", "cluster.peers",
             "lockstate",
         ),
-        "observing only looks: let cluster/core.py or cluster/node.py report to it",
+        "observing only looks: let cluster/group.py or cluster/node.py report to it",
     ),
     # -- what faces share ---------------------------------------------------------------------------------
     "api": Room(
@@ -98,7 +98,7 @@ THIRD_PARTY = {"aiohttp": ("http_api", "holdfast"), "msgspec": PACKAGES}
 ONLY_IN = {
     "pysyncobj": (
         "cluster/consensus/engine.py",
-        "use cluster.consensus.engine.Raft, the one place where the library is tamed",
+        "use cluster.consensus.engine.Engine, the one place where the library is tamed",
     ),
     "uvloop": ("http_api/__main__.py", "use asyncio; the program alone chooses the event loop"),
 }

@@ -15,12 +15,13 @@ import msgspec
 
 import cluster.config
 import cluster.consensus.snapshot_transfer
+import cluster.group
 import cluster.node
 import cluster.storage.journal
 from cluster.peers.link import Link
 from cluster.storage.segment_writer import Sizes
 from tests.simulation.plan import Plan
-from tests.simulation.world.machine import watched_core
+from tests.simulation.world.machine import watched_group, watched_loop
 from tests.simulation.world.patches import simulated
 from tests.simulation.world.world import US, World
 
@@ -66,7 +67,8 @@ def run(
         patch(simulated(world, world.random))
         stack.callback(world.close)
         patch(mock.patch.object(Link, "__hash__", _numbered()))
-        patch(mock.patch.object(cluster.node, "Core", watched_core(world.watch)))
+        patch(mock.patch.object(cluster.node, "Group", watched_group(world.watch)))
+        patch(mock.patch.object(cluster.group, "Loop", watched_loop(world.watch)))
         patch(mock.patch.object(cluster.consensus.snapshot_transfer, "CHUNK_BYTES", plan.chunk_bytes))
         sizes = functools.partial(Sizes, plan.segment_bytes, plan.prepared_bytes)
         patch(mock.patch.object(cluster.storage.journal, "Sizes", sizes))

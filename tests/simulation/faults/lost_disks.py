@@ -86,5 +86,5 @@ class LostDiskFaults:
 
     def _is_known(self, machine: Machine) -> bool:
         """Whether every other node has met this one: before that it may come with any disk."""
-        others = [other.core for other in self._world.machines.values() if other is not machine]
-        return all(core is not None and machine.node_id in core._datadir.known for core in others)
+        others = [other.group for other in self._world.machines.values() if other is not machine]
+        return all(group is not None and machine.node_id in group.peering._datadir.known for group in others)

@@ -139,8 +139,8 @@ class MemberFaults:
     def _committed(self) -> Members:
         """Return the newest committed list that anybody has known so far. Who joins knows none at first."""
         for machine in self._world.machines.values():
-            core = machine.core
-            known = core.replica.committed_members if core is not None else Members()
+            group = machine.group
+            known = group.replica.membership.committed if group is not None else Members()
             if known.nodes and known.version >= self._known.version:
                 self._known = known
         return self._known

@@ -201,8 +201,8 @@ class Chaos:
 
     def _runs(self) -> set[str]:
         """Return the origins of all node processes that run now."""
-        cores = [machine.core for machine in self._world.machines.values()]
-        return {core.outbox.origin for core in cores if core is not None}
+        groups = [machine.group for machine in self._world.machines.values()]
+        return {group.outbox.origin for group in groups if group is not None}
 
     def _end_quiet(self, healthy_from_us: int, runs: set[str]) -> None:
         world = self._world
@@ -244,5 +244,5 @@ def _look_at(future: "asyncio.Future[Any]") -> None:
 
 
 def _revision(machine: Machine) -> int:
-    core = machine.core
-    return core.machine.revision if core is not None else -1
+    group = machine.group
+    return group.machine.revision if group is not None else -1

@@ -4,7 +4,15 @@ from typing import Any, Final
 
 from cluster.commands.clock import ClusterClock
 from cluster.consensus import guards
-from cluster.consensus.guards import Admission, LogView, Message
+from cluster.consensus.guards import Admission, LogView
+from cluster.consensus.messages import (
+    UNSET,
+    Acknowledgement,
+    AppendEntries,
+    PreVoteRequest,
+    Vote,
+    VoteRequest,
+)
 from cluster.consensus.prevote import PreVote
 from cluster.node import Node
 from lockstate.machine import LockMachine
@@ -36,37 +44,39 @@ _LEADERS: Final = Surroundings(rates=_MANY_LEADERS, fault_s=(0.5, 6.0))
 _admit_append = guards.admit_append
 
 
-def _admit_append_without_place(message: Message, log: LogView, current_term: int) -> Admission:
+def _admit_append_without_place(message: AppendEntries, log: LogView, current_term: int) -> Admission:
     """Let the commit index of messages without a log position through (H1)."""
     admitted = _admit_append(message, log, current_term)
-    if admitted.message is None or "prevLogIdx" in message:
+    if admitted.message is None or message.previous_index is not UNSET:
         return admitted
     return Admission(message, admitted.reply)
 
 
-def _admit_append_that_cuts(message: Message, log: LogView, current_term: int) -> Admission:
+def _admit_append_that_cuts(message: AppendEntries, log: LogView, current_term: int) -> Admission:
     """Let the library cut its log behind the position of every message (H2)."""
-    if message["term"] < current_term or "prevLogIdx" not in message:
+    if message.term < current_term or message.previous_index is UNSET:
         return _admit_append(message, log, current_term)
     return Admission(message)
 
 
-def _admit_any_acknowledgement(message: Message, _log: LogView, _term: int) -> Message | None:
+def _admit_any_acknowledgement(message: Acknowledgement, _log: LogView, _term: int) -> Acknowledgement | None:
     return message
 
 
-def _admit_any_vote(_voter: str, message: Message, current_term: int, _voters: set[str]) -> Message | None:
-    return message if message["term"] == current_term else None
+def _admit_any_vote(_voter: str, message: Vote, current_term: int, _voters: set[str]) -> Vote | None:
+    return message if message.term == current_term else None
 
 
-def _admit_any_request(message: Message, *, leader_is_alive: bool) -> Message | None:
+def _admit_any_request(message: VoteRequest, *, leader_is_alive: bool) -> VoteRequest | None:
     del leader_is_alive
     return message
 
 
-def _grant_anything(message: Message, _log: LogView, current_term: int, *, leader_is_alive: bool) -> bool:
+def _grant_anything(
+    message: PreVoteRequest, _log: LogView, current_term: int, *, leader_is_alive: bool
+) -> bool:
     del leader_is_alive
-    return bool(message["term"] > current_term)
+    return message.term > current_term
 
 
 def _always_news(_log: LogView, _index: int, _term: int) -> bool:
@@ -76,7 +86,7 @@ def _always_news(_log: LogView, _index: int, _term: int) -> bool:
 async def _read_at_once(node: Node, query: Any, timeout_s: float) -> Any:
     """Answer from the state of this node, however old it is."""
     del timeout_s
-    node._check_open()
+    node.group.requests.check_open()
     return query(node.machine)
 
 
@@ -144,7 +154,7 @@ CONSENSUS: Final = (
         apply=together(
             replaced(guards, "grants_pre_vote", _grant_anything),
             replaced(guards, "admit_vote_request", _admit_any_request),
-            replaced(PreVote, "leader_is_alive", property(lambda self: self._raft.is_leader)),
+            replaced(PreVote, "leader_is_alive", property(lambda self: self._engine.is_leader)),
         ),
         surroundings=_LEADERS,
     ),

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import cluster.storage.recovery
 from cluster.consensus import guards
-from cluster.core import Core
+from cluster.loop import Loop
 from cluster.peers.peering import Peering
 from cluster.storage.journal import Journal
 from cluster.storage.journal_format import BlockHead, LogEntry, decode_head
@@ -30,11 +30,11 @@ LATE_SYNC_S: Final = 0.004
 """Longer than a follower takes to answer in these worlds."""
 
 
-def _request_sync_late(core: Core) -> None:
+def _request_sync_late(loop: Loop) -> None:
     """Sync a little later, as if this node's loop had more to do. No defect: promises wait for it."""
-    if not core._sync_is_due:
-        core._sync_is_due = True
-        core._loop.call_later(LATE_SYNC_S, core._guarded, core._sync)
+    if not loop._sync_is_due:
+        loop._sync_is_due = True
+        loop._loop.call_later(LATE_SYNC_S, loop.run, loop._sync)
 
 
 def _note_commit_without_sync(journal: Journal, index: int) -> None:
@@ -111,18 +111,18 @@ DISKS: Final = (
         name="leader-counts-unsynced-copy",
         sentence="A leader commits on the strength of its own copy before that is on disk.",
         found_by=("committed-by-majority",),
-        apply=replaced(Journal, "setRaftCommitIndex", _note_commit_without_sync),
+        apply=replaced(Journal, "record_commit", _note_commit_without_sync),
         surroundings=Surroundings(
             rates={"power": 2.0, "slow-link": 4.0},
             settings={"latency_us": 100, "jitter_us": 50, "sync_us": 100},
-            around=together(many_snapshots, replaced(Core, "_request_sync", _request_sync_late)),
+            around=together(many_snapshots, replaced(Loop, "request_sync", _request_sync_late)),
         ),
     ),
     Mutation(
         name="vote-not-stored",
         sentence="Term and vote are not written to the journal (H4).",
         found_by=("vote-on-disk", "term-on-disk"),
-        apply=replaced(Journal, "setCurrentTerm", _set_term_in_memory),
+        apply=replaced(Journal, "set_vote", _set_term_in_memory),
         surroundings=_KILLS,
     ),
     Mutation(
@@ -182,7 +182,7 @@ DISKS: Final = (
         name="cut-not-stored",
         sentence="A cut of the log at a conflict is not written to the journal.",
         found_by=("node-ends", "log-matching", "leader-completeness"),
-        apply=replaced(Journal, "deleteEntriesFrom", _delete_nothing),
+        apply=replaced(Journal, "remove_from", _delete_nothing),
         surroundings=Surroundings(
             rates={"kill": 3.0, "isolate": 6.0, "split": 4.0, "transfer": 2.0},
             fault_s=(1.0, 6.0),

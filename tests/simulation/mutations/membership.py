@@ -5,7 +5,7 @@ from typing import Any, Final
 from cluster.consensus.member_changes import MemberChanges
 from cluster.consensus.member_list import Members
 from cluster.consensus.membership import FIRST, Membership
-from cluster.consensus.replica import RaftReplica
+from cluster.consensus.replica import Replica
 from tests.simulation.mutations.mutation import (
     Mutation,
     Surroundings,
@@ -22,22 +22,22 @@ _CHANGING: Final = Surroundings(
 )
 
 
-def _may_change_at_once(replica: RaftReplica) -> bool:
+def _may_change_at_once(replica: Replica) -> bool:
     """Whether this node leads: another change may be under way."""
-    committed = replica.committed
-    return replica._may_lead() and replica.term_at(committed) == replica._raft.term
+    committed = replica.log.committed
+    return replica._may_lead() and replica.log.term_at(committed) == replica.engine.term
 
 
-def _may_change_unsure(replica: RaftReplica) -> bool:
+def _may_change_unsure(replica: Replica) -> bool:
     """Whether this node leads and no change is under way that it knows of."""
-    is_settled = replica._next_members is None and replica._membership.latest_index <= replica.committed
+    is_settled = replica._next_members is None and replica.membership.latest_index <= replica.log.committed
     return replica._may_lead() and is_settled
 
 
-def _count_learners(replica: RaftReplica) -> None:
+def _count_learners(replica: Replica) -> None:
     """Count the acknowledgements of learners."""
-    new = replica._membership.latest
-    replica._raft.set_members(frozenset(new.nodes) - {replica._node_id}, frozenset())
+    new = replica.membership.latest
+    replica.engine.set_members(frozenset(new.nodes) - {replica._node_id}, frozenset())
 
 
 def _promote_now_and_then(changes: MemberChanges) -> None:
@@ -50,28 +50,35 @@ def _encode_first(_membership: Membership, _index: int) -> bytes:
     return FIRST
 
 
-def _committed(membership: Membership) -> Members:
-    return membership.committed
+def _count_committed(membership: Membership, _latest: Members) -> None:
+    """Count what is known to be committed."""
+    _count(membership, membership.committed)
+
+
+def _commit_and_count(membership: Membership, index: int) -> None:
+    _commit(membership, index)
+    _count(membership, membership.committed)
 
 
 def _wanted_unchecked(changes: MemberChanges, change: Any) -> Members:
     """Remove any node, and several at a time with it."""
     wanted = _wanted(changes, change)
     voters = sorted(wanted.voters - {changes._node_id})
-    if change.peer or len(voters) < 2 or wanted is changes._replica.members:
+    if change.peer or len(voters) < 2 or wanted is changes._replica.membership.latest:
         return wanted
     nodes = {node_id: member for node_id, member in wanted.nodes.items() if node_id != voters[0]}
     return Members(nodes, {**wanted.removed, f"unknown disk of {voters[0]}": voters[0]}, wanted.version)
 
 
 _wanted, _promote = MemberChanges._wanted, MemberChanges._promote
+_count, _commit = Membership._count, Membership.commit
 
 MEMBERSHIP: Final = (
     Mutation(
         name="two-changes-at-once",
         sentence="A change of the members begins before the one before it is committed.",
         found_by=("one-change",),
-        apply=replaced(RaftReplica, "may_change_members", property(_may_change_at_once)),
+        apply=replaced(Replica, "may_change_members", property(_may_change_at_once)),
         surroundings=_CHANGING,
     ),
     Mutation(
@@ -85,14 +92,14 @@ MEMBERSHIP: Final = (
         name="change-before-noop",
         sentence="A new leader changes the members before it has committed anything in its term.",
         found_by=("sure-leader",),
-        apply=replaced(RaftReplica, "may_change_members", property(_may_change_unsure)),
+        apply=replaced(Replica, "may_change_members", property(_may_change_unsure)),
         surroundings=_CHANGING,
     ),
     Mutation(
         name="learner-counts-at-once",
         sentence="Acknowledgements of nodes that are only catching up count for the commit.",
         found_by=("committed-by-majority", "elected-by-majority"),
-        apply=replaced(RaftReplica, "_set_members", _count_learners),
+        apply=replaced(Replica, "_count_members", _count_learners),
         surroundings=Surroundings(
             minutes=3.0,
             rates={"grow": 8.0, "shrink": 6.0, "split": 10.0, "transfer": 4.0},
@@ -105,7 +112,10 @@ MEMBERSHIP: Final = (
         name="members-count-when-committed",
         sentence="A member list counts only when it is committed, not from when it is in the log.",
         found_by=("committed-by-majority", "elected-by-majority", "election-agreed"),
-        apply=replaced(Membership, "latest", property(_committed)),
+        apply=together(
+            replaced(Membership, "_count", _count_committed),
+            replaced(Membership, "commit", _commit_and_count),
+        ),
         surroundings=_CHANGING,
     ),
     Mutation(

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from cluster.core import Core
+from cluster.group import Group
 from lockstate import snapshot
 from lockstate.deadlines import Deadlines, Timed
 from lockstate.machine import LockMachine
@@ -25,16 +25,16 @@ RESTORING_ALL: Final = msgspec.structs.replace(RESTORING, habits={"variety": 0.8
 def snapshot_without(hide: Callable[[State], None]) -> Apply:
     """Return what leaves something out of a node's snapshots, and not out of anybody's digests."""
 
-    def encode_state(core: Core) -> bytes:
-        state = core.machine.state
+    def encode_state(group: Group) -> bytes:
+        state = group.machine.state
         held = vars(state).copy()
         hide(state)
         try:
-            return snapshot.encode(core.machine)
+            return snapshot.encode(group.machine)
         finally:
             vars(state).update(held)
 
-    return replaced(Core, "encode_state", encode_state)
+    return replaced(Group, "encode_state", encode_state)
 
 
 def _forget_token(state: State) -> None:

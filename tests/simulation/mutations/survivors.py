@@ -5,29 +5,34 @@
 
 from typing import Final
 
+import msgspec
+
 import cluster.commands.clock
 from cluster.consensus import guards
 from cluster.consensus.admission import Gate
-from cluster.consensus.guards import Admission, LogView, Message
+from cluster.consensus.guards import Admission, LogView
+from cluster.consensus.messages import UNSET, AppendEntries, Vote
 from tests.simulation.faults.hostile_network import Chances
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _admit_append = guards.admit_append
 
 
-def _admit_append_unread(message: Message, log: LogView, current_term: int) -> Admission:
+def _admit_append_unread(message: AppendEntries, log: LogView, current_term: int) -> Admission:
     """Take over the leader's commit index up to the end of the own log, whatever was verified."""
     admitted = _admit_append(message, log, current_term)
-    if admitted.message is None or "prevLogIdx" not in message:
+    if admitted.message is None or message.previous_index is UNSET:
         return admitted
-    return Admission(admitted.message | {"commit_index": message["commit_index"]}, admitted.reply)
+    unread = msgspec.structs.replace(admitted.message, commit_index=message.commit_index)
+    return Admission(unread, admitted.reply)
 
 
-def _vote_of_anybody(gate: Gate, peer_id: str, message: Message) -> Message | None:
+def _vote_of_anybody(gate: Gate, peer_id: str, message: Vote) -> Vote | None:
     """Count a vote whether or not the list of members has its voter."""
-    if gate._voters_term != gate._raft.term:
-        gate._voters_term, gate._voters = gate._raft.term, set()
-    admitted = guards.admit_vote(peer_id, message, gate._raft.term, gate._voters)
+    term = gate._engine.term
+    if gate._voters_term != term:
+        gate._voters_term, gate._voters = term, set()
+    admitted = guards.admit_vote(peer_id, message, term, gate._voters)
     if admitted is not None:
         gate._voters.add(peer_id)
     return admitted

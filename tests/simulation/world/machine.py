@@ -10,12 +10,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from cluster.config import NodeConfig
-from cluster.consensus.guards import Message
-from cluster.core import Core
+from cluster.consensus.library_words import EngineJournal
+from cluster.consensus.messages import Message
 from cluster.errors import NodeFailed, StartupError
+from cluster.group import Group
+from cluster.loop import Loop
 from cluster.node import Node
-from cluster.storage.files import Files
-from cluster.storage.forked_child import Child
+from cluster.storage.snapshot_store import SnapshotStore
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
 from tests.simulation.world.files import SimFiles
@@ -32,28 +33,28 @@ RUN_COST_US: Final = 20
 class Facts(Protocol):
     """Who is told of what happens in a node, as it happens."""
 
-    def made(self, node_id: str, core: Core) -> None:
+    def made(self, node_id: str, group: Group) -> None:
         """A node has recovered from its disk."""
 
-    def applied(self, node_id: str, core: Core, entry: bytes) -> None:
+    def applied(self, node_id: str, group: Group, index: int, entry: bytes) -> None:
         """A node has applied a committed entry."""
 
-    def restored(self, node_id: str, core: Core) -> None:
+    def restored(self, node_id: str, group: Group) -> None:
         """A node has taken over a snapshot."""
 
-    def sent(self, node_id: str, core: Core, target: str, message: Message) -> None:
+    def sent(self, node_id: str, group: Group, target: str, message: Message) -> None:
         """A node sends a Raft message."""
 
     def received(self, node_id: str, source: str, message: Message) -> None:
         """A Raft message has arrived at a node."""
 
-    def members_changed(self, node_id: str, core: Core) -> None:
+    def members_changed(self, node_id: str, group: Group) -> None:
         """Another member list counts for a node, or one is committed."""
 
-    def stored(self, node_id: str, core: Core) -> None:
+    def stored(self, node_id: str, group: Group) -> None:
         """A node's journal was synced."""
 
-    def led(self, node_id: str, core: Core) -> None:
+    def led(self, node_id: str, group: Group) -> None:
         """A node has seen a change of leadership."""
 
     def started(self, process: "Process") -> None:
@@ -66,56 +67,75 @@ class Facts(Protocol):
         """Nobody caught an exception."""
 
 
-class WatchedCore(Core):
-    """The core of a node, which tells what it does."""
+class WatchedGroup(Group):
+    """The group of a node, which tells what it does."""
 
-    def __init__(self, config: NodeConfig, files: Files, child: Child, *, facts: Facts) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        journal: EngineJournal,
+        store: SnapshotStore,
+        *,
+        joins: bool,
+        facts: Facts,
+    ) -> None:
         self._facts = facts
-        self._node_id = config.node_id
         self._is_made = False
-        super().__init__(config, files, child)
+        super().__init__(config, journal, store, joins=joins)
         self._is_made = True
-        journal = self._journal
         sync = journal.sync
 
         def watched_sync() -> bool:
             has_written = sync()
-            facts.stored(self._node_id, self)
+            facts.stored(self.node_id, self)
             return has_written
 
         journal.sync = watched_sync  # type: ignore[method-assign]
-        facts.made(self._node_id, self)
+        facts.made(self.node_id, self)
 
-    def apply(self, entry: bytes) -> None:
+    def apply(self, index: int, entry: bytes) -> None:
         """Apply, and tell."""
-        super().apply(entry)
-        self._facts.applied(self._node_id, self, entry)
+        super().apply(index, entry)
+        self._facts.applied(self.node_id, self, index, entry)
 
-    def restore_state(self, state: object) -> None:
+    def restore(self, state: object) -> None:
         """Restore, and tell; at the start, `made` tells."""
-        super().restore_state(state)
+        super().restore(state)
         if self._is_made:
-            self._facts.restored(self._node_id, self)
+            self._facts.restored(self.node_id, self)
+
+    def members_changed(self) -> None:
+        """Adjust the links, and tell."""
+        super().members_changed()
+        self._facts.members_changed(self.node_id, self)
+
+    def role_changed(self) -> None:
+        """Take over or let go, and tell."""
+        super().role_changed()
+        self._facts.led(self.node_id, self)
+
+
+class WatchedLoop(Loop):
+    """The loop of a node, which tells which messages come and go."""
+
+    def __init__(self, *args: Any, facts: Facts, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._facts = facts
+
+    @property
+    def _group(self) -> Group:
+        assert isinstance(self._owner, Group)
+        return self._owner
 
     def send(self, peer_id: str, message: Message) -> None:
         """Tell, and send."""
-        self._facts.sent(self._node_id, self, peer_id, message)
+        self._facts.sent(self._group.node_id, self._group, peer_id, message)
         super().send(peer_id, message)
 
-    def members_changed(self) -> None:
-        """Take note, and tell."""
-        super().members_changed()
-        self._facts.members_changed(self._node_id, self)
-
-    def raft_message(self, peer_id: str, message: Message) -> None:
+    def receive(self, peer_id: str, message: Message) -> None:
         """Tell, and take it."""
-        self._facts.received(self._node_id, peer_id, message)
-        super().raft_message(peer_id, message)
-
-    def leadership_changed(self) -> None:
-        """Take note, and tell."""
-        super().leadership_changed()
-        self._facts.led(self._node_id, self)
+        self._facts.received(self._group.node_id, peer_id, message)
+        super().receive(peer_id, message)
 
 
 class Process:
@@ -283,15 +303,20 @@ class Machine:
         return process
 
     @property
-    def core(self) -> Core | None:
-        """Return the core of a node that has started."""
+    def group(self) -> Group | None:
+        """Return the group of a node that has started."""
         process = self.process
-        return process.node._core if process is not None else None
+        return process.node._group if process is not None else None
 
 
-def watched_core(facts: Facts) -> Callable[[NodeConfig, Files, Child], Core]:
-    """Return what stands in the place of `Core` while a world runs."""
-    return functools.partial(WatchedCore, facts=facts)
+def watched_group(facts: Facts) -> Callable[..., Group]:
+    """Return what stands in the place of `Group` while a world runs."""
+    return functools.partial(WatchedGroup, facts=facts)
+
+
+def watched_loop(facts: Facts) -> Callable[..., Loop]:
+    """Return what stands in the place of `Loop` while a world runs."""
+    return functools.partial(WatchedLoop, facts=facts)
 
 
 def _nothing(_: bool) -> None:  # noqa: FBT001 - a callback

@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from cluster.consensus.guards import Message
+import msgspec
+
 from cluster.consensus.member_list import Members
-from cluster.core import Core
+from cluster.consensus.messages import AppendEntries, Message, VoteRequest
+from cluster.group import Group
 from cluster.observing.event_log import Position
 from lockstate.results import Event
 from tests.simulation.checks.all_checkers import Checkers
@@ -39,77 +41,78 @@ class NodeObserver:
 
     # -- machine.Facts --------------------------------------------------------------------------------------
 
-    def made(self, node_id: str, core: Core) -> None:
+    def made(self, node_id: str, group: Group) -> None:
         """Take note of what a node read from its disk."""
-        journal, machine = core._journal, core.machine
-        term, voted_for = journal.getCurrentTerm(), journal.getVotedForNodeId()
+        journal, machine = group.journal, group.machine
+        term, voted_for = journal.term, journal.voted_for
         self.add(node_id, "recovered", term, voted_for, journal.first_index, journal.last_index)
         self._checkers.recovered(node_id, term, voted_for, journal)
         if machine.revision:
-            self._checkers.restored(node_id, core.replica._raft.applied_index, machine)
+            self._checkers.restored(node_id, group.replica.engine.applied_index, machine)
 
-    def applied(self, node_id: str, core: Core, entry: bytes) -> None:
-        """Take note of an applied entry: the library counts it only after it."""
-        index = core.replica._raft.applied_index + 1
-        term = core.replica.term_at(index) or 0
+    def applied(self, node_id: str, group: Group, index: int, entry: bytes) -> None:
+        """Take note of an applied entry."""
+        term = group.replica.log.term_at(index) or 0
         digest = hashlib.blake2b(entry, digest_size=6).hexdigest()
-        self.add(node_id, "applied", index, term, core.machine.revision, digest)
-        self.counts["entries"] = max(self.counts["entries"], core.machine.revision)
-        if core.replica.is_leader:
-            self._checkers.members(_voters(core.replica.members))
-            self._matched(node_id, core)
-        self._checkers.applied(node_id, index, term, entry, core.machine, self._events(core))
+        self.add(node_id, "applied", index, term, group.machine.revision, digest)
+        self.counts["entries"] = max(self.counts["entries"], group.machine.revision)
+        if group.replica.role.is_leader:
+            self._checkers.members(_voters(group.replica.membership.latest))
+            self._matched(node_id, group)
+        self._checkers.applied(node_id, index, term, entry, group.machine, self._events(group))
 
-    def _events(self, core: Core) -> tuple[Event, ...]:
+    def _events(self, group: Group) -> tuple[Event, ...]:
         """Return what the newest entry told everybody."""
-        blocks = core.events.read(Position(core.machine.revision), 1)
+        blocks = group.events.read(Position(group.machine.revision), 1)
         return blocks[0] if blocks else ()
 
-    def _matched(self, node_id: str, core: Core) -> None:
+    def _matched(self, node_id: str, group: Group) -> None:
         """Take note of what a leader believes of the others."""
-        replica = core.replica
-        for peer_id in sorted(replica.members.nodes.keys() - {node_id}):
-            self._checkers.matched(node_id, replica.term, peer_id, replica._raft.match_index(peer_id))
+        replica = group.replica
+        for peer_id in sorted(replica.membership.latest.nodes.keys() - {node_id}):
+            self._checkers.matched(node_id, replica.role.term, peer_id, replica.engine.match_index(peer_id))
 
-    def restored(self, node_id: str, core: Core) -> None:
+    def restored(self, node_id: str, group: Group) -> None:
         """Take note of a snapshot that was taken over."""
-        self.add(node_id, "restored", core.machine.revision)
+        self.add(node_id, "restored", group.machine.revision)
         self.counts["snapshots-installed"] += 1
-        self._checkers.restored(node_id, 0, core.machine)
+        self._checkers.restored(node_id, 0, group.machine)
 
-    def sent(self, node_id: str, core: Core, target: str, message: Message) -> None:
+    def sent(self, node_id: str, group: Group, target: str, message: Message) -> None:
         """Take note of a Raft message."""
-        kind = message["type"]
-        place = message.get("prevLogIdx", message.get("next_node_idx", message.get("last_log_index", "-")))
-        self.add(node_id, "sent", target, kind, message["term"], place, len(message.get("entries") or ()))
-        self._checkers.sent(node_id, target, message)
-        self._election(node_id, core, target, message)
+        told = _as_told(message)
+        place = told.get("prevLogIdx", told.get("next_node_idx", told.get("last_log_index", "-")))
+        count = len(message.entries or ()) if isinstance(message, AppendEntries) else 0
+        self.add(node_id, "sent", target, told["type"], message.term, place, count)
+        self._checkers.sent(node_id, target, told)
+        self._election(node_id, group, target, message, told)
 
-    def _election(self, node_id: str, core: Core, target: str, message: Message) -> None:
+    def _election(
+        self, node_id: str, group: Group, target: str, message: Message, told: dict[str, Any]
+    ) -> None:
         """Take note of a step of an election."""
-        replica, prevote, elections = core.replica, core.replica._prevote, self._checkers.elections
-        silence_ms = replica.leader_silence_s * 1000
-        hears_leader = not prevote._is_leader_cut_off and silence_ms < core._config.election_ms_min
-        elections.sent(node_id, target, message, hears_leader=replica.is_leader or hears_leader)
-        is_asked_for = message.get("transfer", False)
-        if message["type"] == "request_vote" and not is_asked_for and replica.is_candidate:
-            elections.stands(node_id, message["term"], _voters(replica.members))
+        replica, prevote, elections = group.replica, group.replica.prevote, self._checkers.elections
+        silence_ms = prevote.leader_silence_s * 1000
+        hears_leader = not prevote._is_leader_cut_off and silence_ms < group._config.election_ms_min
+        elections.sent(node_id, target, told, hears_leader=replica.engine.is_leader or hears_leader)
+        if isinstance(message, VoteRequest) and not message.transfer and replica.engine.is_candidate:
+            elections.stands(node_id, message.term, _voters(replica.membership.latest))
 
     def received(self, node_id: str, source: str, message: Message) -> None:
         """Take note of a vote that arrives."""
-        self._checkers.elections.received(node_id, source, message)
+        self._checkers.elections.received(node_id, source, _as_told(message))
 
-    def members_changed(self, node_id: str, core: Core) -> None:
+    def members_changed(self, node_id: str, group: Group) -> None:
         """Take note of a member list that a leader has just appended, or of another change."""
-        replica = core.replica
-        self.add(node_id, "members", replica.members, replica.committed_members)
-        lists = replica._membership._lists
-        if not replica.is_leader or not lists._lists or lists._lists[-1][0] != core._journal.last_index:
+        replica = group.replica
+        self.add(node_id, "members", replica.membership.latest, replica.membership.committed)
+        lists = replica.membership._lists
+        if not replica.role.is_leader or not lists._lists or lists._lists[-1][0] != group.journal.last_index:
             return
         index, term, members = lists._lists[-1]
         index_before, _, before = lists._lists[-2] if len(lists._lists) > 1 else (0, 0, lists._base)
-        if term == replica.term and index > replica.committed:
-            committed = replica.committed
+        if term == replica.role.term and index > replica.log.committed:
+            committed = replica.log.committed
             self.counts["member-changes"] += 1
             self._checkers.changes.appended(
                 Appended(
@@ -120,29 +123,29 @@ class NodeObserver:
                     index_before=index_before,
                     voters_before=_voters(before),
                     committed=committed,
-                    committed_term=replica.term_at(committed),
+                    committed_term=replica.log.term_at(committed),
                 )
             )
 
-    def stored(self, node_id: str, core: Core) -> None:
+    def stored(self, node_id: str, group: Group) -> None:
         """Take note of a synced journal."""
-        journal = core._journal
-        term, voted_for = journal.getCurrentTerm(), journal.getVotedForNodeId()
+        journal = group.journal
+        term, voted_for = journal.term, journal.voted_for
         self._checkers.stored(node_id, term, voted_for)
         self._checkers.synced(node_id, journal.synced_index)
-        if core.replica.is_leader:
+        if group.replica.role.is_leader:
             self._checkers.acknowledged(node_id, journal.synced_index)
 
-    def led(self, node_id: str, core: Core) -> None:
+    def led(self, node_id: str, group: Group) -> None:
         """Take note of who leads."""
-        replica = core.replica
-        self.add(node_id, "follows", replica.leader_id, replica.term, replica.is_leader)
-        if replica.is_leader:
-            if self.leader[1] < replica.term:
+        replica = group.replica
+        self.add(node_id, "follows", replica.role.leader_id, replica.role.term, replica.role.is_leader)
+        if replica.role.is_leader:
+            if self.leader[1] < replica.role.term:
                 self.counts["leader-changes"] += 1
-                self.leader = (node_id, replica.term)
-            self._checkers.leads(node_id, replica.term, core._journal)
-            self._checkers.elections.leads(node_id, replica.term, _voters(replica.members))
+                self.leader = (node_id, replica.role.term)
+            self._checkers.leads(node_id, replica.role.term, group.journal)
+            self._checkers.elections.leads(node_id, replica.role.term, _voters(replica.membership.latest))
 
     def started(self, process: Process) -> None:
         """Object to a node that has not seen that its disk is damaged."""
@@ -163,6 +166,14 @@ class NodeObserver:
             self.fail(
                 "uncaught", f"{loop.name} does not catch what it raises: {context.get('message')} {error!r}"
             )
+
+
+def _as_told(message: Message) -> dict[str, Any]:
+    """Return a message in the words of the wire, without what it carries: checkers know no class of ours."""
+    if isinstance(message, AppendEntries):
+        message = msgspec.structs.replace(message, entries=[], chunk=msgspec.UNSET)
+    told: dict[str, Any] = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
+    return told
 
 
 def _voters(members: Members) -> frozenset[str]:

@@ -156,9 +156,9 @@ def use(journal: Journal, disk: Disk, random: Random) -> None:
     for _ in range(random.randrange(12)):
         match random.randrange(8):
             case 0 | 1:
-                journal.onOneSecondTimer()
+                journal.tidy()
             case 2:
-                journal.setCurrentTerm(journal.getCurrentTerm() + 1, random.choice([None, "n1", "n2"]))
+                journal.set_vote(journal.term + 1, random.choice([None, "n1", "n2"]))
             case 3 if random.random() < 0.2:
                 disk.is_full = True
             case 4 if random.random() < 0.2:

@@ -186,16 +186,16 @@ class World:
     def run_slice(self) -> None:
         """Let a little time pass, and compare all logs."""
         self.scheduler.run_until(self.scheduler.now_us + SLICE_US)
-        cores = {node_id: machine.core for node_id, machine in self.machines.items()}
+        groups = {node_id: machine.group for node_id, machine in self.machines.items()}
         self.checkers.compare_logs(
-            {node_id: core._journal for node_id, core in cores.items() if core is not None}
+            {node_id: group.journal for node_id, group in groups.items() if group is not None}
         )
 
     def _finish(self) -> None:
         machines = {
-            node_id: machine.core.machine
+            node_id: machine.group.machine
             for node_id, machine in self.machines.items()
-            if machine.core is not None
+            if machine.group is not None
         }
         self.checkers.finish(machines)
 

@@ -23,12 +23,26 @@ class MemberList:
 
 
 @dataclass
+class Membership:
+    """The list that counts."""
+
+    latest: MemberList = field(default_factory=MemberList)
+
+
+@dataclass
+class Role:
+    """What the node is."""
+
+    is_leader: bool = True
+
+
+@dataclass
 class Replica:
     """A leader that is sure of its log."""
 
-    is_leader: bool = True
+    role: Role = field(default_factory=Role)
     may_change_members: bool = True
-    members: MemberList = field(default_factory=MemberList)
+    membership: Membership = field(default_factory=Membership)
 
 
 @dataclass
@@ -89,7 +103,7 @@ def test_a_new_term_begins_again() -> None:
     """What a leader proposed may be lost with its leadership; a repetition has no effect."""
     node = Node()
     assert node.proposes() == 2
-    node.rules.leadership_changed()
+    node.rules.role_changed()
     assert node.proposes() == 2
 
 
@@ -109,9 +123,9 @@ def test_the_rules_do_not_move_while_somebody_joins_or_leaves() -> None:
     """Nor does a follower move them, or a leader that is not sure of its log."""
     node = Node()
     for replica in (
-        Replica(is_leader=False),
+        Replica(role=Role(is_leader=False)),
         Replica(may_change_members=False),
-        Replica(members=MemberList(learners=frozenset({"n3"}))),
+        Replica(membership=Membership(MemberList(learners=frozenset({"n3"})))),
     ):
         node.host.replica = replica
         assert node.proposes() == 0

@@ -9,14 +9,26 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cluster.consensus import guards
-from cluster.consensus.guards import Admission, Message
+from cluster.consensus.guards import Admission
+from cluster.consensus.messages import (
+    UNSET,
+    Acknowledgement,
+    AppendEntries,
+    Chunk,
+    Message,
+    NewerTerm,
+    PreVoteRequest,
+    Vote,
+    VoteRequest,
+)
+from cluster.storage.journal_format import LogEntry
+from cluster.storage.snapshot_format import SnapshotId
 
-Entry = tuple[bytes, int, int]
 
-
-def entries_of(terms: list[int], first: int = 1) -> list[Entry]:
+def entries_of(terms: list[int], first: int = 1) -> list[LogEntry]:
     """Return entries with these terms; equal index and term mean equal content."""
     return [(b"%d:%d" % (index, term), index, term) for index, term in enumerate(terms, first)]
 
@@ -25,7 +37,7 @@ def entries_of(terms: list[int], first: int = 1) -> list[Entry]:
 class Log:
     """A guards.LogView over a list of entries."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[LogEntry] = field(default_factory=list)
     committed: int = 1
 
     @property
@@ -39,22 +51,27 @@ class Log:
         return self.entries[position][2] if 0 <= position < len(self.entries) else None
 
 
-def append(previous: int, previous_term: int, terms: list[int], commit: int, term: int = 9) -> Message:
-    """Return an `append_entries` with entries of these terms behind `previous`."""
-    return {
-        "type": "append_entries",
-        "term": term,
-        "commit_index": commit,
-        "prevLogIdx": previous,
-        "prevLogTerm": previous_term,
-        "entries": entries_of(terms, previous + 1),
-    }
+def append(previous: int, previous_term: int, terms: list[int], commit: int, term: int = 9) -> AppendEntries:
+    """Return an AppendEntries with entries of these terms behind `previous`."""
+    return AppendEntries(
+        term=term,
+        commit_index=commit,
+        entries=entries_of(terms, previous + 1),
+        previous_index=previous,
+        previous_term=previous_term,
+    )
+
+
+def entries_in(message: AppendEntries) -> list[LogEntry]:
+    """Return the entries of a message that has some, or an empty list of them."""
+    assert message.entries is not UNSET
+    return message.entries
 
 
 def acknowledged(admission: Admission) -> int | None:
     """Return up to where we acknowledge by ourselves."""
     reply = admission.reply
-    return reply["next_node_idx"] - 1 if reply is not None and reply.get("success") else None
+    return reply.next_index - 1 if isinstance(reply, Acknowledgement) and reply.success else None
 
 
 # -- admit_append -------------------------------------------------------------------------------------------
@@ -65,23 +82,25 @@ LOG = Log(entries_of([0, 1, 1, 3, 3, 3]), committed=3)
 def test_an_older_term_is_not_heard() -> None:
     """A deposed leader reaches neither the log nor the timer, and is told the newer term."""
     admission = guards.admit_append(append(6, 3, [3], 6, term=4), LOG, 5)
-    assert admission == Admission(None, {"type": "newer_term", "term": 5})
+    assert admission == Admission(None, NewerTerm(term=5))
 
 
-def test_a_split_entry_is_not_taken() -> None:
-    """H6: parts of a pickled entry are dropped; none of ours is ever that large."""
-    message = append(6, 3, [], 6) | {"transmission": "start", "data": b""}
-    assert guards.admit_append(message, LOG, 9) == Admission(None)
-
-
-@pytest.mark.parametrize("serialized", [None, [b"part", True, False, 9, 9]])
-def test_a_message_that_says_nothing_about_the_log_commits_nothing(serialized: object) -> None:
+@pytest.mark.parametrize("chunk", [None, Chunk(b"part", 9, False, SnapshotId(9, 9, 100, b"digest"))])
+def test_a_message_that_says_nothing_about_the_log_commits_nothing(chunk: Chunk | None) -> None:
     """H1: a part of a snapshot, or the message in its place, leaves the commit index where it is."""
-    message = {"type": "append_entries", "term": 9, "commit_index": 6, "serialized": serialized}
+    message = AppendEntries(term=9, commit_index=6, chunk=chunk)
     admission = guards.admit_append(message, LOG, 9)
-    assert admission.message == message | {"commit_index": LOG.committed}
+    assert admission.message == replace(message, commit_index=LOG.committed)
     assert acknowledged(admission) is None
     assert admission.reply is not None, "a leader that hears nothing during a long snapshot steps down"
+
+
+def test_the_acknowledgement_of_a_new_term_carries_it() -> None:
+    """H3: the library learns the term from the very message, so what we answer names the leader's term."""
+    for message in (append(6, 3, [], 6, term=9), AppendEntries(term=9, commit_index=6, chunk=None)):
+        reply = guards.admit_append(message, LOG, 4).reply
+        assert isinstance(reply, Acknowledgement)
+        assert reply.term == 9
 
 
 @pytest.mark.parametrize(
@@ -94,17 +113,13 @@ def test_a_message_that_says_nothing_about_the_log_commits_nothing(serialized: o
         (append(3, 1, [3, 3, 3], 4), 6),
     ],
 )
-def test_what_is_known_already_becomes_a_heartbeat(message: Message, verified: int) -> None:
+def test_what_is_known_already_becomes_a_heartbeat(message: AppendEntries, verified: int) -> None:
     """H2: a repeated or late message cuts nothing.
 
     It is acknowledged and committed up to what it verified.
     """
     admission = guards.admit_append(message, LOG, 9)
-    assert admission.message == {
-        "type": "append_entries",
-        "term": 9,
-        "commit_index": min(message["commit_index"], verified),
-    }
+    assert admission.message == AppendEntries(term=9, commit_index=min(message.commit_index, verified))
     assert acknowledged(admission) == verified
 
 
@@ -120,7 +135,7 @@ def test_what_is_known_already_becomes_a_heartbeat(message: Message, verified: i
     ],
 )
 def test_only_what_is_new_or_in_conflict_reaches_the_library(
-    message: Message, previous: int, previous_term: int, new: list[int]
+    message: AppendEntries, previous: int, previous_term: int, new: list[int]
 ) -> None:
     """H2: the library appends behind the last entry that agrees, and commits no further."""
     admission = guards.admit_append(message, LOG, 9)
@@ -128,7 +143,7 @@ def test_only_what_is_new_or_in_conflict_reaches_the_library(
 
 
 @pytest.mark.parametrize("message", [append(7, 3, [9], 6), append(6, 9, [9], 6), append(9, 9, [], 9)])
-def test_a_gap_is_left_to_the_library(message: Message) -> None:
+def test_a_gap_is_left_to_the_library(message: AppendEntries) -> None:
     """Without the entry before it, the library asks for earlier ones; we say nothing."""
     assert guards.admit_append(message, LOG, 9) == Admission(message)
 
@@ -147,30 +162,31 @@ def test_a_message_that_begins_before_the_log_is_understood() -> None:
 class Specified:
     """A follower by figure 2 of the Raft paper, AppendEntries RPC, receiver implementation."""
 
-    entries: list[Entry] = field(default_factory=lambda: entries_of([0]))
+    entries: list[LogEntry] = field(default_factory=lambda: entries_of([0]))
     committed: int = 1
     term: int = 0
 
-    def receive(self, message: Message) -> None:
-        """Take an append_entries."""
-        if message["term"] < self.term:
+    def receive(self, message: AppendEntries) -> None:
+        """Take a message of a leader."""
+        if message.term < self.term:
             return
-        self.term = message["term"]
-        previous = message["prevLogIdx"]
-        if previous > len(self.entries) or self.entries[previous - 1][2] != message["prevLogTerm"]:
+        self.term = message.term
+        previous, entries = message.previous_index, entries_in(message)
+        assert previous is not UNSET
+        if previous > len(self.entries) or self.entries[previous - 1][2] != message.previous_term:
             return
-        for entry in message["entries"]:
+        for entry in entries:
             position = entry[1] - 1
             if position < len(self.entries) and self.entries[position][2] != entry[2]:
                 del self.entries[position:]
             if position >= len(self.entries):
                 self.entries.append(entry)
-        last_new = previous + len(message["entries"])
-        self.committed = max(self.committed, min(message["commit_index"], last_new))
+        last_new = previous + len(entries)
+        self.committed = max(self.committed, min(message.commit_index, last_new))
 
 
 class Follower(Log):
-    """The library's handling of append_entries behind the guard.
+    """The library's handling of AppendEntries behind the guard.
 
     `acknowledged` is what it has told its leader.
     """
@@ -180,27 +196,27 @@ class Follower(Log):
         self.term = 0
         self.acknowledged = 1
 
-    def receive(self, message: Message) -> None:
-        """Take an append_entries through the guard."""
-        if message["term"] > self.term:
+    def receive(self, message: AppendEntries) -> None:
+        """Take a message of a leader through the guard."""
+        if message.term > self.term:
             self.acknowledged = 1
         admission = guards.admit_append(message, self, self.term)
-        if admission.message is not None:
+        if isinstance(admission.message, AppendEntries):
             self._library(admission.message)
         self.acknowledged = max(self.acknowledged, acknowledged(admission) or 1)
 
-    def _library(self, message: Message) -> None:
-        """Cut behind prevLogIdx, append, commit up to the end of the log: as __onMessageReceived does."""
-        self.term = message["term"]
-        if "prevLogIdx" in message:
-            previous = message["prevLogIdx"]
-            if self.term_at(previous) != message["prevLogTerm"]:
+    def _library(self, message: AppendEntries) -> None:
+        """Cut behind the previous entry, append, commit up to the end of the log, as the library does."""
+        self.term = message.term
+        if message.previous_index is not UNSET:
+            previous = message.previous_index
+            if self.term_at(previous) != message.previous_term:
                 return
             del self.entries[previous:]
-            self.entries += message["entries"]
-            self.acknowledged = max(self.acknowledged, previous + len(message["entries"]))
-        if message["commit_index"] > self.committed:
-            self.committed = min(message["commit_index"], self.last_index)
+            self.entries += entries_in(message)
+            self.acknowledged = max(self.acknowledged, self.last_index)
+        if message.commit_index > self.committed:
+            self.committed = min(message.commit_index, self.last_index)
 
 
 @dataclass(frozen=True)
@@ -208,7 +224,7 @@ class Leadership:
     """One leader's log at its end, and how much was committed before and at its end."""
 
     term: int
-    log: list[Entry]
+    log: list[LogEntry]
     committed: int
 
 
@@ -235,7 +251,7 @@ def agrees(past: Leadership, before: Leadership) -> bool:
 
 
 @st.composite
-def deliveries(draw: st.DrawFn) -> list[tuple[Leadership, Message]]:
+def deliveries(draw: st.DrawFn) -> list[tuple[Leadership, AppendEntries]]:
     """Draw messages of such a history as they may arrive: late, twice, in any order."""
     leaderships = draw(histories())
     messages = []
@@ -243,22 +259,21 @@ def deliveries(draw: st.DrawFn) -> list[tuple[Leadership, Message]]:
         for _ in range(draw(st.integers(0, 6))):
             previous = draw(st.integers(1, len(leadership.log)))
             end = draw(st.integers(previous, len(leadership.log)))
-            message = {
-                "type": "append_entries",
-                "term": leadership.term,
-                "commit_index": draw(st.integers(1, leadership.committed)),
-                "prevLogIdx": previous,
-                "prevLogTerm": leadership.log[previous - 1][2],
-                "entries": leadership.log[previous:end],
-            }
+            message = AppendEntries(
+                term=leadership.term,
+                commit_index=draw(st.integers(1, leadership.committed)),
+                entries=leadership.log[previous:end],
+                previous_index=previous,
+                previous_term=leadership.log[previous - 1][2],
+            )
             messages.append((leadership, message))
     shuffled = draw(st.permutations(messages))
     # Mostly by term: a follower hears nothing of older ones any more.
-    return sorted(shuffled, key=lambda delivery: delivery[1]["term"]) if draw(st.booleans()) else shuffled
+    return sorted(shuffled, key=lambda delivery: delivery[1].term) if draw(st.booleans()) else shuffled
 
 
 @given(deliveries())
-def test_the_log_is_what_the_paper_says(messages: list[tuple[Leadership, Message]]) -> None:
+def test_the_log_is_what_the_paper_says(messages: list[tuple[Leadership, AppendEntries]]) -> None:
     """After every message, log and commit index are those of figure 2."""
     specified, follower = Specified(), Follower()
     for _, message in messages:
@@ -268,26 +283,26 @@ def test_the_log_is_what_the_paper_says(messages: list[tuple[Leadership, Message
 
 
 @given(deliveries())
-def test_what_was_acknowledged_stays(messages: list[tuple[Leadership, Message]]) -> None:
+def test_what_was_acknowledged_stays(messages: list[tuple[Leadership, AppendEntries]]) -> None:
     """H2: what a leader was told to be here stays here, and is the leader's, while its term lasts."""
     follower = Follower()
     for leadership, message in messages:
         follower.receive(message)
-        if message["term"] == follower.term:
+        if message.term == follower.term:
             told = follower.acknowledged
             assert follower.entries[:told] == leadership.log[:told]
 
 
 @given(deliveries())
 def test_only_what_is_committed_somewhere_is_committed_here(
-    messages: list[tuple[Leadership, Message]],
+    messages: list[tuple[Leadership, AppendEntries]],
 ) -> None:
     """H1: the commit index covers only what a leader had committed, and what it covers never changes."""
     follower = Follower()
-    committed: list[Entry] = []
+    committed: list[LogEntry] = []
     for leadership, message in messages:
         follower.receive(message)
-        if message["term"] == follower.term:
+        if message.term == follower.term:
             assert follower.entries[: follower.committed] == leadership.log[: follower.committed]
         now = follower.entries[: follower.committed]
         assert now[: len(committed)] == committed
@@ -299,15 +314,13 @@ def test_only_what_is_committed_somewhere_is_committed_here(
 
 @pytest.mark.parametrize(
     ("term", "next_index", "is_admitted"),
-    [(5, 7, True), (5, 2, True), (4, 7, False), (6, 7, False), (None, 7, False), (5, 8, False)],
+    [(5, 7, True), (5, 2, True), (4, 7, False), (6, 7, False), (5, 8, False)],
 )
 def test_an_acknowledgement_counts_only_in_its_term_and_log(
-    term: int | None, next_index: int, *, is_admitted: bool
+    term: int, next_index: int, *, is_admitted: bool
 ) -> None:
-    """H3: without a term, of another term, or beyond our log: none of our business."""
-    message: Message = {"type": "next_node_idx", "next_node_idx": next_index, "reset": False, "success": True}
-    if term is not None:
-        message["term"] = term
+    """H3: one of another term, or beyond our log, is dropped."""
+    message = Acknowledgement(next_index=next_index, reset=False, success=True, term=term)
     admitted = guards.admit_acknowledgement(message, LOG, 5)
     assert admitted == (message if is_admitted else None)
 
@@ -318,8 +331,8 @@ def test_an_acknowledgement_counts_only_in_its_term_and_log(
 )
 def test_a_voter_counts_once_per_term(term: int, voters: set[str], *, is_admitted: bool) -> None:
     """H3: a vote that comes twice, or from another term, is one vote or none."""
-    message: Message = {"type": "response_vote", "term": term}
-    assert (guards.admit_vote("b", message, 5, voters) is not None) == is_admitted
+    message = Vote(term=term)
+    assert guards.admit_vote("b", message, 5, voters) == (message if is_admitted else None)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +341,7 @@ def test_a_voter_counts_once_per_term(term: int, voters: set[str], *, is_admitte
 )
 def test_a_living_leader_is_not_voted_out(*, is_alive: bool, is_transfer: bool, is_admitted: bool) -> None:
     """H11: a request for votes is heard when there is no leader, or when the leader itself asked for it."""
-    message: Message = {"type": "request_vote", "term": 9, "transfer": is_transfer}
+    message = VoteRequest(term=9, last_log_index=6, last_log_term=3, transfer=is_transfer)
     admitted = guards.admit_vote_request(message, leader_is_alive=is_alive)
     assert admitted == (message if is_admitted else None)
 
@@ -348,30 +361,51 @@ def test_a_pre_vote_needs_a_good_log_and_no_leader(
     last_term: int, last_index: int, *, is_alive: bool, grants: bool
 ) -> None:
     """H11: the log must be as up to date as ours, and nobody must have heard of a leader lately."""
-    message: Message = {
-        "type": "pre_vote",
-        "term": 6,
-        "last_log_term": last_term,
-        "last_log_index": last_index,
-    }
+    message = PreVoteRequest(term=6, last_log_index=last_index, last_log_term=last_term)
     assert guards.grants_pre_vote(message, LOG, 5, leader_is_alive=is_alive) == grants
 
 
-def test_what_leaves_is_stamped() -> None:
-    """Acknowledgements carry the term, requests for votes their reason; the rest goes as it is."""
-    acknowledgement = guards.acknowledge(6)
-    assert guards.stamp_outbound(acknowledgement, 5, is_transfer=False) == acknowledgement | {"term": 5}
-    request: Message = {"type": "request_vote", "term": 6}
-    assert guards.stamp_outbound(request, 6, is_transfer=True) == request | {"transfer": True}
-    heartbeat: Message = {"type": "append_entries", "term": 6, "commit_index": 3}
-    assert guards.stamp_outbound(heartbeat, 6, is_transfer=False) is heartbeat
+def test_a_pre_vote_is_for_a_term_to_come() -> None:
+    """H11: a node in a newer term, or in that very one, would not vote in it any more."""
+    for term in (4, 5):
+        message = PreVoteRequest(term=term, last_log_index=6, last_log_term=3)
+        assert not guards.grants_pre_vote(message, LOG, 5, leader_is_alive=False)
 
 
-@pytest.mark.parametrize("kind", ["apply_command", "apply_command_response", "anything", None])
-def test_other_messages_are_unknown(kind: str | None) -> None:
-    """H10, H13: the library's own forwarding carries pickles; it never gets one from a peer."""
-    assert not guards.is_known({"type": kind})
-    assert guards.is_known({"type": "append_entries"})
+def test_without_rewind_only_a_sign_of_life_is_left() -> None:
+    """The wish to begin again goes; who is answering, in which term, and where it is, stays."""
+    message = Acknowledgement(next_index=4, reset=True, success=False, term=5)
+    assert guards.without_rewind(message) == replace(message, reset=False)
+
+
+@pytest.mark.parametrize(
+    ("message", "is_only_news"),
+    [
+        (append(6, 3, [], commit=4), True),
+        (append(6, 3, [], commit=3), False),
+        (append(5, 3, [3], commit=4), False),
+        (AppendEntries(term=9, commit_index=4, chunk=None), False),
+    ],
+)
+def test_news_of_a_commit_is_told_from_a_heartbeat(message: AppendEntries, *, is_only_news: bool) -> None:
+    """Only a message without entries that commits more than is known here is news of a commit."""
+    assert guards.is_only_news_of_a_commit(message, LOG) == is_only_news
+
+
+@pytest.mark.parametrize(
+    ("message", "is_promise"),
+    [
+        (guards.acknowledge(6, current_term=5), True),
+        (Vote(term=5), True),
+        (VoteRequest(term=5, last_log_index=6, last_log_term=3), True),
+        (append(6, 3, [], 6), False),
+        (PreVoteRequest(term=6, last_log_index=6, last_log_term=3), False),
+        (NewerTerm(term=5), False),
+    ],
+)
+def test_acknowledgements_and_votes_are_promises(message: Message, *, is_promise: bool) -> None:
+    """What claims that something is on this disk waits for the sync, the candidate's own vote included."""
+    assert (type(message) in guards.PROMISES) == is_promise
 
 
 @pytest.mark.parametrize(
@@ -394,23 +428,3 @@ def test_two_committed_histories_stop_the_node(index: int) -> None:
         guards.admit_append(append(index, 7, [], commit=index), log, 2)
     with pytest.raises(guards.GuardViolationError, match=f"entry {index} is committed here"):
         guards.snapshot_is_news(log, index, 7)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"type": "append_entries", "commit_index": 1},
-        {"type": "append_entries", "term": "1", "commit_index": 1},
-        append(1, 1, [1], 1) | {"entries": [[b"", 2]]},
-        append(1, 1, [1], 1) | {"entries": None},
-        append(1, 1, [1], 1) | {"prevLogTerm": None},
-        {"type": "next_node_idx", "term": 1, "next_node_idx": 2},
-        {"type": "pre_vote", "term": 1},
-    ],
-)
-def test_a_message_without_its_fields_is_none(message: Message) -> None:
-    """What lacks a number that its type needs is told apart before anything looks at it."""
-    assert not guards.is_well_formed(message)
-    assert guards.is_well_formed(append(1, 1, [1, 1], 1))
-    assert guards.is_well_formed({"type": "append_entries", "term": 1, "commit_index": 1})
-    assert guards.is_well_formed({"type": "anything"})

@@ -13,9 +13,10 @@ import pytest
 from cluster.config import load
 from cluster.config_sources import WrongValueError
 from cluster.consensus import member_changes
-from cluster.consensus.member_changes import Change, MemberChanges, Verdict
+from cluster.consensus.member_changes import Change, Means, MemberChanges, Verdict
 from cluster.consensus.member_list import Member, Members
-from cluster.consensus.replica import RaftReplica
+from cluster.consensus.membership import Membership
+from cluster.consensus.replica import Replica, Role
 from cluster.errors import (
     ClusterError,
     IdentityRefused,
@@ -46,7 +47,7 @@ class Leaders:
         self.asked: list[tuple[str, Change]] = []
         self._codes = list(codes)
         # Only the leader's part looks at the replica.
-        self.changes = MemberChanges("n1", cast("RaftReplica", None), self, asyncio.get_running_loop())
+        self.changes = changes_of(cast("Replica", None), leader_id=self.leader_id, send=self.send)
 
     def leader_id(self) -> str | None:
         """Return another leader each time."""
@@ -55,7 +56,7 @@ class Leaders:
             return None
         return f"leader-{len(self.asked)}"
 
-    def send_change(self, leader_id: str, change: Change) -> None:
+    def send(self, leader_id: str, change: Change) -> None:
         """Answer, or not."""
         self.asked.append((leader_id, change))
         code = self._codes.pop(0) if len(self._codes) > 1 else self._codes[0]
@@ -63,16 +64,25 @@ class Leaders:
             verdict = Verdict(change.number, code, "the reason", LIST)
             asyncio.get_running_loop().call_soon(self.changes.decided, verdict)
 
-    def disk_ids(self) -> dict[str, str]:
-        """Know nobody."""
-        return {}
 
-    def grows(self) -> bool:
-        """Be of no importance."""
-        return True
-
-    def hand_over(self) -> None:
-        """Be no leader."""
+def changes_of(
+    replica: Replica,
+    *,
+    leader_id: Callable[[], str | None] = lambda: "n1",
+    send: Callable[[str, Change], object] = lambda _, __: None,
+    disk_ids: dict[str, str] | None = None,
+) -> MemberChanges:
+    """Return the changes of a node whose other means do nothing."""
+    means = Means(
+        leader_id=leader_id,
+        send=send,
+        answer=lambda _, __: None,
+        disk_ids=lambda: disk_ids or {},
+        takes_peers=True,
+        hand_over=lambda: None,
+        request_tick=lambda: None,
+    )
+    return MemberChanges("n1", replica, means, asyncio.get_running_loop())
 
 
 @pytest.fixture(autouse=True)
@@ -137,18 +147,19 @@ async def test_late_and_repeated_verdicts_are_dropped() -> None:
 class BusyLeader:
     """A leader whose log grows with every look, and a learner that is always one entry behind."""
 
-    term = 1
-    is_leader = True
+    role = Role("n1", 1, is_leader=True, is_candidate=False)
     may_change_members = True
-    committed_members = members = Members({**LIST.nodes, "n4": Member("h:4", is_voter=False)}, version=1)
 
     def __init__(self) -> None:
+        members = Members({**LIST.nodes, "n4": Member("h:4", is_voter=False)}, version=1)
+        self.membership = Membership("n1", members, lambda _: None)
+        self.log = self
         self.committed = 100
         self.proposed: list[Members] = []
 
     def reachable(self) -> frozenset[str]:
         """Reach everybody."""
-        return frozenset(self.members.nodes)
+        return frozenset(self.membership.latest.nodes)
 
     def caught_up(self, peer_id: str, goal: int | None) -> bool:
         """Compare as the replica does; the learner's place is looked at before it can answer."""
@@ -164,10 +175,8 @@ class BusyLeader:
 async def test_a_learner_counts_though_the_log_never_stops_growing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has what was committed a round ago is caught up, also if it never has what is committed now."""
     monkeypatch.setattr(member_changes, "ROUND_S", 0.02)
-    leader, host = BusyLeader(), Leaders("")
-    monkeypatch.setattr(host, "disk_ids", lambda: {"n4": "disk"})
-    loop = asyncio.get_running_loop()
-    changes = MemberChanges("n1", cast("RaftReplica", leader), host, loop)
+    leader = BusyLeader()
+    changes = changes_of(cast("Replica", leader), disk_ids={"n4": "disk"})
     changes.step()
     assert leader.proposed == []
 
@@ -219,10 +228,10 @@ async def three_nodes(directory: Path) -> AsyncIterator[dict[str, Node]]:
                 running(directory / node_id, "--node-id", node_id, *first)
             )
             if node_id == "n1":
-                await until(lambda: nodes["n1"].core.replica.may_change_members)
+                await until(lambda: nodes["n1"].group.replica.may_change_members)
             else:
                 await nodes["n1"].add_member(node_id, peer, DEADLINE_S)
-                await until(lambda: nodes["n1"].core.replica.committed_members.voters == nodes.keys())
+                await until(lambda: nodes["n1"].group.replica.membership.committed.voters == nodes.keys())
         yield nodes
 
 
@@ -248,7 +257,7 @@ async def test_a_follower_adds_and_removes(tmp_path: Path) -> None:
 async def test_a_removed_leader_answers_before_it_ends(tmp_path: Path) -> None:
     """Asked to remove itself it hands over, passes the change on, returns the list, and ends as removed."""
     async with three_nodes(tmp_path) as nodes:
-        leader = nodes["n1"].core.leader_id() or ""
+        leader = nodes["n1"].group.leader_id() or ""
         left = await nodes[leader].remove_member(leader, DEADLINE_S)
         assert set(left.nodes) == {"n1", "n2", "n3"} - {leader}
         async with asyncio.timeout(DEADLINE_S):
@@ -260,16 +269,16 @@ async def test_a_removed_leader_answers_before_it_ends(tmp_path: Path) -> None:
 async def test_a_joining_node_asks_for_the_leader_to_be_removed(tmp_path: Path) -> None:
     """Who does not count yet passes it on like any other, and is no successor."""
     async with three_nodes(tmp_path) as nodes:
-        leader = nodes["n1"].core.leader_id() or ""
+        leader = nodes["n1"].group.leader_id() or ""
         peer = f"127.0.0.1:{free_port()}"
-        told = nodes["n2"].core.replica.members.nodes | {"n4": Member(peer, is_voter=False)}
+        told = nodes["n2"].group.replica.membership.latest.nodes | {"n4": Member(peer, is_voter=False)}
         peers = ",".join(f"{node_id}={member.peer}" for node_id, member in told.items())
         async with running(tmp_path / "n4", "--node-id", "n4", "--join", "--peers", peers) as joining:
             # It never counts: the leader is kept from promoting.
             for node in nodes.values():
-                node.core.changes._promote = lambda: None  # type: ignore[method-assign]
+                node.group.changes._promote = lambda: None  # type: ignore[method-assign]
             await nodes["n2"].add_member("n4", peer, DEADLINE_S)
-            await until(lambda: joining.core.leader_id() is not None)
+            await until(lambda: joining.group.leader_id() is not None)
             assert not joining.status().ready, "its state may be far behind"
             left = await joining.remove_member(leader, DEADLINE_S)
             assert leader not in left.nodes
@@ -291,7 +300,7 @@ async def test_a_node_that_nobody_could_reach_takes_nobody(tmp_path: Path) -> No
     async with running(tmp_path, *flags) as node:
         with pytest.raises(MemberChangeRefused, match=r"n1 has the address 0\.0\.0\.0:"):
             await node.add_member("n2", "127.0.0.1:1", DEADLINE_S)
-        assert list(node.core.replica.members.nodes) == ["n1"]
+        assert list(node.group.replica.membership.latest.nodes) == ["n1"]
 
 
 @pytest.mark.parametrize(
@@ -309,10 +318,10 @@ async def test_what_is_no_node_goes_to_no_leader(
 async def test_the_leader_checks_addresses_too(tmp_path: Path) -> None:
     """Another node may have another version, and pass on what this one does not understand."""
     async with running(tmp_path, "--peer", f"127.0.0.1:{free_port()}") as node:
-        await until(lambda: node.core.replica.may_change_members)
+        await until(lambda: node.group.replica.may_change_members)
         verdicts: list[Verdict] = []
-        node.core.change_asked("n2", Change(1, "n2", "nonsense"))
-        node.core.changes.decide(Change(1, "n2", "nonsense"), verdicts.append)
+        node.group.changes.asked("n2", Change(1, "n2", "nonsense"))
+        node.group.changes.decide(Change(1, "n2", "nonsense"), verdicts.append)
         assert [verdict.code for verdict in verdicts] == ["member-change-refused"]
 
 
@@ -333,13 +342,13 @@ async def test_members_that_differ_from_the_configuration_are_told(
     caplog.set_level(logging.INFO)
     own = f"127.0.0.1:{free_port()}"
     async with running(tmp_path, "--peers", f"n1={own}") as node:
-        await until(lambda: node.core.replica.may_change_members)
+        await until(lambda: node.group.replica.may_change_members)
         await node.add_member("n2", "127.0.0.1:1", DEADLINE_S)
     assert "event=members-differ" not in caplog.text
     async with running(tmp_path, "--peers", f"n1={own}") as node:
-        assert node.core.replica.members.learners == {"n2"}
+        assert node.group.replica.membership.latest.learners == {"n2"}
         assert f"event=members-differ members=n1={own},n2=127.0.0.1:1 configured=n1={own}" in caplog.text
-        await until(lambda: node.core.replica.may_change_members)
+        await until(lambda: node.group.replica.may_change_members)
         await node.remove_member("n2", DEADLINE_S)
     caplog.clear()
     async with running(tmp_path, "--peers", f"n1={own}") as node:

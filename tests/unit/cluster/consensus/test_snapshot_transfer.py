@@ -1,15 +1,18 @@
 """A snapshot on its way between two nodes: it goes on where it was, whatever gets lost, repeated or late."""
 
 import random
+import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import cast
 
 import msgspec
 import pytest
 
-from cluster.consensus import snapshot_transfer
-from cluster.consensus.guards import Message
+from cluster.consensus import messages, snapshot_transfer
+from cluster.consensus.engine import Engine
+from cluster.consensus.messages import Acknowledgement, Chunk, Message, SnapshotPosition
+from cluster.consensus.ready import SnapshotDue
 from cluster.consensus.snapshot_transfer import SnapshotTransfer
 from cluster.storage.files import Files
 from cluster.storage.snapshot_format import Snapshot, write_snapshot
@@ -20,45 +23,49 @@ CHUNK_BYTES = 100
 STATE = random.Random(1).randbytes(5_000)
 PREVIOUS = (b"previous", 41, 6)
 LAST = (b"last", 42, 7)
-STATES = {"idle": 0, "running": 1, "done": 2, "failed": 3}
 
 
-class Peer(NamedTuple):
-    """A node, by the library's shape."""
-
-    id: str
-
-
-class Replica:
-    """What a transfer sees of its node: an empty log, and a wire that keeps what is sent."""
+class FakeEngine:
+    """What a transfer sees of its engine: a term, a leader, and a wire that keeps what is sent."""
 
     def __init__(self) -> None:
-        self.wants_tick = False
         self.term = 7
         self.leader_id: str | None = "leader"
-        self.has_room = True
-        self.sent: list[Message] = []
-        self.declined: list[int] = []
+        self.is_room = True
+        self.sent: list[tuple[str, Message]] = []
+        self.paused: list[str] = []
+
+    def has_room(self, _: str) -> bool:
+        """Whether more may be sent."""
+        return self.is_room
+
+    def pause_sending(self, peer_id: str) -> None:
+        """Note; the test asks again."""
+        self.paused.append(peer_id)
+
+    def take_sent(self) -> list[Message]:
+        """Return what was sent, as it is after the wire."""
+        sent, self.sent = self.sent, []
+        assert {peer_id for peer_id, _ in sent} <= {"leader"}
+        return [after_the_wire(message) for _, message in sent]
+
+
+class Log:
+    """An empty log, of which a test may say that it was committed elsewhere."""
+
+    def __init__(self) -> None:
         self.last_index = self.committed = 0
 
     def term_at(self, _: int) -> int | None:
         """Return that the log has no such entry."""
         return None
 
-    def send(self, _: str, message: Message) -> None:
-        """Keep a message, as it is after the wire."""
-        self.sent.append(msgspec.msgpack.decode(msgspec.msgpack.encode(message)))
 
-    def link_has_room(self, _: str) -> bool:
-        """Whether more may be sent."""
-        return self.has_room
-
-    def pause_sending(self, _: str) -> None:
-        """Do nothing: the test asks again."""
-
-    def decline_snapshot(self, index: int) -> None:
-        """Remember it."""
-        self.declined.append(index)
+def after_the_wire(message: Message) -> Message:
+    """Return a message as the other end decodes it."""
+    received = messages.decode(msgspec.msgpack.encode(message))
+    assert not isinstance(received, str)
+    return received
 
 
 def decode_slowly(state: bytearray, members: bytes) -> Generator[None, None, object]:
@@ -74,25 +81,23 @@ class End:
     def __init__(self, directory: Path, decode: DecodeState | None = decode_slowly) -> None:
         directory.mkdir(exist_ok=True)
         self.directory = directory
-        self.replica = Replica()
+        self.engine, self.log = FakeEngine(), Log()
         self.decode = decode
         self.store = SnapshotStore(directory)
         self.transfer = self._made(self.store.load())
 
     def _made(self, snapshot: Snapshot | None) -> SnapshotTransfer:
-        return SnapshotTransfer(
-            self.store,
-            lambda: b"",
-            self.replica,
-            states=STATES,
-            members=lambda _: b"",
-            last=snapshot.last if snapshot is not None else None,
-            decode=self.decode,
-        )
+        last = snapshot.last if snapshot is not None else None
+        engine = cast("Engine", self.engine)
+        return SnapshotTransfer(self.store, engine, self.log, last=last, decode=self.decode)
 
     def tick(self) -> None:
         """Do what the library asks in every tick."""
-        self.transfer.checkSerializing()
+        self.transfer.poll()
+
+    def take(self, chunk: Chunk | None) -> bool:
+        """Take a chunk, if the leader has sent one; tell whether the snapshot is whole now."""
+        return chunk is not None and self.transfer.take_chunk(chunk)
 
 
 def leader_with(directory: Path, state: bytes = STATE) -> End:
@@ -114,17 +119,20 @@ def ends(tmp_path: Path) -> tuple[End, End]:
     return leader_with(tmp_path / "leader"), End(tmp_path / "follower")
 
 
-def next_chunk(leader: End) -> list[Any] | None:
+def next_chunk(leader: End) -> Chunk | None:
     """Return the leader's next chunk as it is after the wire."""
-    chunk = leader.transfer.getTransmissionData(Peer("follower"))
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(chunk)) if chunk is not None else None
+    chunk = leader.transfer.next_chunk("follower")
+    message = after_the_wire(messages.AppendEntries(term=7, commit_index=1, chunk=chunk))
+    assert isinstance(message, messages.AppendEntries)
+    assert message.chunk is not messages.UNSET
+    return message.chunk
 
 
 def answer(leader: End, follower: End) -> None:
     """Bring the follower's positions to the leader."""
-    for message in follower.replica.sent:
-        leader.transfer.take_position("follower", message)
-    follower.replica.sent.clear()
+    for message in follower.engine.take_sent():
+        if isinstance(message, SnapshotPosition):
+            leader.transfer.take_position("follower", message)
 
 
 def names_in(end: End) -> list[str]:
@@ -134,12 +142,12 @@ def names_in(end: End) -> list[str]:
 
 def disconnect(leader: End) -> None:
     """Break the connection: the leader forgets the transfer."""
-    leader.transfer.cancelTransmisstion(Peer("follower"))
+    leader.transfer.stop_sending_to("follower")
 
 
 def step(leader: End, follower: End) -> bool:
     """Bring one chunk over, its answer back, and tick; tell whether it installed the snapshot."""
-    is_installed = follower.transfer.setTransmissionData(next_chunk(leader))
+    is_installed = follower.take(next_chunk(leader))
     answer(leader, follower)
     follower.tick()
     return is_installed
@@ -193,8 +201,8 @@ def test_a_lost_answer_costs_bytes_only(ends: tuple[End, End], caplog: pytest.Lo
     for _ in range(20):
         step(leader, follower)
     disconnect(leader)
-    while not follower.transfer.setTransmissionData(next_chunk(leader)):
-        follower.replica.sent.clear()
+    while not follower.take(next_chunk(leader)):
+        follower.engine.sent.clear()
         follower.tick()
     assert bytes_sent(caplog)[:2] == [0, 0]
     assert follower.transfer.take_received().decoded == (STATE, b"members")
@@ -242,8 +250,7 @@ def test_damage_on_the_way_is_found_and_all_sent_again(ends: tuple[End, End]) ->
     step(leader, follower)
     chunk = next_chunk(leader)
     assert chunk is not None
-    chunk[0] = bytes(len(chunk[0]))
-    follower.transfer.setTransmissionData(chunk)
+    follower.take(chunk._replace(data=bytes(len(chunk.data))))
     while follower.store.incoming is not None:
         assert not step(leader, follower), "a damaged snapshot is not installed"
     disconnect(leader)
@@ -272,9 +279,10 @@ def test_old_news_is_declined(ends: tuple[End, End]) -> None:
     leader, follower = ends
     for _ in range(20):
         step(leader, follower)
-    follower.replica.committed = LAST[1]
-    assert not step(leader, follower)
-    assert follower.replica.declined == [LAST[1]]
+    follower.log.committed = LAST[1]
+    assert not follower.take(next_chunk(leader))
+    declined = Acknowledgement(next_index=LAST[1] + 1, reset=False, success=True, term=7)
+    assert follower.engine.take_sent() == [declined], "everything up to there is here already"
     assert names_in(follower) == []
 
 
@@ -287,7 +295,7 @@ def test_a_checked_snapshot_that_nobody_needs_is_dropped(ends: tuple[End, End]) 
         follower.tick()
     checked = follower.store.incoming
     assert checked is not None
-    follower.replica.committed = LAST[1]
+    follower.log.committed = LAST[1]
     follower.tick()
     assert names_in(follower) == []
 
@@ -299,41 +307,94 @@ def test_while_it_is_checked_nothing_is_sent_again(
     caplog.set_level("INFO")
     leader, follower = ends
     while follower.transfer._checking is None:
-        follower.transfer.setTransmissionData(next_chunk(leader))
+        follower.take(next_chunk(leader))
         answer(leader, follower)
     for _ in range(10):
         disconnect(leader)
         for _ in range(3):
-            assert not follower.transfer.setTransmissionData(next_chunk(leader))
+            assert not follower.take(next_chunk(leader))
             answer(leader, follower)
     assert bytes_sent(caplog) == [0]
     assert transfer(leader, follower).decoded == (STATE, b"members")
 
 
 @pytest.mark.parametrize(
-    "chunk",
+    "position",
     [
-        [],
-        [b"part", True, False, 9, 9],
-        [b"x", -1, False, [42, 7, 100, b"d"]],
-        [b"x", 0, False, [42, 7, 100]],
-        ["text", 0, False, [42, 7, 100, b"d"]],
+        SnapshotPosition(term=6, digest=b"", offset=0),
+        SnapshotPosition(term=7, digest=b"of another snapshot", offset=0),
+        SnapshotPosition(term=7, digest=b"", offset=-1),
+        SnapshotPosition(term=7, digest=b"", offset=10**9),
     ],
 )
-def test_a_malformed_chunk_is_refused(ends: tuple[End, End], chunk: list[Any]) -> None:
-    """What is no chunk changes nothing."""
-    _, follower = ends
-    assert not follower.transfer.setTransmissionData(chunk)
-    assert names_in(follower) == []
+def test_a_position_of_something_else_is_dropped(ends: tuple[End, End], position: SnapshotPosition) -> None:
+    """Of another term or snapshot, or outside of it: it does not disturb a transfer."""
+    leader, follower = ends
+    offer = next_chunk(leader)
+    assert offer is not None
+    follower.take(offer)
+    told = msgspec.structs.replace(position, digest=position.digest or offer.id.digest)
+    assert not leader.transfer.take_position("follower", told)
+    assert not leader.transfer.take_position("another", told)
+    answer(leader, follower)
+    assert transfer(leader, follower).decoded == (STATE, b"members")
 
 
-@pytest.mark.parametrize("position", [{}, {"term": 7, "digest": b"d"}, {"term": 7, "digest": 1, "offset": 1}])
-def test_a_malformed_position_is_dropped(ends: tuple[End, End], position: Message) -> None:
-    """What is no position does not disturb a transfer."""
+def test_without_room_nothing_is_sent(ends: tuple[End, End]) -> None:
+    """A full connection gets no chunk, and the library is kept from asking in a loop; then it goes on."""
     leader, follower = ends
     step(leader, follower)
-    leader.transfer.take_position("follower", {"type": "snapshot_position", **position})
+    leader.engine.is_room = False
+    assert next_chunk(leader) is None
+    assert leader.engine.paused == ["follower"]
+    leader.engine.is_room = True
     assert transfer(leader, follower).decoded == (STATE, b"members")
+
+
+def test_a_leader_without_a_snapshot_has_nothing_to_send(tmp_path: Path) -> None:
+    """The library is kept from asking in a loop."""
+    leader = End(tmp_path / "leader")
+    assert leader.transfer.next_chunk("follower") is None
+    assert leader.engine.paused == ["follower"]
+
+
+def test_a_check_goes_on_in_ticks(ends: tuple[End, End]) -> None:
+    """Between the last byte and the state there are steps of a few milliseconds: ticks are asked for."""
+    leader, follower = ends
+
+    def wants_tick() -> bool:
+        return follower.transfer.is_checking
+
+    while not wants_tick():
+        follower.take(next_chunk(leader))
+        answer(leader, follower)
+    ticks = 0
+    while wants_tick():
+        follower.tick()
+        ticks += 1
+    assert ticks > 2
+    assert follower.take(next_chunk(leader)), "the next chunk of the leader puts it in place"
+
+
+def test_nobody_is_told_without_a_leader(ends: tuple[End, End]) -> None:
+    """A position that has nobody to go to is not kept for later."""
+    leader, follower = ends
+    follower.engine.leader_id = None
+    follower.take(next_chunk(leader))
+    assert follower.engine.take_sent() == []
+
+
+def test_a_snapshot_is_written_and_then_sent(tmp_path: Path) -> None:
+    """The log before it may go when it is in place, and a follower gets it from then on."""
+    leader, follower = End(tmp_path / "leader"), End(tmp_path / "follower")
+    assert leader.transfer.poll() == ("idle", 0)
+    leader.transfer.begin_write(SnapshotDue(LAST, PREVIOUS, b"members"), lambda: STATE)
+    deadline_s = time.monotonic() + 20
+    while (outcome := leader.transfer.poll()) == ("running", LAST[1] - 1):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.001)
+    assert outcome == ("done", LAST[1] - 1)
+    assert transfer(leader, follower) == Snapshot(PREVIOUS, LAST, b"", b"members", (STATE, b"members"))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -341,7 +402,7 @@ def test_it_arrives_whatever_happens_to_the_messages(tmp_path: Path, seed: int) 
     """Messages get lost, come twice, overtake each other, connections and nodes break: it arrives whole."""
     chance = random.Random(seed)
     leader, follower = leader_with(tmp_path / "leader"), End(tmp_path / "follower")
-    on_the_way: list[list[Any] | None] = []
+    on_the_way: list[Chunk | None] = []
     for _ in range(5000):
         on_the_way.append(next_chunk(leader))
         while on_the_way and chance.random() < 0.6:
@@ -349,7 +410,7 @@ def test_it_arrives_whatever_happens_to_the_messages(tmp_path: Path, seed: int) 
             chunk = on_the_way[at] if chance.random() < 0.1 else on_the_way.pop(at)
             if chance.random() < 0.05:
                 continue
-            if follower.transfer.setTransmissionData(chunk):
+            if follower.take(chunk):
                 received = follower.transfer.take_received()
                 assert received == Snapshot(PREVIOUS, LAST, b"", b"members", (STATE, b"members"))
                 file = leader.directory / "snapshot"

@@ -472,14 +472,14 @@ async def test_a_peer_that_does_not_read_is_dropped(
     monkeypatch.setattr(link_module, "BACKLOG_BYTES_MAX", 4_000_000)
     async with acceptor() as (links, host, address), raw(address) as peer:
         await peer.get_in()
-        await until(lambda: links.has_room("a"))
+        await until(lambda: links.room_bytes("a") > 0)
         had_no_room = False
         while links.send("a", FrameKind.RAFT, b"x" * 250_000):
             links.flush()
-            had_no_room = had_no_room or not links.has_room("a")
+            had_no_room = had_no_room or links.room_bytes("a") <= 0
             await asyncio.sleep(0)
         assert had_no_room
-        assert not links.has_room("a")
+        assert links.room_bytes("a") <= 0, "of a peer that is gone, too"
         assert host.log == [("up", "a"), ("down", "a")]
         assert "the peer does not read" in caplog.text
 

@@ -9,14 +9,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from cluster.commands.outbox import Forwarded
 from cluster.consensus import member_list
-from cluster.consensus.guards import Message
 from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Member, Members
+from cluster.consensus.messages import AppendEntries, Message
 from cluster.errors import NodeFailed
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
-from cluster.peers.peering import Peering
+from cluster.peers.peering import Handlers, Peering, Ping
 from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
 from lockstate.versions import RULES_NEWEST
@@ -51,6 +52,10 @@ class Host:
         """Be somewhere."""
         return 7
 
+    def rules(self) -> int:
+        """Return the active rules."""
+        return self.active_rules
+
     def peer_up(self, peer_id: str) -> None:
         """Note."""
         self.log.append(("up", peer_id))
@@ -59,37 +64,28 @@ class Host:
         """Note."""
         self.log.append(("down", peer_id))
 
-    def raft_message(self, peer_id: str, message: Message) -> None:
-        """Note."""
-        self.log.append(("raft", peer_id, message["type"]))
-
-    def rules(self) -> int:
-        """Return the active rules."""
-        return self.active_rules
-
-    def forwarded(self, term: int, origin: str, seqs: list[int], commands: list[bytes]) -> None:
-        """Note."""
-        self.log.append(("forwarded", term, origin, seqs, commands))
-
-    def transfer_asked(self, to: str) -> None:
-        """Note."""
-        self.log.append(("transfer", to))
-
-    def change_asked(self, peer_id: str, change: Change) -> None:
-        """Note."""
-        self.log.append(("change", peer_id, change))
-
     def broke(self, error: Exception) -> None:
         """Note."""
         self.log.append(("broke", str(error)))
 
-    def change_decided(self, verdict: Verdict) -> None:
-        """Note."""
-        self.log.append(("verdict", verdict))
-
     def refused(self, peer_id: str, objection: Objection) -> None:
         """Note."""
         self.log.append(("refused", peer_id, objection))
+
+
+def handlers(log: list[tuple[object, ...]]) -> Handlers:
+    """Return what writes down everything that peers send."""
+
+    def raft(peer_id: str, message: Message) -> None:
+        log.append(("raft", peer_id, message))
+
+    return Handlers(
+        raft=raft,
+        forwarded=lambda batch: log.append(("forwarded", batch)),
+        transfer_asked=lambda to: log.append(("transfer", to)),
+        change_asked=lambda peer_id, change: log.append(("change", peer_id, change)),
+        change_decided=lambda verdict: log.append(("verdict", verdict)),
+    )
 
 
 @pytest.fixture
@@ -100,11 +96,20 @@ def datadir(tmp_path: Path) -> Iterator[DataDir]:
     datadir.close()
 
 
-def make(datadir: DataDir, committed: Members = THREE, *, is_first: bool = True) -> Peering:
-    """Return n1 among its peers."""
-    peering = Peering(datadir, "n1", "http://n1", Host())
+def make(
+    datadir: DataDir, committed: Members = THREE, *, is_first: bool = True, host: Host | None = None
+) -> Peering:
+    """Return n1 among its peers, which writes down in the host's log what they send."""
+    host = host or Host()
+    peering = Peering(datadir, "n1", "http://n1", host)
+    peering.handlers = handlers(host.log)
     peering.set_members(committed, is_first=is_first)
     return peering
+
+
+def send(peering: Peering, peer_id: str, kind: int, content: object) -> None:
+    """Let a peer send a frame."""
+    peering.frame(peer_id, kind, msgspec.Raw(msgspec.msgpack.encode(content)))
 
 
 def disk(name: str, version: int = 0) -> Particulars:
@@ -225,17 +230,16 @@ def test_disks_that_nobody_met_are_forgotten_with_the_node(datadir: DataDir) -> 
 
 def test_operations_reach_the_node(datadir: DataDir) -> None:
     """Changes, verdicts, transfers and refusals are decoded; nonsense is an error of the peer."""
-    peering = make(datadir)
-    host = peering._host
-    assert isinstance(host, Host)
+    host = Host()
+    peering = make(datadir, host=host)
     change, verdict = Change(1, "n4", "h:4"), Verdict(1, members=THREE)
-    for kind, body in (
+    for kind, content in (
         (FrameKind.CHANGE, change),
         (FrameKind.CHANGED, verdict),
         (FrameKind.TRANSFER, "n2"),
         (FrameKind.REFUSED, Objection("why")),
     ):
-        peering.frame("n2", kind, msgspec.Raw(msgspec.msgpack.encode(body)))
+        send(peering, "n2", kind, content)
     assert host.log == [
         ("change", "n2", change),
         ("verdict", verdict),
@@ -243,7 +247,61 @@ def test_operations_reach_the_node(datadir: DataDir) -> None:
         ("refused", "n2", Objection("why")),
     ]
     with pytest.raises(msgspec.DecodeError):
-        peering.frame("n2", FrameKind.CHANGE, msgspec.Raw(msgspec.msgpack.encode({"id": "n4"})))
+        send(peering, "n2", FrameKind.CHANGE, {"id": "n4"})
+
+
+def test_commands_reach_the_leader_as_one_batch(datadir: DataDir) -> None:
+    """A forwarded batch is handed on whole, with its term and origin."""
+    host = Host()
+    peering = make(datadir, host=host)
+    batch = Forwarded(3, "n2.run", [1, 2], [b"one", b"two"])
+    send(peering, "n2", FrameKind.FORWARD, batch)
+    assert host.log == [("forwarded", batch)]
+
+
+@pytest.mark.parametrize(
+    "batch", [Forwarded(3, "n3.run", [1], [b"one"]), Forwarded(3, "n2.run", [1, 2], [b"one"])]
+)
+def test_a_batch_in_another_name_is_refused(datadir: DataDir, batch: Forwarded) -> None:
+    """A peer forwards only its own commands, each with its number: else it loses its connection."""
+    host = Host()
+    peering = make(datadir, host=host)
+    with pytest.raises(msgspec.ValidationError):
+        send(peering, "n2", FrameKind.FORWARD, batch)
+    assert host.log == []
+
+
+def test_a_ping_tells_where_a_peer_is_until_it_is_gone(datadir: DataDir) -> None:
+    """The last one counts, and none when the connection has ended."""
+    host = Host()
+    peering = make(datadir, host=host)
+    for revision in (5, 6):
+        send(peering, "n2", FrameKind.PING, Ping(revision, "leader"))
+    assert peering.pings == {"n2": Ping(6, "leader")}
+    peering.peer_down("n2")
+    assert peering.pings == {}
+    assert host.log == [("down", "n2")]
+    assert peering.ping() == Ping(7, "follower")
+
+
+def test_what_a_later_release_says_is_dropped(datadir: DataDir, caplog: pytest.LogCaptureFixture) -> None:
+    """An unknown kind of frame, or of Raft message, disturbs nothing, and is told."""
+    host = Host()
+    peering = make(datadir, Members(), host=host)
+    send(peering, "n2", 99, ["anything"])
+    send(peering, "n2", FrameKind.RAFT, {"type": "anything"})
+    assert host.log == []
+    assert "event=frame-dropped peer=n2 kind=99" in caplog.text
+    assert "event=message-dropped peer=n2 type='anything' reason=unknown" in caplog.text
+
+
+def test_a_malformed_raft_message_costs_the_peer_its_connection(datadir: DataDir) -> None:
+    """What is not a message is an error of the peer, and reaches nobody."""
+    host = Host()
+    peering = make(datadir, Members(), host=host)
+    with pytest.raises(msgspec.DecodeError):
+        send(peering, "n2", FrameKind.RAFT, {"type": "append_entries", "term": "1"})
+    assert host.log == []
 
 
 def test_a_disk_that_cannot_remember_ends_the_node(tmp_path: Path) -> None:
@@ -251,8 +309,7 @@ def test_a_disk_that_cannot_remember_ends_the_node(tmp_path: Path) -> None:
     disk_of_n1 = NoSpace()
     datadir = DataDir.open(tmp_path / "n1", "n1", files=disk_of_n1)
     host = Host()
-    peering = Peering(datadir, "n1", "http://n1", host)
-    peering.set_members(THREE, is_first=True)
+    peering = make(datadir, host=host)
     disk_of_n1.is_full = True
     with pytest.raises(NodeFailed, match="No space left"):
         peering.objection("n2", disk("n2"), is_known=True)
@@ -289,15 +346,15 @@ def test_a_node_that_joined_later_is_not_gone(datadir: DataDir) -> None:
 def test_a_founder_that_met_not_everybody_is_vouched_for_by_a_newer_list(datadir: DataDir) -> None:
     """Founders may be gone before all have met: a peer that lets it in with a newer list is enough."""
     host = Host()
-    peering = Peering(datadir, "n1", "http://n1", host)
-    peering.set_members(THREE, is_first=True)
-    heartbeat = msgspec.Raw(msgspec.msgpack.encode({"type": "append_entries", "term": 1, "commit_index": 1}))
+    peering = make(datadir, host=host)
+    heartbeat = AppendEntries(term=1, commit_index=1)
     peering.objection("n2", disk("n2"), is_known=True)
-    peering.frame("n2", FrameKind.RAFT, heartbeat)
+    send(peering, "n2", FrameKind.RAFT, heartbeat)
     assert (host.log, peering.is_established) == ([], False)
     peering.objection("n4", disk("n4", version=3), is_known=False)
-    peering.frame("n4", FrameKind.RAFT, heartbeat)
-    assert (host.log, peering.is_established) == ([("raft", "n4", "append_entries")], True)
+    send(peering, "n4", FrameKind.RAFT, heartbeat)
+    assert host.log == [("raft", "n4", heartbeat)]
+    assert peering.is_established
 
 
 def test_the_disk_of_who_is_connected_goes_into_the_list(datadir: DataDir) -> None:
@@ -311,8 +368,7 @@ def test_the_disk_of_who_is_connected_goes_into_the_list(datadir: DataDir) -> No
 def test_a_peer_that_does_not_know_the_active_rules_is_refused(datadir: DataDir) -> None:
     """It is told to be upgraded, which is not final, and its disk is not remembered."""
     host = Host()
-    peering = Peering(datadir, "n1", "http://n1", host)
-    peering.set_members(THREE, is_first=True)
+    peering = make(datadir, host=host)
     host.active_rules = 2
     objection = peering.objection("n2", disk("n2"), is_known=True)
     assert objection is not None

@@ -49,14 +49,14 @@ def test_everything_synced_is_there_after_reopening(tmp_path: Path) -> None:
     """Entries, term, vote and commit hint come back as they were."""
     journal = Journal.open(tmp_path)
     added = fill(journal, 1, 5)
-    journal.setCurrentTerm(7, "node-b")
-    journal.setRaftCommitIndex(4)
+    journal.set_vote(7, "node-b")
+    journal.record_commit(4)
     assert journal.synced_index == 5
     journal.close()
     journal = Journal.open(tmp_path)
     assert entries_of(journal) == added
-    assert (journal.getCurrentTerm(), journal.getVotedForNodeId()) == (7, "node-b")
-    assert journal.getRaftCommitIndex() == 4
+    assert (journal.term, journal.voted_for) == (7, "node-b")
+    assert journal.commit_hint == 4
     assert journal.synced_index == journal.last_index == 5
     journal.close()
 
@@ -65,8 +65,8 @@ def test_a_new_journal_is_empty_with_term_0(tmp_path: Path) -> None:
     """A fresh journal has no entry, no vote, term 0 and commit hint 1, and its first segment exists."""
     journal = Journal.open(tmp_path)
     assert len(journal) == 0
-    assert (journal.getCurrentTerm(), journal.getVotedForNodeId()) == (0, None)
-    assert journal.getRaftCommitIndex() == 1
+    assert (journal.term, journal.voted_for) == (0, None)
+    assert journal.commit_hint == 1
     assert [path.name for path in segment_files(tmp_path)] == ["journal-0000000000000001.log"]
     journal.close()
 
@@ -77,7 +77,7 @@ def test_a_sync_is_one_write_and_one_fdatasync(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path, files=disk)
     disk.operations.clear()
     fill(journal, 1, 100)
-    journal.setCurrentTerm(1, "node-a")
+    journal.set_vote(1, "node-a")
     assert journal.sync()
     assert disk.operations == ["write", "fdatasync"]
     assert not journal.sync()
@@ -92,7 +92,7 @@ def test_unsynced_entries_do_not_count_as_durable(tmp_path: Path) -> None:
     assert (journal.synced_index, journal.last_index, journal.is_dirty) == (0, 4, True)
     journal.sync()
     assert (journal.synced_index, journal.is_dirty) == (4, False)
-    journal.deleteEntriesFrom(2)
+    journal.remove_from(2)
     fill(journal, 3, 6, term=2)
     assert (journal.synced_index, journal.last_index) == (2, 6)
     journal.close()
@@ -104,7 +104,7 @@ def test_a_commit_beyond_the_synced_log_syncs_first(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path, files=disk)
     fill(journal, 1, 3)
     disk.operations.clear()
-    journal.setRaftCommitIndex(3)
+    journal.record_commit(3)
     assert disk.operations == ["write", "fdatasync"]
     assert journal.synced_index == 3
     journal.close()
@@ -115,14 +115,14 @@ def test_a_commit_hint_alone_asks_nothing_of_the_disk(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path)
     fill(journal, 1, 3)
     journal.sync()
-    journal.setRaftCommitIndex(2)
+    journal.record_commit(2)
     assert not journal.is_dirty
     assert not journal.sync()
     fill(journal, 4, 4)
     journal.sync()
     abandon(journal)
     reopened = Journal.open(tmp_path)
-    assert reopened.getRaftCommitIndex() == 2
+    assert reopened.commit_hint == 2
     reopened.close()
 
 
@@ -130,31 +130,31 @@ def test_the_commit_hint_never_exceeds_the_log(tmp_path: Path) -> None:
     """After a truncation the hint is cut to the last index."""
     journal = Journal.open(tmp_path)
     fill(journal, 1, 5)
-    journal.setRaftCommitIndex(5)
-    journal.deleteEntriesFrom(3)
+    journal.record_commit(5)
+    journal.remove_from(3)
     journal.sync()
-    assert journal.getRaftCommitIndex() == 3
+    assert journal.commit_hint == 3
     journal.close()
 
 
 def test_compaction_keeps_the_rest_and_the_hard_state(tmp_path: Path) -> None:
     """After compaction over many segments only what is needed is on disk, with term and vote."""
     journal = Journal.open(tmp_path, sizes=Sizes(400, 100))
-    journal.setCurrentTerm(3, "node-c")
+    journal.set_vote(3, "node-c")
     added: list[LogEntry] = []
     for index in range(1, 101):
         added += fill(journal, index, index)
         journal.sync()
     count_before = len(segment_files(tmp_path))
-    journal.deleteEntriesTo(94)
+    journal.remove_before(94)
     journal.sync()
     for _ in range(count_before):
-        journal.onOneSecondTimer()
+        journal.tidy()
     assert len(segment_files(tmp_path)) < count_before / 3
     journal.close()
     reopened = Journal.open(tmp_path)
     assert entries_of(reopened) == added[-6:]
-    assert (reopened.getCurrentTerm(), reopened.getVotedForNodeId()) == (3, "node-c")
+    assert (reopened.term, reopened.voted_for) == (3, "node-c")
     reopened.close()
 
 
@@ -164,19 +164,19 @@ def test_clear_is_one_step_with_the_adds_after_it(tmp_path: Path) -> None:
     old = fill(journal, 1, 9)
     journal.sync()
     journal.clear()
-    journal.setCurrentTerm(2, None)
+    journal.set_vote(2, None)
     journal.sync()
     abandon(journal)
     journal = Journal.open(tmp_path, sizes=Sizes(100, 100))
     assert entries_of(journal) == old
-    assert journal.getCurrentTerm() == 2
+    assert journal.term == 2
     journal.clear()
     new = fill(journal, 500, 501, term=2)
     journal.sync()
     abandon(journal)
     journal = Journal.open(tmp_path)
     assert entries_of(journal) == new
-    journal.onOneSecondTimer()
+    journal.tidy()
     assert len(segment_files(tmp_path)) == 1
     journal.close()
 
@@ -189,7 +189,7 @@ def test_clear_forgets_what_was_not_synced(tmp_path: Path) -> None:
     fill(journal, 10, 12)
     journal.clear()
     for term in range(1, 4):
-        journal.setCurrentTerm(term, None)
+        journal.set_vote(term, None)
         journal.sync()
     abandon(journal)
     reopened = Journal.open(tmp_path)
@@ -233,7 +233,7 @@ def test_a_compacted_log_without_its_snapshot_refuses(tmp_path: Path) -> None:
     journal.begin_without_snapshot()
     fill(journal, 1, 9)
     journal.begin_without_snapshot()
-    journal.deleteEntriesTo(3)
+    journal.remove_before(3)
     with pytest.raises(DataDirError, match="begins at entry 4 and the snapshot before it is missing"):
         journal.begin_without_snapshot()
     journal.close()
@@ -290,7 +290,7 @@ def test_a_disk_error_ends_all_changes(tmp_path: Path, operation: str) -> None:
     disk = FailingDisk(operation)
     journal = Journal.open(tmp_path, files=disk)
     added = fill(journal, 1, 3)
-    journal.setCurrentTerm(2, "node-a")
+    journal.set_vote(2, "node-a")
     journal.sync()
     more = fill(journal, 4, 5)
     disk.is_failing = True
@@ -300,12 +300,12 @@ def test_a_disk_error_ends_all_changes(tmp_path: Path, operation: str) -> None:
     changes = (
         journal.sync,
         journal.clear,
-        journal.onOneSecondTimer,
+        journal.tidy,
         lambda: journal.add(b"x", 6, 2),
-        lambda: journal.deleteEntriesFrom(1),
-        lambda: journal.deleteEntriesTo(1),
-        lambda: journal.setRaftCommitIndex(1),
-        lambda: journal.setCurrentTerm(3, None),
+        lambda: journal.remove_from(1),
+        lambda: journal.remove_before(1),
+        lambda: journal.record_commit(1),
+        lambda: journal.set_vote(3, None),
     )
     for change in changes:
         with pytest.raises(NodeFailed):
@@ -315,7 +315,7 @@ def test_a_disk_error_ends_all_changes(tmp_path: Path, operation: str) -> None:
     assert journal.synced_index == 3
     reopened = Journal.open(tmp_path)
     assert entries_of(reopened) in (added, added + more)
-    assert (reopened.getCurrentTerm(), reopened.getVotedForNodeId()) == (2, "node-a")
+    assert (reopened.term, reopened.voted_for) == (2, "node-a")
     reopened.close()
 
 
@@ -324,11 +324,11 @@ def test_indexes_and_terms_have_64_bits(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path)
     journal.add(b"", 2**62, 2**61)
     journal.add(bytes(3_000_000), 2**62 + 1, 2**61)
-    journal.setCurrentTerm(2**61, "nœud")
+    journal.set_vote(2**61, "nœud")
     journal.close()
     reopened = Journal.open(tmp_path)
     assert entries_of(reopened) == [(b"", 2**62, 2**61), (bytes(3_000_000), 2**62 + 1, 2**61)]
-    assert reopened.getVotedForNodeId() == "nœud"
+    assert reopened.voted_for == "nœud"
     assert (reopened[-1][1], len(reopened)) == (2**62 + 1, 2)
     reopened.close()
 

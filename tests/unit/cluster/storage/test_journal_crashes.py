@@ -97,21 +97,21 @@ def take(journal: Journal, model: Model, step: Step) -> None:
             )
         case "truncate":
             del model.entries[position:]
-            journal.deleteEntriesFrom(position)
+            journal.remove_from(position)
         case "compact":
             del model.entries[:position]
-            journal.deleteEntriesTo(position)
+            journal.remove_before(position)
         case "restart":
             model.entries.clear()
             journal.clear()
             add(journal, model, 1000 * step.number + 1, step.number)
         case "vote":
             model.term, model.voted_for = model.term + 1, f"node-{step.number}" if step.number else None
-            journal.setCurrentTerm(model.term, model.voted_for)
+            journal.set_vote(model.term, model.voted_for)
         case "commit":
-            journal.setRaftCommitIndex(journal.last_index)
+            journal.record_commit(journal.last_index)
         case "seal":
-            journal.onOneSecondTimer()
+            journal.tidy()
         case "sync":
             journal.sync()
     if not journal.is_dirty and step.kind in ("commit", "sync"):
@@ -133,7 +133,7 @@ def opened(files: Files, directory: Path = DIRECTORY, sizes: Sizes = SIZES) -> J
 
 def view_of(journal: Journal) -> View:
     """Return what the journal says after recovery."""
-    return View(tuple(journal[:]), journal.getCurrentTerm(), journal.getVotedForNodeId())
+    return View(tuple(journal[:]), journal.term, journal.voted_for)
 
 
 def run(
@@ -153,8 +153,8 @@ def check(files: Files, directory: Path, model: Model) -> View:
     recovered = view_of(journal)
     assert recovered in (model.acknowledged, model.attempted)
     assert journal.synced_index == journal.last_index
-    assert journal.getRaftCommitIndex() <= max(1, journal.last_index)
-    journal.setCurrentTerm(recovered.term + 1, "node-z")
+    assert journal.commit_hint <= max(1, journal.last_index)
+    journal.set_vote(recovered.term + 1, "node-z")
     journal.add(b"after the crash", journal.last_index + 1, recovered.term + 1)
     expected = view_of(journal)
     journal.close()

@@ -26,7 +26,7 @@ def opened(disk: CrashDisk, sizes: Sizes = SMALL) -> Journal:
 def write_some(disk: CrashDisk, count: int = 20, sizes: Sizes = SMALL) -> list[LogEntry]:
     """Write a journal of `count` entries in as many blocks, sealed, and return the entries."""
     journal = opened(disk, sizes)
-    journal.setCurrentTerm(4, "node-a")
+    journal.set_vote(4, "node-a")
     for index in range(1, count + 1):
         journal.add(b"command %d" % index * 3, index, 4)
         journal.sync()
@@ -42,7 +42,7 @@ def segments(disk: CrashDisk) -> list[Path]:
 def check_unharmed(disk: CrashDisk, entries: list[LogEntry]) -> None:
     """Check that the journal opens with all its entries, term and vote."""
     journal = opened(disk)
-    assert (journal[:], journal.getCurrentTerm(), journal.getVotedForNodeId()) == (entries, 4, "node-a")
+    assert (journal[:], journal.term, journal.voted_for) == (entries, 4, "node-a")
     journal.close()
 
 
@@ -191,10 +191,10 @@ def test_old_segments_that_came_back_are_removed() -> None:
     write_some(disk)
     old = {path: disk.content(path) for path in segments(disk)}
     journal = opened(disk)
-    journal.deleteEntriesTo(len(journal) - 1)
+    journal.remove_before(len(journal) - 1)
     journal.sync()
     for _ in old:
-        journal.onOneSecondTimer()
+        journal.tidy()
     kept = journal[:]
     journal.close()
     removed = [path for path in old if path not in segments(disk)]

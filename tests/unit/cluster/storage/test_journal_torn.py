@@ -85,7 +85,7 @@ def test_a_lost_seal_before_a_torn_write_is_no_damage() -> None:
     path = DIRECTORY / "journal-0000000000000001.log"
     synced = disk.content(path)
     seal_end_before = len(synced.rstrip(b"\0"))
-    journal.onOneSecondTimer()
+    journal.tidy()
     sealed = disk.content(path)
     journal.add(b"never acknowledged", 2, 1)
     journal.sync()
@@ -106,7 +106,7 @@ def test_what_followed_a_lost_seal_does_not_come_back_behind_the_next_seal() -> 
     end = len(disk.content(path).rstrip(b"\0"))
     journal.add(bytes([1]) * (2 * SECTOR_BYTES - (end + BLOCK_BYTES + ENTRY_BYTES + SEAL_BYTES)), 2, 1)
     journal.sync()
-    journal.onOneSecondTimer()
+    journal.tidy()
     journal.add(b"never acknowledged", 3, 1)
     disk.crash_at = len(disk.operations) + 2
     with pytest.raises(Crash):
@@ -118,7 +118,7 @@ def test_what_followed_a_lost_seal_does_not_come_back_behind_the_next_seal() -> 
         journal = opened(again)
         recovered = journal[:]
         was_cut += len(recovered) == 2
-        journal.onOneSecondTimer()
+        journal.tidy()
         again.reboot(Random(seed + 1000))
         assert opened(again)[:] == recovered
     assert 0 < was_cut < 200

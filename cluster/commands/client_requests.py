@@ -1,0 +1,160 @@
+"""Commands and reads of this node's clients: submitted, waited for, and undone when a client goes away."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from cluster.commands.outbox import Answer, Outbox, Pending
+from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown
+from lockstate import codec
+from lockstate.commands import Cancel, Command, Convert, MayWait
+from lockstate.ids import NO_HOLD, HoldId
+from lockstate.machine import LockMachine
+from lockstate.results import Granted, Queued, Result
+
+T = TypeVar("T")
+
+CANCEL_S: Final = 5.0
+"""The time, in seconds, for which the cancel of an abandoned request is tried."""
+
+logger = logging.getLogger(__name__)
+
+
+class ClientRequests:
+    """What the faces of a node ask for. One thread."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        failures: Counter[str],
+        request_flush: Callable[[], None],
+        is_open: Callable[[], bool],
+    ) -> None:
+        """Ask through `outbox`.
+
+        `failures` counts requests without a result, by their codes. `request_flush` sends what the outbox
+        holds. `is_open` tells whether this node takes new work.
+        """
+        self._outbox = outbox
+        self._failures = failures
+        self._request_flush = request_flush
+        self._is_open = is_open
+        self._cancels: set[asyncio.Task[None]] = set()
+
+    async def submit(self, command: Command, timeout_s: float) -> Answer:
+        """Replicate one command and return its result and revision.
+
+        Raises:
+            NoLeader, Overloaded, ShuttingDown: not applied.
+            OutcomeUnknown: sent, and no outcome within `timeout_s`.
+        """
+        return await self._submit(command, timeout_s).future
+
+    async def acquire(self, command: MayWait, timeout_s: float) -> Answer:
+        """Replicate a request that may wait in a queue, and wait there: the result is Granted or Refused.
+
+        When the calling task is cancelled (the client went away) the request is undone in the cluster too,
+        unless this node is shutting down: then its client may ask on another node with the same request_id.
+        Of a conversion only the wait is undone: one that came through stays, as the hold does.
+        Takes at most `wait_ms` + 2 * `timeout_s`. Raises as `submit`.
+        """
+        pending = self._submit(command, timeout_s)
+        try:
+            answer = await asyncio.shield(pending.future)
+        except asyncio.CancelledError:
+            self._undo_when_known(command, pending)
+            raise
+        if answer.wait is None:
+            return answer
+        try:
+            async with asyncio.timeout(command.wait_ms / 1000 + timeout_s):
+                return await answer.wait
+        except TimeoutError:
+            if not command.request_id:
+                # Nobody can ask for this outcome again.
+                self._undo(command, answer)
+            raise OutcomeUnknown("the wait did not end in time; repeat with the same request_id") from None
+        except asyncio.CancelledError:
+            self._undo(command, answer)
+            raise
+        except OutcomeUnknown:
+            if not self._is_open() and not command.request_id:
+                # Nobody can ask for this outcome again: take the ticket back rather than leave it behind.
+                await self._cancel(command, answer)
+            raise
+
+    async def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> T:
+        """Answer from a state at least as new as every answer given before this call, anywhere.
+
+        Raises NoLeader, Overloaded, ShuttingDown.
+        """
+        self.check_open()
+        future = self._outbox.read(query, timeout_s)
+        self._request_flush()
+        return await future
+
+    def check_open(self) -> None:
+        """Raise ShuttingDown if this node takes no new work."""
+        if not self._is_open():
+            self._failures[ShuttingDown.code] += 1
+            raise ShuttingDown("this node is stopping; ask another")
+
+    def _submit(self, command: Command, timeout_s: float) -> Pending:
+        self.check_open()
+        try:
+            pending = self._outbox.submit(codec.encode_command(command), timeout_s)
+        except ClusterError as error:
+            self._failures[error.code] += 1
+            raise
+        self._request_flush()
+        return pending
+
+    # -- clients that went away -----------------------------------------------------------------------------
+
+    def _undo_when_known(self, command: MayWait, pending: Pending) -> None:
+        """Undo a request whose client left before it was known whether it waits or holds."""
+
+        def on_outcome(future: asyncio.Future[Answer]) -> None:
+            if not future.cancelled() and future.exception() is None:
+                self._undo(command, future.result())
+
+        pending.future.add_done_callback(on_outcome)
+
+    def _undo(self, command: MayWait, answer: Answer) -> None:
+        """Cancel in the background."""
+        if answer.wait is not None:
+            answer.wait.cancel()
+        if self._is_open():
+            task = asyncio.get_running_loop().create_task(self._cancel(command, answer))
+            self._cancels.add(task)
+            task.add_done_callback(self._cancels.discard)
+
+    async def _cancel(self, command: MayWait, answer: Answer) -> None:
+        """Take back a wait, or a grant. If no leader can be told, ticket and hold end by themselves."""
+        undone = _to_undo(command, answer.result)
+        if not undone:
+            return
+        cancel = codec.encode_command(Cancel(undone, command.attempt_id))
+        try:
+            pending = self._outbox.submit(cancel, CANCEL_S)
+            self._request_flush()
+            await pending.future
+        except ClusterError as error:
+            name = "" if isinstance(command, Convert) else command.name
+            logger.warning("event=cancel-failed code=%s name=%r", error.code, name)
+
+
+def _to_undo(command: MayWait, result: Result) -> HoldId:
+    """Return the id of the ticket or hold that a client left behind, empty if there is none.
+
+    A hold that the session had before, or that an earlier attempt got, is not this one's to undo. Nor is the
+    hold of a conversion.
+    """
+    match result:
+        case Queued():
+            return result.hold_id
+        case Granted() if not isinstance(command, Convert) and result.hold_id == command.hold_id:
+            return result.hold_id
+    return NO_HOLD

@@ -1,0 +1,422 @@
+"""One Raft log with its state machine and its clients' commands: the working heart of a node.
+
+The loop drives the replica and tells the group what came of it (`loop.Owner`); frames of peers come through
+peering; the clients' side is `requests`. What the log says is applied here, and completes what waits here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Final, cast
+
+from cluster.commands.abandoned_waits import AbandonedWaits
+from cluster.commands.batcher import Batcher
+from cluster.commands.client_requests import ClientRequests
+from cluster.commands.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
+from cluster.commands.expiry import Expiry
+from cluster.commands.outbox import Answer, Forwarded, Outbox, new_origin
+from cluster.commands.rules import RulesAdvance
+from cluster.commands.waiters import Waiters
+from cluster.config import Address, NodeConfig
+from cluster.consensus.handover import Handovers
+from cluster.consensus.library_words import EngineJournal
+from cluster.consensus.member_changes import Means, MemberChanges
+from cluster.consensus.member_list import Members
+from cluster.consensus.replica import Replica
+from cluster.errors import IdentityRefused, OutcomeUnknown, ShuttingDown
+from cluster.loop import Loop
+from cluster.observing import audit_log
+from cluster.observing.event_log import EventLog
+from cluster.observing.gauges import gauges
+from cluster.observing.metrics import Metrics
+from cluster.peers.handshake import Objection
+from cluster.peers.link import FrameKind
+from cluster.peers.links import PeerLinks
+from cluster.peers.peering import Handlers, Peering
+from cluster.storage.snapshot_store import SnapshotStore
+from lockstate import codec, snapshot
+from lockstate.machine import LockMachine
+from lockstate.results import Done, Queued, Refused, Result
+
+logger = logging.getLogger(__name__)
+
+_TICKS_PER_HEARTBEAT: Final = 2
+"""The ticks of a node that has nothing to do: an election starts at most half a heartbeat late."""
+_TICK_MS_MAX: Final = STALL_COUNTED_MS_MAX / 2
+"""The longest time, in ms, between two looks at the clock: cluster time counts no longer gap."""
+_DONE: Final = Done()
+_NO_TERM: Final = 0
+"""The term of commands for no leader: of none at all."""
+
+
+class Group:
+    """One node's part in one log. Made inside the running loop; `start` makes it take part."""
+
+    def __init__(
+        self, config: NodeConfig, journal: EngineJournal, store: SnapshotStore, *, joins: bool
+    ) -> None:
+        """Recover from journal and snapshot. Raises DataDirError, SnapshotError.
+
+        `joins` if this node joined a cluster that was there before it.
+        """
+        self.node_id = config.node_id
+        self._config = config
+        self._joins = joins
+        self._loop = asyncio.get_running_loop()
+        self.machine = LockMachine()
+        self.metrics = Metrics(lambda: gauges(self))
+        self.outbox = Outbox(new_origin(config.node_id), self._loop)
+        self.waiters = Waiters(self._loop)
+        self.events = EventLog(self._loop)
+        self.leadership = asyncio.Event()
+        """Set, and replaced by a new one, when who leads may have changed."""
+        self.is_shutting_down = False
+        self._batcher = Batcher()
+        self._rules = RulesAdvance(self, self._batcher)
+        self._clock = ClusterClock(SystemClock())
+        self._expiry = Expiry(self._loop, self._clock, self._pass_time)
+        self._abandoned = AbandonedWaits(
+            self.outbox, self._loop, self._clock, self._waiting_origins, self.request_flush
+        )
+        self._was_leader = False
+        self._leader_seen: str | None = None
+        self._is_flush_due = False
+        self.replica = Replica(
+            config,
+            Members() if joins else config.first_members,
+            journal,
+            store,
+            room_bytes=self._room_bytes,
+            decode_state=RulesAdvance.decode_state,
+        )
+        state, self.replica.loaded_state = self.replica.loaded_state, None
+        if state is not None:
+            self.restore(state)
+        # What is known to be committed was applied, and told, before this start.
+        self._told_up_to = self.replica.log.committed
+        self.requests = ClientRequests(
+            self.outbox, self.metrics.failures, self.request_flush, lambda: self.is_open
+        )
+        self.journal = journal
+
+    def connect(self, links: PeerLinks, peering: Peering) -> None:
+        """Use these links, and take what comes over them. Called once, before `start`."""
+        self.links = links
+        self.peering = peering
+        period_ms = min(self._config.heartbeat_ms / _TICKS_PER_HEARTBEAT, _TICK_MS_MAX)
+        self.loop = Loop(
+            self.replica,
+            self.journal,
+            links,
+            self,
+            period_s=period_ms / 1000,
+            on_sync=self.metrics.sync_seconds.observe,
+        )
+        self.handovers = Handovers(
+            self.replica,
+            links.is_up,
+            self.loop.act,
+            self.loop.request_tick,
+            self._config.election_ms_max / 1000,
+        )
+        self.changes = MemberChanges(
+            self.node_id,
+            self.replica,
+            Means(
+                leader_id=self.leader_id,
+                send=lambda peer_id, change: links.send(peer_id, FrameKind.CHANGE, change),
+                answer=lambda peer_id, verdict: links.send(peer_id, FrameKind.CHANGED, verdict),
+                disk_ids=peering.disk_ids,
+                takes_peers=self._config.takes_peers,
+                hand_over=self.handovers.begin_with_most_caught_up,
+                request_tick=self.loop.request_tick,
+            ),
+            self._loop,
+        )
+        peering.handlers = Handlers(
+            raft=self.loop.receive,
+            forwarded=self.forwarded,
+            transfer_asked=self.handovers.begin,
+            change_asked=self.changes.asked,
+            change_decided=self.changes.decided,
+        )
+        peering.set_members(self.replica.membership.committed, is_first=self.is_new_cluster)
+        links.set_peers(self.peer_addresses())
+
+    def stop(self) -> None:
+        """Stop all timers and end all requests. Idempotent."""
+        self.loop.stop()
+        self._expiry.stop()
+        self._abandoned.stop()
+        self.failed()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this node takes requests."""
+        return not self.is_shutting_down and not self.loop.failure.done()
+
+    def _room_bytes(self, peer_id: str) -> int:
+        """Return how much bulk data may be sent to a peer now."""
+        return self.links.room_bytes(peer_id)
+
+    # -- commands on their way ------------------------------------------------------------------------------
+
+    def request_flush(self) -> None:
+        """Send what the outbox holds at the end of this run of the loop."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self.loop.run, self._flush)
+
+    def _flush(self) -> None:
+        """Hand unsent commands to the leader: to our own next tick, or over the link, as one frame."""
+        self._is_flush_due = False
+        role = self.replica.role
+        if role.is_leader:
+            self.loop.request_tick()
+            return
+        leader_id = self.leader_id()
+        while leader_id is not None and self.outbox.has_unsent:
+            seqs, commands = self.outbox.take()
+            forwarded = Forwarded(role.term, self.outbox.origin, seqs, commands)
+            self.links.send(leader_id, FrameKind.FORWARD, forwarded)
+
+    def forwarded(self, batch: Forwarded) -> None:
+        """Take a follower's commands if they are meant for this very leadership; else it sends them again."""
+        self._abandoned.heard(batch.origin)
+        role = self.replica.role
+        if role.is_leader and batch.term == role.term:
+            self._batcher.add(batch.origin, batch.seqs, batch.commands)
+            self.loop.request_tick()
+
+    def _resend(self) -> None:
+        """Begin again with whoever leads now: everything pending, from the lowest number on."""
+        self.metrics.commands_resent += self.outbox.rewind()
+        self.request_flush()
+
+    # -- what the loop asks and tells (loop.Owner) ----------------------------------------------------------
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether this node may tick at all: in a new cluster all nodes must have met."""
+        return self.peering.is_established
+
+    def has_entry(self) -> bool:
+        """Whether anything waits to be proposed."""
+        return self.outbox.has_unsent or not self._batcher.is_empty
+
+    def entries(self) -> Iterator[bytes]:
+        """Yield the next batches, each stamped now: our own clients' commands join those of the followers."""
+        while True:
+            while self.outbox.has_unsent:
+                self._batcher.add(self.outbox.origin, *self.outbox.take())
+            entry = self._batcher.next_entry(self._clock.now_ms(), self.machine.rules)
+            if entry is None:
+                return
+            self.metrics.entries_proposed += 1
+            yield entry
+
+    def apply(self, index: int, entry: bytes) -> None:
+        """Apply one committed entry and complete what it answers here."""
+        outcome = self.machine.apply(self._rules.decode_entry(entry))
+        for batch in outcome.batches:
+            if batch.origin == self.outbox.origin:
+                for seq, result in zip(batch.seqs, batch.results, strict=True):
+                    self._complete(seq, result, outcome.revision)
+        for settled in outcome.settled:
+            self.waiters.wake(settled, outcome.revision)
+        self.metrics.applied(outcome)
+        self.events.append(outcome.events)
+        if self.replica.role.is_leader:
+            if outcome.events and index > self._told_up_to:
+                audit_log.tell(outcome.events)
+            self._expiry.arm(self.machine.next_deadline_ms())
+            self._abandoned.look()
+
+    def _complete(self, seq: int, result: Result, revision: int) -> None:
+        """Hand a result to who asked. Who is queued begins to wait here, before any event can come."""
+        wait = None
+        if isinstance(result, Queued) and self.outbox.is_pending(seq):
+            wait = self.waiters.add(result.hold_id)
+        self.outbox.complete(seq, Answer(result, revision, wait), self.machine)
+        label = result.reason.value if isinstance(result, Refused) else type(result).__name__.lower()
+        self.metrics.commands[label] += 1
+
+    def encode_state(self) -> bytes:
+        """Return the state machine as bytes."""
+        return snapshot.encode(self.machine)
+
+    def restore(self, state: object) -> None:
+        """Replace the state machine by that of a snapshot; find out what it means for who waits here."""
+        machine = state if isinstance(state, LockMachine) else snapshot.decode(cast("bytes", state))
+        self.machine = machine
+        self.events.restart(machine.revision)
+        self.metrics.restored(machine)
+        lost = OutcomeUnknown("this node fell behind; repeat the request with the same request_id")
+        for pending in self.outbox.applied_up_to(machine.applied_seq(self.outbox.origin)):
+            if pending.readers is None:
+                self.outbox.fail(pending.seq, lost)
+            else:
+                self.outbox.complete(pending.seq, Answer(_DONE, machine.revision), machine)
+        for hold_id in self.waiters.hold_ids():
+            self.waiters.reconcile(hold_id, machine.attempt(hold_id), machine.revision, lost)
+
+    def role_changed(self) -> None:
+        """Begin or end to lead; send again what is pending."""
+        role = self.replica.role
+        self.metrics.leadership_changes += 1
+        logger.info(
+            "event=leadership leader=%s term=%d is_leader=%s",
+            role.leader_id or "-",
+            role.term,
+            role.is_leader,
+        )
+        if role.is_leader and not self._was_leader:
+            newest = self.replica.engine.newest_command()
+            newest_ms = codec.entry_time(newest) if newest is not None else 0
+            self._clock.start(max(self.machine.now_ms, newest_ms))
+        self._was_leader = role.is_leader
+        self._batcher.clear()
+        # A timer that is set went by another beginning of the clock.
+        self._expiry.stop()
+        self._expiry.arm(self.machine.next_deadline_ms() if role.is_leader else None)
+        self._abandoned.lead(is_leader=role.is_leader)
+        self.handovers.step()
+        self.changes.step()
+        self._rules.role_changed()
+        self._resend()
+        self._wake_observers()
+
+    def members_changed(self) -> None:
+        """Keep links to exactly those who belong to the cluster; tell who was removed."""
+        peering = self.peering
+        committed = self.replica.membership.committed
+        gone = peering.set_members(committed, is_first=self.is_new_cluster)
+        # A change that a removed node asked for: it hears of that first.
+        self.changes.step()
+        for peer_id in gone & self.links.up():
+            self.links.send(peer_id, FrameKind.REFUSED, peering.removal(peer_id))
+        self.links.set_peers(self.peer_addresses())
+        self._wake_observers()
+
+    def ticked(self) -> None:
+        """Go on with a handover, with changes of the members, and with an advance of the rules."""
+        self.handovers.step()
+        self.changes.step()
+        self._rules.step()
+
+    def time_passed(self) -> None:
+        """Look at the clock, at who leads, and at the deadlines of commands."""
+        if self.replica.role.is_leader:
+            self._clock.now_ms()
+        leader_id = self.leader_id()
+        if leader_id is None and self._leader_seen is not None:
+            # Nothing else happens then.
+            logger.warning("event=leader-lost leader=%s", self._leader_seen)
+        self._leader_seen = leader_id
+        self.outbox.give_up_due()
+
+    def failed(self) -> None:
+        """End what clients wait for: this node stops."""
+        unknown = OutcomeUnknown(
+            "this node stops; repeat the request with the same request_id on another node"
+        )
+        self.outbox.close(ShuttingDown("this node stops; ask another"), unknown)
+        self.waiters.fail_all(unknown)
+
+    def request_tick(self) -> None:
+        """Tick soon: there is something to propose."""
+        self.loop.request_tick()
+
+    def _pass_time(self) -> None:
+        """Propose that time has passed: something is due."""
+        if self.replica.role.is_leader:
+            self._batcher.add_tick()
+            self.loop.request_tick()
+
+    def _waiting_origins(self) -> list[str]:
+        """Return whose clients wait. The machine is another one after a snapshot."""
+        return self.machine.waiting_origins()
+
+    # -- the peers (peering.Host) ---------------------------------------------------------------------------
+
+    def peer_up(self, peer_id: str) -> None:
+        """Record that a peer can be reached; if it leads, begin again with it.
+
+        It is told first which run of this node's process it is connected with.
+        """
+        self.links.send(peer_id, FrameKind.FORWARD, Forwarded(_NO_TERM, self.outbox.origin, [], []))
+        self.loop.peer_up(peer_id)
+        if peer_id == self.replica.role.leader_id:
+            self._resend()
+            self._wake_observers()
+
+    def peer_down(self, peer_id: str) -> None:
+        """Record that a peer cannot be reached. It will send again what is not proposed yet."""
+        self._batcher.drop_from(peer_id)
+        self._abandoned.lost(peer_id)
+        self.loop.peer_down(peer_id)
+
+    def refused(self, peer_id: str, objection: Objection) -> None:
+        """Stop, if it is sure that this node must not take part: a peer does not let it in.
+
+        A peer may know an older member list than this node, or have said it long ago. So only two kinds are
+        believed: that this disk was removed, which is for ever, and what one founder says to another that
+        knows no list but its configuration's: it may have lost its disk.
+        """
+        is_among_founders = self.is_new_cluster and peer_id in self._config.peers
+        if objection.is_final or is_among_founders:
+            self.loop.fail(IdentityRefused(f"refused by node {peer_id}: {objection.reason}"))
+        else:
+            logger.warning("event=not-let-in peer=%s reason=%r", peer_id, objection.reason)
+
+    def broke(self, error: Exception) -> None:
+        """Stop: the disk failed while somebody waited for its answer elsewhere than in a tick."""
+        self.loop.fail(error)
+
+    def role(self) -> str:
+        """Return leader, candidate, follower; starting while not all nodes have met; joining."""
+        if not self.peering.is_established:
+            return "starting"
+        if self.node_id not in self.replica.membership.voters:
+            return "joining"
+        if self.replica.role.is_leader:
+            return "leader"
+        return "candidate" if self.replica.role.is_candidate else "follower"
+
+    def revision(self) -> int:
+        """Return how many entries this node has applied."""
+        return self.machine.revision
+
+    def rules(self) -> int:
+        """Return the version of the rules that this node's state follows."""
+        return self.machine.rules
+
+    @property
+    def is_new_cluster(self) -> bool:
+        """Whether the members are still those of the configuration that the cluster began with."""
+        return self.replica.membership.is_first and not self._joins
+
+    def peer_addresses(self) -> dict[str, Address]:
+        """Return where the others listen. Who is being removed is linked until that is committed."""
+        membership = self.replica.membership
+        listed = membership.committed.nodes | membership.latest.nodes
+        peers = {node_id: Address.parse(member.peer) for node_id, member in listed.items()}
+        peers = peers or dict(self._config.peers)
+        peers.pop(self.node_id, None)
+        return peers
+
+    # -- leadership -----------------------------------------------------------------------------------------
+
+    def leader_id(self) -> str | None:
+        """Return who leads, None if the one this node knew of cannot be reached or has gone silent."""
+        role = self.replica.role
+        if role.is_leader or role.leader_id is None:
+            return role.leader_id
+        is_silent = self.replica.prevote.leader_silence_s * 1000 > self._config.election_ms_max
+        return None if is_silent or not self.links.is_up(role.leader_id) else role.leader_id
+
+    def _wake_observers(self) -> None:
+        """Let everybody who waits for a change of leadership look again, on the other nodes too."""
+        self.links.ping()
+        self.leadership.set()
+        self.leadership = asyncio.Event()

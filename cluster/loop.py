@@ -1,0 +1,222 @@
+"""The loop of one group: tick > flush > sync > release, a guard around each piece of work, and a timer.
+
+It keeps the contract that the fields of `Ready` state. Everything runs in callbacks of the event loop's
+thread, and each does a bounded piece of work:
+
+    message or proposal -> tick -> messages leave -> commands are applied -> sync -> promises leave
+
+What arrives while a tick or a sync runs shares the next one: that is the group commit. A failure here is
+final: the node stops; it never retries what broke and never answers from a broken state.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, ParamSpec, Protocol
+
+from cluster.consensus.messages import Message
+from cluster.consensus.ready import Ready
+from cluster.consensus.replica import Replica
+from cluster.errors import IdentityRefused, NodeFailed
+from cluster.peers.link import FrameKind
+from cluster.storage.journal import Journal
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+
+
+class Owner(Protocol):
+    """The clients' side of a group: what is proposed, and what becomes of it."""
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether this node may tick at all: in a new cluster all nodes must have met."""
+
+    def has_entry(self) -> bool:
+        """Whether there is anything to propose."""
+
+    def entries(self) -> Iterator[bytes]:
+        """Yield the entries to propose, each stamped when it is asked for."""
+
+    def restore(self, state: object) -> None:
+        """Replace the state machine by a decoded state."""
+
+    def apply(self, index: int, entry: bytes) -> None:
+        """Apply one committed command. Must not raise for anything that it says."""
+
+    def encode_state(self) -> bytes:
+        """Return the state machine as bytes; called in a forked child."""
+
+    def role_changed(self) -> None:
+        """Take over, or let go: leader, term or own role changed."""
+
+    def members_changed(self) -> None:
+        """Adjust the links: another member list counts, or one is committed."""
+
+    def ticked(self) -> None:
+        """Go on with what waits for the log: handovers, changes of members."""
+
+    def time_passed(self) -> None:
+        """Look at clocks and deadlines. Called by the timer, before its tick."""
+
+    def failed(self) -> None:
+        """End what clients wait for: this node stops."""
+
+
+class Links(Protocol):
+    """The connections with the peers."""
+
+    def send(self, peer_id: str, kind: FrameKind, body: object) -> bool:
+        """Send a frame if the peer is connected."""
+
+    def flush(self) -> None:
+        """Hand what was sent to the network now."""
+
+
+class Loop:
+    """Drives one replica. Made inside the running event loop; `start` begins the timer."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        journal: Journal,
+        links: Links,
+        owner: Owner,
+        *,
+        period_s: float,
+        on_sync: Callable[[float], None],
+    ) -> None:
+        """`period_s` is the time between ticks of an idle node; `on_sync` is told how long a sync took."""
+        self.failure: Final[asyncio.Future[BaseException]] = asyncio.get_running_loop().create_future()
+        self._replica = replica
+        self._journal = journal
+        self._links = links
+        self._owner = owner
+        self._period_s = period_s
+        self._on_sync = on_sync
+        self._loop = asyncio.get_running_loop()
+        self._promises: list[tuple[str, Message]] = []
+        self._tick_is_due = self._sync_is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Tick now and again even if nothing happens: heartbeats, elections, deadlines."""
+        if self._is_stopped or self.failure.done():
+            return
+        self.run(self._on_timer)
+        self._timer = self._loop.call_later(self._period_s, self.start)
+
+    def stop(self) -> None:
+        """Do nothing any more. Idempotent."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- what drives it -------------------------------------------------------------------------------------
+
+    def receive(self, peer_id: str, message: Message) -> None:
+        """Take a Raft message."""
+        self.run(self._receive, peer_id, message)
+
+    def peer_up(self, peer_id: str) -> None:
+        """Record that a peer can be reached."""
+        self.run(self._replica.peer_up, peer_id)
+
+    def peer_down(self, peer_id: str) -> None:
+        """Record that a peer cannot be reached; promises to it are dropped."""
+        self._promises = [promise for promise in self._promises if promise[0] != peer_id]
+        self.run(self._replica.peer_down, peer_id)
+
+    def request_tick(self) -> None:
+        """Tick at the end of this run of the event loop."""
+        if not self._tick_is_due:
+            self._tick_is_due = True
+            self._loop.call_soon(self.run, self._tick)
+
+    def request_sync(self) -> None:
+        """Sync at the end of this run of the event loop."""
+        if not self._sync_is_due:
+            self._sync_is_due = True
+            self._loop.call_soon(self.run, self._sync)
+
+    def run(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Do a piece of work; whatever it raises ends this node."""
+        if self._is_stopped or self.failure.done():
+            return
+        try:
+            work(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the node stops, and the cause is kept
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Stop taking part, at once and for good."""
+        if self.failure.done():
+            return
+        failure = error if isinstance(error, NodeFailed | IdentityRefused) else NodeFailed(repr(error))
+        logger.critical("event=node-failed error=%r", str(failure), exc_info=error)
+        self.failure.set_result(failure)
+        self._owner.failed()
+
+    # -- what it does ---------------------------------------------------------------------------------------
+
+    def act(self, ready: Ready) -> None:
+        """Do what a message or a tick led to, in the order that `Ready` states."""
+        owner = self._owner
+        if ready.restored is not None:
+            owner.restore(ready.restored)
+        if ready.is_role_changed:
+            owner.role_changed()
+        if ready.messages:
+            self._send_all(ready)
+        for index, entry in ready.committed:
+            owner.apply(index, entry)
+        if ready.are_members_changed:
+            owner.members_changed()
+        if ready.snapshot is not None:
+            self._replica.write_snapshot(ready.snapshot, owner.encode_state)
+        self._promises += ready.promises
+        if ready.needs_sync:
+            self.request_sync()
+        if ready.wants_tick:
+            self.request_tick()
+
+    def _send_all(self, ready: Ready) -> None:
+        """Send what promises nothing, and get it on its way if anything takes time behind it."""
+        for peer_id, message in ready.messages:
+            self.send(peer_id, message)
+        if ready.needs_sync or ready.committed:
+            self._links.flush()
+
+    def send(self, peer_id: str, message: Message) -> None:
+        """Send a Raft message; it may get lost."""
+        self._links.send(peer_id, FrameKind.RAFT, message)
+
+    def _receive(self, peer_id: str, message: Message) -> None:
+        self.act(self._replica.receive(peer_id, message))
+
+    def _tick(self) -> None:
+        self._tick_is_due = False
+        replica, owner = self._replica, self._owner
+        self.act(replica.tick(has_entry=owner.has_entry()))
+        # An entry is stamped by the state behind all that is committed, and for the present role.
+        if owner.has_entry() or replica.has_members_to_propose:
+            self.act(replica.propose(owner.entries()))
+        owner.ticked()
+
+    def _sync(self) -> None:
+        self._sync_is_due = False
+        began_s = time.perf_counter()
+        self._journal.sync()
+        took_s = time.perf_counter() - began_s
+        promises, self._promises = self._promises, []
+        for peer_id, message in promises:
+            self.send(peer_id, message)
+        self._on_sync(took_s)
+
+    def _on_timer(self) -> None:
+        self._owner.time_passed()
+        if self._owner.takes_part:
+            self._tick()
