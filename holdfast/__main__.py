@@ -109,7 +109,7 @@ def duration_ms(text: str) -> int:
     except (ValueError, OverflowError):
         value = -1
     if value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time; write it like 500ms, 10s or 5m")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length of time; write it like 500ms, 10s or 5m")
     return value
 
 
@@ -212,7 +212,7 @@ _FAILURES: tuple[tuple[type[_errors.LockError], int, str], ...] = (
     (_errors.OutcomeUnknown, EXIT_UNKNOWN, "it may have been done; look with `holdfast get NAME`"),
     (_errors.LeaseLost, EXIT_LOST, "somebody else may hold the lock now; check what the command has done"),
 )
-"""What each failure means for the exit code, and what to do next. The first row that fits counts."""
+"""The exit code of each failure, and what to do next. The first row that fits counts."""
 
 
 def _describe(error: _errors.LockError) -> str:

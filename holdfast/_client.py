@@ -1,4 +1,4 @@
-"""The async client: sends what `_protocol.py` builds, as often and where `_exchange.py` says."""
+"""The async client: sends the operations of `_operations.py`, as often and where `_exchange.py` says."""
 
 import asyncio
 import os
@@ -7,33 +7,20 @@ import socket
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
-from urllib.parse import urlsplit
 
 import aiohttp
-import msgspec
 
-from holdfast import _protocol, _values, wire
-from holdfast._errors import LeaseExpired, LeaseLost, OutcomeUnknown, SessionExpired
-from holdfast._exchange import Attempt, Done, Exchange, Retry
+from holdfast import _exchange, _operations, _values
+from holdfast._errors import LeaseExpired, LeaseLost, SessionExpired
+from holdfast._exchange import Answered, Attempt, Exchange, Retry
 from holdfast._hold import Hold, Session, now_s
 from holdfast._lock import Lock
-from holdfast._protocol import Lease, Request
+from holdfast._operations import Operation
 
 T = TypeVar("T")
 
 CONNECT_S_MAX = 2.0
-"""A node that does not take a connection this fast is as good as down."""
-PROBE_S = 2.0
-PROBE_FAILURES_MAX = 2
-"""During a long wait: how often to ask whether its node still lives, and when to turn to another."""
-
-
-class _Reply(msgspec.Struct, frozen=True):
-    """A good answer, and when its request and the attempt that was answered began."""
-
-    body: bytes
-    asked_at_s: float
-    attempted_at_s: float
+"""Seconds that a connection may take: a node that is slower is as good as down."""
 
 
 class Client:
@@ -47,15 +34,15 @@ class Client:
     def __init__(self, nodes: Sequence[str], *, timeout_s: float = 10.0, owner: str | None = None) -> None:
         """Prepare for the nodes at these URLs; nothing is sent yet. `owner` is shown to others as the holder.
 
-        Raises ValueError for a URL that cannot be one of a node.
+        Raises ValueError for a URL that cannot be that of a node.
         """
-        self._nodes = tuple(_base_url(node) for node in nodes)
+        self._nodes = tuple(_exchange.base_url(node) for node in nodes)
         if not self._nodes:
             raise ValueError("nodes: name at least one, such as http://127.0.0.1:7701")
         self._timeout_s = timeout_s
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         # Clients spread over the nodes by chance; each then stays with the node that answers.
-        self._node = random.randrange(len(self._nodes))  # noqa: S311 - load spreading, no secret
+        self._node = random.randrange(len(self._nodes))  # noqa: S311 - load spreading, not a secret
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -72,7 +59,7 @@ class Client:
             await self._http.close()
             self._http = None
 
-    # --- locks
+    # -- locks ----------------------------------------------------------------------------------------------
 
     def lock(
         self,
@@ -104,25 +91,19 @@ class Client:
 
         Wait in the queue for up to `wait_ms`, then raise LockHeld. Nothing renews the hold; see `lock`.
         """
-        if (ttl_ms is None) == (session is None):
-            raise ValueError("give either ttl_ms or session")
-        request = _protocol.acquire(
-            name,
-            session_id=session.session_id if session else "",
-            ttl_ms=ttl_ms,
-            owner=self._owner,
-            mode=mode,
-            wait_ms=wait_ms,
-            lock_delay_ms=lock_delay_ms,
-            note=note,
+        hold = await self._call(
+            _operations.acquire(
+                name,
+                session=session,
+                ttl_ms=ttl_ms,
+                owner=self._owner,
+                mode=mode,
+                wait_ms=wait_ms,
+                lock_delay_ms=lock_delay_ms,
+                note=note,
+            )
         )
-        reply = await self._call(request)
-        granted = _decode(reply.body, _values.Granted)
-        lease = Lease(reply.asked_at_s, granted.expires_in_ms)
-        hold = Hold(
-            hold_id=granted.hold_id, token=granted.token, name=granted.name, mode=granted.mode, lease=lease
-        )
-        if now_s() >= lease.renew_at_s:
+        if now_s() >= hold.lease.renew_at_s:
             await self._confirm(hold, session)
         return hold
 
@@ -139,138 +120,125 @@ class Client:
 
     async def renew(self, hold: Hold, *, ttl_ms: int | None = None, timeout_s: float | None = None) -> None:
         """Start the lease of `hold` anew. Raises LeaseExpired when it is over: stop the protected work."""
-        reply = await self._call(_protocol.renew(hold.hold_id, ttl_ms), timeout_s)
-        hold.lease = Lease(reply.attempted_at_s, _decode(reply.body, _values.Renewed).expires_in_ms)
+        hold.lease = await self._call(_operations.renew(hold.hold_id, ttl_ms), timeout_s)
 
     async def release(self, hold: Hold | str, *, timeout_s: float | None = None) -> None:
-        """Give a hold (or a hold id) back. Raises LeaseExpired when it was over before."""
+        """Release a hold, given as such or by its id. Raises LeaseExpired when it was over before."""
         hold_id = hold.hold_id if isinstance(hold, Hold) else hold
-        await self._call(_protocol.release(hold_id), timeout_s)
+        await self._call(_operations.release(hold_id), timeout_s)
 
     async def force_release(
         self, name: str, *, reason: str, lock_delay_ms: int = 0
     ) -> tuple[_values.Holder, ...]:
-        """End every hold of a lock, whoever has it, and return who lost it."""
-        reply = await self._call(_protocol.force_release(name, reason, lock_delay_ms))
-        return _decode(reply.body, _values.HoldersReleased).released
+        """End every hold of a lock, whoever has it, and return the former holders."""
+        return await self._call(_operations.force_release(name, reason, lock_delay_ms))
 
     async def get_lock(self, name: str, *, is_stale: bool = False) -> _values.LockInfo:
-        """Read one lock: who holds it, who waits. `is_stale` allows the answering node's own, older view."""
-        reply = await self._call(_protocol.get_lock(name, is_stale=is_stale))
-        return _decode(reply.body, _values.LockInfo)
+        """Read one lock: its holders and its queue. `is_stale` allows the node's own, older view."""
+        return await self._call(_operations.get_lock(name, is_stale=is_stale))
 
     async def list_locks(
         self, prefix: str = "", *, limit: int = 100, after: str = "", is_stale: bool = False
     ) -> _values.LockPage:
-        """Read a page of the locks whose names begin with `prefix`, in order of name."""
-        reply = await self._call(_protocol.list_locks(prefix, limit, after, is_stale=is_stale))
-        return _decode(reply.body, _values.LockPage)
+        """Read a page of the locks whose names begin with `prefix`, in order of name.
 
-    # --- sessions and the cluster
+        `after` is the `next` of the page before.
+        """
+        return await self._call(_operations.list_locks(prefix, limit, after, is_stale=is_stale))
+
+    # -- sessions and the cluster ---------------------------------------------------------------------------
 
     async def open_session(self, *, ttl_ms: int, labels: Mapping[str, str] | None = None) -> Session:
         """Open a session that lives for `ttl_ms` after its last keepalive."""
-        reply = await self._call(_protocol.open_session(ttl_ms, labels or {}))
-        opened = _decode(reply.body, _values.SessionOpened)
-        return Session(opened.session_id, Lease(reply.asked_at_s, opened.expires_in_ms))
+        return await self._call(_operations.open_session(ttl_ms, labels or {}))
 
     async def keepalive(self, session: Session, *, timeout_s: float | None = None) -> None:
         """Start the session's ttl anew. Raises SessionExpired when it is over, with all that it held."""
-        reply = await self._call(_protocol.keepalive(session.session_id), timeout_s)
-        session.lease = Lease(reply.attempted_at_s, _decode(reply.body, _values.SessionKept).expires_in_ms)
+        session.lease = await self._call(_operations.keepalive(session.session_id), timeout_s)
 
     async def close_session(self, session: Session) -> tuple[str, ...]:
         """End a session, release what it holds, and return the names of those locks."""
-        reply = await self._call(_protocol.close_session(session.session_id))
-        return _decode(reply.body, _values.NamesReleased).released
+        return await self._call(_operations.close_session(session.session_id))
 
     async def cluster(self) -> _values.ClusterInfo:
         """Return the cluster as one of its nodes sees it."""
-        return _decode((await self._call(_protocol.cluster())).body, _values.ClusterInfo)
+        return await self._call(_operations.cluster())
 
     async def add_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
         """Add a node that listens for the others at `peer` (HOST:PORT); return all members.
 
-        The new one is `joining` until it has caught up; adding it again tells. Raises MemberChangeRefused.
+        It is `joining` until it has caught up; adding it again tells. Raises MemberChangeRefused.
         """
-        reply = await self._call(_protocol.add_member(node_id, peer))
-        return _decode(reply.body, _values.MemberList).members
+        return await self._call(_operations.add_member(node_id, peer))
 
     async def remove_member(self, node_id: str) -> tuple[_values.Member, ...]:
         """Remove a node and return the members that are left.
 
         Raises MemberChangeRefused, also when the cluster would lose its quorum.
         """
-        reply = await self._call(_protocol.remove_member(node_id))
-        return _decode(reply.body, _values.MemberList).members
+        return await self._call(_operations.remove_member(node_id))
 
     async def transfer_leadership(self, to: str = "") -> str:
-        """Hand leadership to a node, or to the one that is furthest, and return who leads then."""
-        reply = await self._call(_protocol.transfer_leadership(to))
-        return _decode(reply.body, _values.LeadershipTransferred).leader
+        """Hand leadership to a node, or to the most advanced one, and return the new leader."""
+        return await self._call(_operations.transfer_leadership(to))
 
-    # --- transport
+    # -- transport ------------------------------------------------------------------------------------------
 
-    async def _call(self, request: Request, timeout_s: float | None = None) -> _Reply:
-        """Send one request, and again until it has an outcome or the deadline has passed."""
-        asked_at_s = now_s()
+    async def _call(self, operation: Operation[T], timeout_s: float | None = None) -> T:
+        """Send one operation, and again until it has an outcome or the deadline has passed."""
         exchange = Exchange(
-            request,
+            operation,
             nodes_count=len(self._nodes),
             node=self._node,
-            now_s=asked_at_s,
+            now_s=now_s(),
             timeout_s=self._timeout_s if timeout_s is None else timeout_s,
         )
         while True:
-            attempted_at_s = now_s()
-            attempt = exchange.attempt(attempted_at_s)
-            step = await self._try(request, attempt, exchange)
-            if isinstance(step, Done):
-                self._node = attempt.node
-                return _Reply(step.body, asked_at_s, attempted_at_s)
+            step = await self._try(exchange)
+            if isinstance(step, Answered):
+                self._node = step.node
+                return step.value
             await asyncio.sleep(step.delay_s)
 
-    async def _try(self, request: Request, attempt: Attempt, exchange: Exchange) -> Done | Retry:
+    async def _try(self, exchange: Exchange[T]) -> Answered[T] | Retry:
         """Make one attempt and tell the exchange how it went."""
-        send = self._send_watched if attempt.give_up_s > 2 * PROBE_S else self._send
-        jitter = random.random()  # noqa: S311 - spreads load, no secret
+        attempt = exchange.attempt(now_s())
+        jitter = random.random()  # noqa: S311 - spreads load, not a secret
         try:
-            status, body = await send(request, attempt)
+            status, body = await (self._send_probed(attempt) if attempt.is_probed else self._send(attempt))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             not_sent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
             detail = f"{self._nodes[attempt.node]}: {str(error) or 'no answer in time'}"
             return exchange.on_silence(detail, was_sent=not not_sent, now_s=now_s(), jitter=jitter)
         return exchange.on_answer(status, body, now_s=now_s(), jitter=jitter)
 
-    async def _send_watched(self, request: Request, attempt: Attempt) -> tuple[int, bytes]:
-        """Make a long attempt, and give it up with TimeoutError when its node stops answering others."""
-        sending = asyncio.create_task(self._send(request, attempt))
-        watching = asyncio.create_task(self._until_hung(attempt.node))
+    async def _send_probed(self, attempt: Attempt) -> tuple[int, bytes]:
+        """Make a long attempt, and give it up with TimeoutError when its node stops answering probes."""
+        sending = asyncio.create_task(self._send(attempt))
+        probing = asyncio.create_task(self._until_hung(attempt.node))
         try:
-            await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, probing}, return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
                 raise TimeoutError("the node hangs")
             return sending.result()
         finally:
             sending.cancel()
-            watching.cancel()
-            await asyncio.wait({sending, watching})
+            probing.cancel()
+            await asyncio.wait({sending, probing})
 
     async def _until_hung(self, node: int) -> None:
         """Return when a node has failed to say, several times in a row, that it is alive."""
         failures = 0
-        probe = Request(method="GET", path=wire.LIVEZ)
-        attempt = Attempt(node=node, answer_ms=wire.TIMEOUT_MS_MIN, give_up_s=PROBE_S)
-        while failures < PROBE_FAILURES_MAX:
-            await asyncio.sleep(PROBE_S)
+        while failures < _exchange.PROBE_FAILURES_MAX:
+            await asyncio.sleep(_exchange.PROBE_S)
             try:
-                await self._send(probe, attempt)
+                await self._send(_exchange.probe(node))
                 failures = 0
             except (aiohttp.ClientError, TimeoutError, OSError):
                 failures += 1
 
-    async def _send(self, request: Request, attempt: Attempt) -> tuple[int, bytes]:
-        """Make one attempt on one node."""
+    async def _send(self, attempt: Attempt) -> tuple[int, bytes]:
+        """Make one attempt; return status and body of the answer."""
         if self._http is None:
             # No limit on connections: a waiting acquire occupies one, and must not keep a renewal waiting.
             self._http = aiohttp.ClientSession(
@@ -278,32 +246,14 @@ class Client:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S_MAX),
             )
-        headers = {wire.HEADER_TIMEOUT_MS: str(attempt.answer_ms)}
-        if request.request_id:
-            headers[wire.HEADER_REQUEST_ID] = request.request_id
-        if request.body:
-            headers["Content-Type"] = wire.JSON
-        url = self._nodes[attempt.node] + request.path
         async with (
             asyncio.timeout(attempt.give_up_s),
             self._http.request(
-                request.method, url, data=request.body or None, headers=headers, allow_redirects=False
+                attempt.method,
+                self._nodes[attempt.node] + attempt.path,
+                data=attempt.body or None,
+                headers=attempt.headers,
+                allow_redirects=False,
             ) as response,
         ):
             return response.status, await response.read()
-
-
-def _base_url(node: str) -> str:
-    """Return a node's URL without a slash at the end. Raises ValueError when it is none."""
-    parts = urlsplit(node)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{node!r} is no URL of a node; write it like http://127.0.0.1:7701")
-    return node.rstrip("/")
-
-
-def _decode(body: bytes, kind: type[T]) -> T:
-    """Decode an answer. It may come from something that is no node; then the outcome is not known."""
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        raise OutcomeUnknown(f"the answer is none of a Holdfast node: {error}") from error

@@ -14,14 +14,16 @@ from holdfast._hold import now_s
 from holdfast._values import Member
 
 POLL_S: Final = 0.2
-"""How often to look whether a node counts by now."""
+"""Seconds between two looks at whether a node has caught up."""
 REPLACE_WAIT_MS: Final = 60_000
+"""Milliseconds that a new node may take to catch up, unless the command line says otherwise."""
 
 STILL_JOINING: Final = "still-joining"
+"""The code of our own failure: the new node did not catch up in time."""
 
 
 def hint(error: LockError) -> str | None:
-    """Return what to do after a failure of a change of the members, None if it is like any other."""
+    """Return what to do after a change of the members failed, None for the usual advice."""
     match error:
         case OutcomeUnknown():
             return (
@@ -90,7 +92,7 @@ async def _show(client: Client) -> None:
 
 
 async def _add(client: Client, node_id: str, peer: str, wait_ms: int) -> None:
-    """Add a node, say how it is started, and wait until it counts if that is wanted."""
+    """Add a node, print how to start it and, if asked to, wait until it counts."""
     deadline_s = now_s() + wait_ms / 1000
     members = await _patiently(lambda: client.add_member(node_id, peer), deadline_s)
     if _counts(members, node_id):
@@ -117,7 +119,7 @@ async def _remove(client: Client, node_id: str, wait_ms: int) -> None:
 
 
 async def _replace(client: Client, arguments: argparse.Namespace) -> None:
-    """Add the new node, wait until it counts, remove the old one. Repeated, it goes on where it was."""
+    """Add the new node, wait until it counts, remove the old one. Repeated, it goes on where it stopped."""
     old_id, new_id = arguments.old_id, arguments.node_id
     if old_id == new_id:
         detail = f"{old_id} cannot take its own place: remove it, then add it again with an empty directory"
@@ -125,7 +127,7 @@ async def _replace(client: Client, arguments: argparse.Namespace) -> None:
     present = {node.id for node in (await client.cluster()).nodes}
     if not {old_id, new_id} & present:
         raise MemberChangeRefused(
-            "member-not-found", f"{old_id} is no member; there are {', '.join(present)}"
+            "member-not-found", f"{old_id} is not a member; there are {', '.join(present)}"
         )
     await _add(client, new_id, arguments.peer, arguments.wait)
     await _remove(client, old_id, arguments.wait)
@@ -134,7 +136,7 @@ async def _replace(client: Client, arguments: argparse.Namespace) -> None:
 async def _patiently(
     change: Callable[[], Awaitable[tuple[Member, ...]]], deadline_s: float
 ) -> tuple[Member, ...]:
-    """Make a change, again while another one is under way."""
+    """Make a change; try again while another one is under way."""
     while True:
         try:
             return await change()

@@ -2,7 +2,7 @@
 
 LockError
  +-- Refused           no        the cluster decided against it; `.code` says why
- |    +-- InvalidRequest         the call is wrong: mend it
+ |    +-- InvalidRequest         the call is wrong: correct it
  |    +-- LockHeld               somebody else has the lock, and the wait (if any) is over
  |    +-- SessionExpired         the session is over, and with it all that it held
  |    +-- LeaseExpired           the hold is over: it expired, was released, or was forced

@@ -1,54 +1,77 @@
-"""One request with all its repetitions, without I/O: which node next, when, and what to tell the caller.
+"""One operation with all its repetitions, without I/O: what to send next, to which node, when to stop.
 
 A repetition is the same bytes with the same `request_id`, so the cluster gives it the first outcome. That is
 what makes it right to repeat after a lost answer, and what hides a failover from callers.
+
+A driver sends what `attempt` returns and reports how it went; `on_answer` and `on_silence` return what to do
+then, or raise what the caller is told.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
 from holdfast import wire
 from holdfast._errors import LockError, OutcomeUnknown, Unavailable, refusal
-from holdfast._protocol import Request
+from holdfast._operations import Operation, Reply
+
+T = TypeVar("T")
 
 ATTEMPT_S_MAX = 3.0
-"""How long one node may take before another is asked: a node may hang with its port open."""
+"""Seconds that one node may take before another is asked: a node may hang with its port open."""
 GRACE_S = 0.25
-"""A node that is told a timeout needs this long to say that it passed."""
+"""Seconds that a node which is told a timeout needs to say that it passed."""
 BACKOFF_S_MIN = 0.05
+"""Seconds to wait once all nodes have failed in turn; each further round waits twice as long."""
 BACKOFF_S_MAX = 1.0
-"""Once all nodes have failed in turn, each further round waits twice as long as the one before."""
+"""Seconds between two rounds, at most."""
+PROBE_S = 2.0
+"""Seconds between two probes of a node that an operation waits at, and for the answer to each."""
+PROBE_FAILURES_MAX = 2
+"""Probes in a row without an answer after which a node is taken to hang."""
 
 _REPEATABLE = frozenset({421, 429, 502, 503, 504})
+"""Statuses after which another node, or the same one later, may do better."""
 _OK_MAX = 299
 _INTERNAL = 500
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """Send the request to this node now.
+    """Send this to the node of index `node` now, and listen for `give_up_s`.
 
-    `answer_ms` is what to tell the node about our patience (time in a queue comes on top); `give_up_s` is how
-    long to listen, with that time.
+    Meanwhile, if `is_probed`, send `probe(node)` every PROBE_S. A node that fails PROBE_FAILURES_MAX of them
+    in a row hangs, and the attempt has ended in silence.
     """
 
     node: int
-    answer_ms: int
+    method: str
+    path: str
+    body: bytes
+    headers: Mapping[str, str]
     give_up_s: float
+    is_probed: bool = False
 
 
-class Retry(msgspec.Struct, frozen=True):
-    """Wait so long, then make the next attempt."""
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Wait for so long, then make the next attempt."""
 
     delay_s: float
 
 
-class Done(msgspec.Struct, frozen=True):
-    """It was done; `body` is the answer."""
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[T]):
+    """The operation is done; `value` is its result. The node that answered is a good one to ask next time."""
 
-    body: bytes
+    value: T
+    node: int
 
 
-class _Problem(msgspec.Struct, frozen=True):
-    """What an error answer says that a client decides by."""
+class _ProblemFacts(msgspec.Struct, frozen=True):
+    """What a client decides by, of what a problem document says."""
 
     code: str = ""
     detail: str = ""
@@ -56,17 +79,18 @@ class _Problem(msgspec.Struct, frozen=True):
     retry_after_ms: int = 0
 
 
-class Exchange:
-    """Decides over the attempts of one request. Times are seconds of any one monotonic clock."""
+class Exchange(Generic[T]):
+    """Decides over the attempts of one operation. Times are seconds of any one monotonic clock."""
 
     def __init__(
-        self, request: Request, *, nodes_count: int, node: int, now_s: float, timeout_s: float
+        self, operation: Operation[T], *, nodes_count: int, node: int, now_s: float, timeout_s: float
     ) -> None:
-        """Begin with `node`; give up `timeout_s` after the wait that the request itself asks for."""
-        self._request = request
+        """Begin with `node`; give up `timeout_s` after the wait that the operation itself asks for."""
+        self._operation = operation
         self._nodes_count = nodes_count
         self._node = node
-        self._wait_until_s = now_s + request.wait_ms / 1000
+        self._asked_at_s = self._attempted_at_s = now_s
+        self._wait_until_s = now_s + operation.wait_ms / 1000
         self._deadline_s = self._wait_until_s + timeout_s
         self._share_s = min(ATTEMPT_S_MAX, timeout_s / max(2, nodes_count))
         self._failures = 0
@@ -74,31 +98,47 @@ class Exchange:
 
     def attempt(self, now_s: float) -> Attempt:
         """Return the attempt to make now."""
+        self._attempted_at_s = now_s
         remaining_s = max(0.0, self._deadline_s - now_s)
         waiting_s = max(0.0, self._wait_until_s - now_s)
         answer_s = min(self._share_s, remaining_s - waiting_s if waiting_s else remaining_s)
         answer_ms = min(max(int(answer_s * 1000), wire.TIMEOUT_MS_MIN), wire.TIMEOUT_MS_MAX)
         give_up_s = min(remaining_s, waiting_s + answer_ms / 1000 + GRACE_S)
-        return Attempt(node=self._node, answer_ms=answer_ms, give_up_s=give_up_s)
+        operation = self._operation
+        headers = {wire.HEADER_TIMEOUT_MS: str(answer_ms)}
+        if operation.request_id:
+            headers[wire.HEADER_REQUEST_ID] = operation.request_id
+        if operation.body:
+            headers["Content-Type"] = wire.JSON
+        return Attempt(
+            node=self._node,
+            method=operation.method,
+            path=operation.path,
+            body=operation.body,
+            headers=headers,
+            give_up_s=give_up_s,
+            is_probed=give_up_s > 2 * PROBE_S,
+        )
 
     def on_silence(self, detail: str, *, was_sent: bool, now_s: float, jitter: float) -> Retry:
         """Handle a broken connection or a timeout. Raises Unavailable or OutcomeUnknown when time is up."""
-        self._may_be_applied |= was_sent and not self._request.is_read
+        self._may_be_applied |= was_sent and not self._operation.changes_nothing
         return self._again("unavailable", detail, retry_after_ms=0, now_s=now_s, jitter=jitter)
 
-    def on_answer(self, status: int, body: bytes, *, now_s: float, jitter: float) -> Done | Retry:
+    def on_answer(self, status: int, body: bytes, *, now_s: float, jitter: float) -> Answered[T] | Retry:
         """Handle an answer. `jitter` is random, 0 to 1. Raises Refused, Unavailable or OutcomeUnknown."""
         if status <= _OK_MAX:
-            return Done(body)
-        problem, document = _decode(body)
-        code = problem.code or f"http-{status}"
-        detail = problem.detail or f"a node answered with status {status}"
+            reply = Reply(body, self._asked_at_s, self._attempted_at_s)
+            return Answered(self._operation.read(reply), self._node)
+        facts, document = _decode(body)
+        code = facts.code or f"http-{status}"
+        detail = facts.detail or f"a node answered with status {status}"
         if status not in _REPEATABLE and status < _INTERNAL:
             raise refusal(code, detail, document)
-        self._may_be_applied |= problem.outcome != wire.NOT_APPLIED and not self._request.is_read
+        self._may_be_applied |= facts.outcome != wire.NOT_APPLIED and not self._operation.changes_nothing
         if status not in _REPEATABLE:
             raise self._failure(code, detail)
-        return self._again(code, detail, retry_after_ms=problem.retry_after_ms, now_s=now_s, jitter=jitter)
+        return self._again(code, detail, retry_after_ms=facts.retry_after_ms, now_s=now_s, jitter=jitter)
 
     def _again(self, code: str, detail: str, *, retry_after_ms: int, now_s: float, jitter: float) -> Retry:
         """Turn to the next node, after the delay that it asks for or, when all have failed, our own."""
@@ -115,19 +155,34 @@ class Exchange:
         return Retry(delay_s)
 
     def _failure(self, code: str, detail: str) -> LockError:
-        """Say the worst that is still possible after all attempts together."""
+        """Return the worst that is still possible after all attempts together."""
         if self._may_be_applied:
-            return OutcomeUnknown(f"no outcome before the deadline; last: {detail}", self._request.request_id)
+            request_id = self._operation.request_id
+            return OutcomeUnknown(f"no outcome before the deadline; last: {detail}", request_id)
         return Unavailable(f"not done before the deadline; last: {detail}", code)
 
 
-def _decode(body: bytes) -> tuple[_Problem, dict[str, object]]:
-    """Return a problem document twice: what we decide by, and all of it. Empty when the body is none.
+def probe(node: int) -> Attempt:
+    """Return the attempt that asks a node whether it is alive."""
+    headers = {wire.HEADER_TIMEOUT_MS: str(wire.TIMEOUT_MS_MIN)}
+    return Attempt(node, "GET", wire.LIVEZ, b"", headers, PROBE_S)
 
-    A proxy's page is no problem document, and says nothing about whether the request had an effect.
+
+def base_url(node: str) -> str:
+    """Return a node's URL without a slash at the end. Raises ValueError when it cannot be one."""
+    parts = urlsplit(node)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{node!r} is not the URL of a node; write it like http://127.0.0.1:7701")
+    return node.rstrip("/")
+
+
+def _decode(body: bytes) -> tuple[_ProblemFacts, dict[str, object]]:
+    """Return a problem document twice: what we decide by, and all of it. Empty when the body is not one.
+
+    A proxy's page is not a problem document, and says nothing about whether the request had an effect.
     """
     try:
         document = msgspec.json.decode(body, type=dict[str, object])
-        return msgspec.convert(document, _Problem), document
+        return msgspec.convert(document, _ProblemFacts), document
     except msgspec.DecodeError:
-        return _Problem(), {}
+        return _ProblemFacts(), {}

@@ -1,4 +1,4 @@
-"""The resource's side of fencing: refuse whoever shows an older token than one seen before."""
+"""The resource's side of fencing: refuse tokens that are older than one seen before."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The lock as a context manager: renewed while the body runs, released after it, and loud when it is lost."""
+"""The lock as a context manager: renewed while the body runs, released after it; losing it is an error."""
 
 import asyncio
 import logging
@@ -86,12 +86,12 @@ class Lock:
         lost = keeper.stop()
         if lost is not None:
             if not keeper.was_only_canceller() and isinstance(exc, asyncio.CancelledError):
-                return  # somebody else wants the task cancelled, too: that goes first
+                return  # somebody else has cancelled the task, too: that takes precedence
             raise lost from (lost.__cause__ or exc)
         await self._release(keeper.hold)
 
     async def _release(self, hold: Hold) -> None:
-        """Give the hold back. The body has ended in time, so an unreachable cluster is no failure of it."""
+        """Release the hold. The body has ended in time, so an unreachable cluster does not make it fail."""
         remaining_s = hold.lease.remaining_s(now_s())
         try:
             await self._locks.release(hold, timeout_s=remaining_s)
@@ -118,7 +118,7 @@ class _Keeper:
         self._task.add_done_callback(self._cancel_body)
 
     async def _keep(self) -> None:
-        """Renew for ever. Raises LeaseLost."""
+        """Renew until cancelled. Raises LeaseLost."""
         hold = self.hold
         while True:
             await asyncio.sleep(max(0.0, hold.lease.renew_at_s - now_s()))
@@ -128,8 +128,8 @@ class _Keeper:
                 async with asyncio.timeout(remaining_s):
                     await self._locks.renew(hold, timeout_s=remaining_s)
             except (LockError, TimeoutError) as error:
-                why = str(error) or "no answer in time"
-                raise LeaseLost(f"the lock {hold.name!r} (token {hold.token}) is lost: {why}") from error
+                reason = str(error) or "no answer in time"
+                raise LeaseLost(f"the lock {hold.name!r} (token {hold.token}) is lost: {reason}") from error
 
     def _cancel_body(self, task: asyncio.Task[None]) -> None:
         """Cancel the body, whatever ended the task: without renewals the lock cannot be relied on."""
@@ -140,14 +140,14 @@ class _Keeper:
     def stop(self) -> LeaseLost | None:
         """End the renewals; return why the hold is lost, or None while it can be relied on.
 
-        It does not wait: nothing may come between the end of the body and this verdict.
+        It does not wait, so that nothing comes between the end of the body and this verdict.
         """
         self._task.remove_done_callback(self._cancel_body)
         if not self._task.done():
             self._task.cancel()
             if self.hold.is_valid:
                 return None
-            # The body kept the event loop busy for so long that nobody could tell it.
+            # The body kept the event loop busy for so long that it could not be cancelled.
             return LeaseLost(f"the work took longer than the lease of {self.hold.name!r}")
         error = None if self._task.cancelled() else self._task.exception()
         if isinstance(error, LeaseLost):
@@ -157,6 +157,6 @@ class _Keeper:
         return lost
 
     def was_only_canceller(self) -> bool:
-        """Take our own cancellation of the body back; return whether nobody else has cancelled it."""
+        """Take back our own cancellation of the body; return whether nobody else has cancelled it."""
         cancels = self._body.uncancel() if self._has_cancelled else self._body.cancelling()
         return cancels <= self._cancels_before

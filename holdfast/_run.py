@@ -11,21 +11,21 @@ from holdfast._lock import Lock
 _log = logging.getLogger("holdfast")
 
 STOP_S = 2.0
-"""How long a command whose lock is lost may take to clean up after SIGTERM before SIGKILL."""
+"""Seconds that a command whose lock is lost has to clean up between SIGTERM and SIGKILL."""
 
 EXIT_SIGNAL_BASE = 128
-"""A command that died by a signal ends us with this plus its number, as shells do it."""
+"""The exit code of a command that died by a signal, less the signal's number, as in shells."""
 
 
 async def run_under_lock(lock: Lock, argv: Sequence[str]) -> int:
     """Run `argv` while the lock is held and return its exit code. Raises what `lock` raises, and OSError.
 
-    SIGTERM and SIGINT go to the command, whose end then ends us. When the lock is lost the command gets
-    SIGTERM at once and SIGKILL soon after, with all processes of its group.
+    SIGTERM, SIGINT and SIGHUP are passed on to the command, and its end is ours. When the lock is lost, the
+    command gets SIGTERM at once and SIGKILL soon after, with all processes of its group.
     """
     async with lock as hold:
         environment = os.environ | {"HOLDFAST_TOKEN": str(hold.token), "HOLDFAST_LOCK": hold.name}
-        # A group of its own: what the command starts is stopped with it.
+        # In a group of its own, so that what the command starts is stopped with it.
         process = await asyncio.create_subprocess_exec(*argv, env=environment, process_group=0)
         loop = asyncio.get_running_loop()
         passed_on = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -51,13 +51,13 @@ def _signal_group(group: int, number: signal.Signals) -> None:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """End a command's process group: politely, then not."""
+    """End a command's process group: by SIGTERM, then by SIGKILL."""
     _signal_group(process.pid, signal.SIGTERM)
     try:
         async with asyncio.timeout(STOP_S):
             await process.wait()
     except TimeoutError:
         _log.warning("the command did not stop in time and is killed: pid=%d", process.pid)
-    # Also after a polite end: what the command left behind in its group works without the lock.
+    # Also after it ended by itself: what it left behind in its group works without the lock.
     _signal_group(process.pid, signal.SIGKILL)
     await process.wait()

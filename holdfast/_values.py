@@ -1,4 +1,4 @@
-"""What the cluster answers, as frozen values. Unknown fields are ignored: a newer node may say more."""
+"""What the cluster answers, as frozen values. Unknown fields are ignored: a newer node may send more."""
 
 import msgspec
 
@@ -41,7 +41,7 @@ class LockPage(msgspec.Struct, frozen=True):
 class NodeInfo(msgspec.Struct, frozen=True):
     """A node as another sees it.
 
-    `state` is leader, follower, candidate, starting, joining (it does not count yet) or unreachable.
+    `state` is leader, follower, candidate, starting, joining (not yet a voter) or unreachable.
     """
 
     id: str
@@ -62,7 +62,7 @@ class ClusterInfo(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A node in the list of members. `state` is voter, or joining as long as it does not count."""
+    """A node in the list of members. `state` is voter, or joining until it has caught up."""
 
     id: str
     peer: str
@@ -76,7 +76,7 @@ class MemberList(msgspec.Struct, frozen=True):
 
 
 class LeadershipTransferred(msgspec.Struct, frozen=True):
-    """The body of the answer to a transfer of leadership: who leads now."""
+    """The body of the answer to a transfer of leadership: the new leader."""
 
     leader: str
 
@@ -101,7 +101,7 @@ class NamesReleased(msgspec.Struct, frozen=True):
 
 
 class HoldersReleased(msgspec.Struct, frozen=True):
-    """The body of the answer to a forced release: who lost the lock."""
+    """The body of the answer to a forced release: the former holders."""
 
     released: tuple[Holder, ...] = ()
 

@@ -132,7 +132,7 @@ WITHOUT_IO = {
 FORBIDDEN: Mapping[str, Mapping[str, str]] = {
     "lockstate": IN_LOCKSTATE,
     "api": IN_API,
-    "holdfast/_protocol.py": WITHOUT_IO,
+    "holdfast/_operations.py": WITHOUT_IO,
     "holdfast/_exchange.py": WITHOUT_IO,
     "holdfast/_errors.py": WITHOUT_IO,
     "holdfast/_values.py": WITHOUT_IO,

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 import holdfast
-from holdfast import _client
+from holdfast import _exchange
 from tests.unit.holdfast.scripted import (
     ScriptedNode,
     Step,
@@ -75,7 +75,7 @@ async def test_a_silent_node_is_given_up_in_time() -> None:
 
 async def test_a_long_wait_leaves_a_node_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """While an acquire waits its node is probed; when that gets no answer the same request moves on."""
-    monkeypatch.setattr(_client, "PROBE_S", 0.05)
+    monkeypatch.setattr(_exchange, "PROBE_S", 0.05)
     async with ScriptedNode(silence) as hung, ScriptedNode(granted(), renewed()) as alive:
         hung.is_hung = True
         async with holdfast.Client([hung.url, alive.url]) as client, asyncio.timeout(10):
@@ -87,7 +87,7 @@ async def test_a_long_wait_leaves_a_node_that_hangs(monkeypatch: pytest.MonkeyPa
 
 async def test_a_long_wait_stays_with_a_node_that_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is only waiting for the lock, and says that it lives, is not left."""
-    monkeypatch.setattr(_client, "PROBE_S", 0.02)
+    monkeypatch.setattr(_exchange, "PROBE_S", 0.02)
 
     async def late(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.3)

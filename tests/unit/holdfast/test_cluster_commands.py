@@ -160,11 +160,11 @@ async def test_replace_removes_nothing_while_the_new_node_does_not_count() -> No
     "argv", [("cluster", "replace", "n9", "n4", "h4:7800"), ("cluster", "replace", "n3", "n3", "h3:7800")]
 )
 async def test_replace_begins_nothing_that_cannot_end(argv: tuple[str, ...]) -> None:
-    """A node that is no member, or the same id twice, is told before anything is added."""
+    """A node that is not a member, or the same id twice, is refused before anything is added."""
     async with ScriptedNode(_view("n1", "n2", "n3")) as node:
         code, _, err = await _holdfast(node.url, *argv)
         assert code == 1
-        assert "no member" in err or "remove it, then add it again" in err
+        assert "not a member" in err or "remove it, then add it again" in err
         assert {seen.method for seen in node.seen} <= {"GET"}
 
 

@@ -1,0 +1,157 @@
+"""The exchange: which node is asked next, when, and what the caller is told in the end."""
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast import _exchange, wire
+from holdfast._errors import _REFUSALS
+from holdfast._exchange import ATTEMPT_S_MAX, PROBE_S, Answered, Attempt, Exchange, Retry
+from holdfast._operations import Operation, Reply
+
+
+def _body(reply: Reply) -> bytes:
+    return reply.body
+
+
+READ = Operation(method="GET", path="/", read=_body)
+WRITE = Operation(method="POST", path="/", read=_body, body=b"{}", request_id="r")
+
+
+def _new(operation: Operation[bytes] = WRITE, *, nodes: int = 3, timeout_s: float = 10.0) -> Exchange[bytes]:
+    return Exchange(operation, nodes_count=nodes, node=0, now_s=100.0, timeout_s=timeout_s)
+
+
+def _problem(code: str, **fields: object) -> bytes:
+    return msgspec.json.encode({"code": code, "detail": "d", "outcome": wire.PROBLEMS[code].outcome} | fields)
+
+
+def _answer_ms(attempt: Attempt) -> int:
+    return int(attempt.headers[wire.HEADER_TIMEOUT_MS])
+
+
+def test_attempts_go_round_the_nodes() -> None:
+    """Each failure turns to the next node at once; when all have failed the client waits, ever longer."""
+    exchange = _new()
+    nodes, delays_s = [], []
+    for _ in range(9):
+        nodes.append(exchange.attempt(100.0).node)
+        delays_s.append(exchange.on_silence("x", was_sent=False, now_s=100.0, jitter=1.0).delay_s)
+    assert nodes == [0, 1, 2] * 3
+    assert delays_s == [0, 0, 0.05, 0, 0, 0.1, 0, 0, 0.2]
+
+
+def test_retry_after_is_honoured() -> None:
+    """A node's wish is a lower bound, spread upwards by half so that clients do not come back together."""
+    for jitter in (0.0, 1.0):
+        step = _new().on_answer(429, _problem("overloaded", retry_after_ms=400), now_s=100.0, jitter=jitter)
+        assert step == Retry(0.4 * (1 + jitter / 2))
+
+
+def test_an_attempt_has_a_share_of_the_deadline() -> None:
+    """One node gets at most a share of the time, so that the others can be asked, too."""
+    first = _new(timeout_s=60.0).attempt(100.0)
+    assert _answer_ms(first) == ATTEMPT_S_MAX * 1000
+    assert first.give_up_s > ATTEMPT_S_MAX
+    assert _answer_ms(_new(timeout_s=3.0).attempt(100.0)) == 1000
+    assert _new(timeout_s=3.0).attempt(102.9).give_up_s == pytest.approx(0.1)
+
+
+def test_a_wait_comes_on_top_of_the_deadline() -> None:
+    """A repeated waiting acquire listens for the rest of its wait; the deadline counts from its end."""
+    exchange = _new(Operation(method="POST", path="/", read=_body, wait_ms=20_000), timeout_s=6.0)
+    assert exchange.attempt(100.0).give_up_s == pytest.approx(22.25)
+    assert exchange.attempt(115.0).give_up_s == pytest.approx(7.25)
+    assert exchange.attempt(125.0).give_up_s == pytest.approx(1.0)
+    assert isinstance(exchange.on_silence("x", was_sent=True, now_s=125.9, jitter=0), Retry)
+    with pytest.raises(holdfast.OutcomeUnknown):
+        exchange.on_silence("x", was_sent=True, now_s=126.0, jitter=0)
+
+
+def test_the_worst_that_is_possible_is_reported() -> None:
+    """Only when no attempt can have had an effect is it Unavailable; a read never can."""
+    late_s = 110.0
+    with pytest.raises(holdfast.Unavailable):
+        _new().on_silence("x", was_sent=False, now_s=late_s, jitter=0)
+    with pytest.raises(holdfast.OutcomeUnknown):
+        _new().on_silence("x", was_sent=True, now_s=late_s, jitter=0)
+    with pytest.raises(holdfast.Unavailable):
+        _new(READ).on_silence("x", was_sent=True, now_s=late_s, jitter=0)
+    with pytest.raises(holdfast.Unavailable):
+        _new().on_answer(503, _problem("no-leader"), now_s=late_s, jitter=0)
+    with pytest.raises(holdfast.OutcomeUnknown):
+        _new().on_answer(503, b"<html>", now_s=late_s, jitter=0)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'"x"', b'{"code": 5}', b'{"retry_after_ms": "soon"}', b"\xff"])
+def test_a_body_that_is_not_a_problem_document_is_survived(body: bytes) -> None:
+    """Whatever a proxy says, the status decides."""
+    assert isinstance(_new().on_answer(503, body, now_s=100.0, jitter=0), Retry)
+    with pytest.raises(holdfast.Refused) as caught:
+        _new().on_answer(404, body, now_s=100.0, jitter=0)
+    assert caught.value.code == "http-404"
+
+
+def test_success_is_the_value_that_the_operation_reads() -> None:
+    """Every status of the 2xx kind ends the exchange, at the node that answered."""
+    exchange = _new()
+    exchange.on_silence("x", was_sent=True, now_s=100.0, jitter=0)
+    assert exchange.on_answer(201, b"{}", now_s=100.0, jitter=0) == Answered(b"{}", node=1)
+
+
+def test_an_answer_knows_when_it_was_asked_for() -> None:
+    """The operation reads the answer with the times of its beginning and of the attempt that succeeded."""
+    times: Operation[tuple[float, float]] = Operation(
+        method="POST", path="/", read=lambda reply: (reply.asked_at_s, reply.attempted_at_s)
+    )
+    exchange = Exchange(times, nodes_count=2, node=0, now_s=100.0, timeout_s=10.0)
+    exchange.attempt(100.5)
+    exchange.on_silence("x", was_sent=True, now_s=101.0, jitter=0)
+    exchange.attempt(101.5)
+    assert exchange.on_answer(200, b"", now_s=102.0, jitter=0) == Answered((100.0, 101.5), node=1)
+
+
+def test_an_attempt_is_what_goes_over_the_wire() -> None:
+    """It carries the operation as it is, with the headers that tell the node its id and our patience."""
+    attempt = _new().attempt(100.0)
+    assert (attempt.method, attempt.path, attempt.body) == ("POST", "/", b"{}")
+    assert attempt.headers == {
+        wire.HEADER_TIMEOUT_MS: "3000",
+        wire.HEADER_REQUEST_ID: "r",
+        "Content-Type": wire.JSON,
+    }
+    assert set(_new(READ).attempt(100.0).headers) == {wire.HEADER_TIMEOUT_MS}
+
+
+def test_only_a_long_attempt_is_probed() -> None:
+    """A node is asked whether it lives while it makes us wait, and not for a short attempt."""
+    waiting: Operation[bytes] = Operation(method="POST", path="/", read=_body, wait_ms=20_000)
+    assert _new(waiting).attempt(100.0).is_probed
+    assert not _new().attempt(100.0).is_probed
+    probe = _exchange.probe(2)
+    assert (probe.node, probe.method, probe.path, probe.give_up_s) == (2, "GET", wire.LIVEZ, PROBE_S)
+    assert not probe.is_probed
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:7701", "ftp://a", "http://", "", "http:///x"])
+def test_a_url_that_no_node_has_is_refused(url: str) -> None:
+    """A node's URL has http or https and a host; a slash at its end does not matter."""
+    with pytest.raises(ValueError, match="is not the URL of a node"):
+        _exchange.base_url(url)
+    assert _exchange.base_url("http://a:7701/") == "http://a:7701"
+
+
+def test_every_code_is_refused_or_repeated_as_the_table_says() -> None:
+    """Each code of the public table is repeated, refused or unknown, by its status."""
+    for code, kind in wire.PROBLEMS.items():
+        if kind.status in {421, 429, 503, 504}:
+            step = _new().on_answer(kind.status, _problem(code), now_s=100.0, jitter=0)
+            assert isinstance(step, Retry)
+        elif code == "internal":
+            with pytest.raises(holdfast.OutcomeUnknown):
+                _new().on_answer(kind.status, _problem(code), now_s=100.0, jitter=0)
+        else:
+            with pytest.raises(holdfast.Refused) as caught:
+                _new().on_answer(kind.status, _problem(code), now_s=100.0, jitter=0)
+            assert caught.value.code == code
+    assert set(_REFUSALS) <= set(wire.PROBLEMS)

@@ -1,0 +1,95 @@
+"""Operations as values: what they send, and how their answers are read."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast import _operations, wire
+from holdfast._hold import Lease
+from holdfast._operations import Operation, Reply
+from tests.support import http_contract
+
+
+@given(st.text(min_size=1))
+def test_a_name_is_one_part_of_the_path(name: str) -> None:
+    """No name can add a path part, a query or a fragment."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return
+    path = _operations.get_lock(name, is_stale=False).path
+    assert path.startswith("/v1/locks/")
+    assert not set(path.removeprefix("/v1/locks/")) & set("/?#")
+
+
+def test_requests_say_only_what_was_asked() -> None:
+    """Fields that were not given are left to the node."""
+    request = _operations.acquire(
+        "a", session=None, ttl_ms=500, owner="", mode="exclusive", wait_ms=0, lock_delay_ms=0, note=""
+    )
+    assert set(msgspec.json.decode(request.body)) == {"name", "ttl_ms", "mode", "request_id"}
+    for path, built in (
+        (wire.LOCK_ACQUIRE, request),
+        (wire.LOCK_RENEW, _operations.renew("h", 5)),
+        (wire.LOCK_RELEASE, _operations.release("h")),
+        (wire.LOCK_FORCE_RELEASE, _operations.force_release("a", "why", 5)),
+        (wire.SESSIONS, _operations.open_session(500, {"a": "b"})),
+    ):
+        assert built.path == path
+        assert set(msgspec.json.decode(built.body)) <= set(http_contract.REQUEST_FIELDS[f"POST {path}"])
+
+
+def test_an_acquire_is_for_a_session_or_has_a_lease_of_its_own() -> None:
+    """Both, or neither, is a mistake of the caller."""
+    session = holdfast.Session("s", Lease(0.0, 500))
+    for ttl_ms, of in ((None, None), (500, session)):
+        with pytest.raises(ValueError, match="either"):
+            _operations.acquire(
+                "a",
+                session=of,
+                ttl_ms=ttl_ms,
+                owner="",
+                mode="exclusive",
+                wait_ms=0,
+                lock_delay_ms=0,
+                note="",
+            )
+
+
+def test_the_lease_of_a_grant_counts_from_the_first_attempt_and_of_a_renewal_from_the_last() -> None:
+    """A repeated grant may be as old as the first attempt, a renewal only as old as the answered one."""
+    granted = Reply(b'{"hold_id":"h","token":7,"name":"a","mode":"shared","expires_in_ms":500}', 1.0, 3.0)
+    acquire = _operations.acquire(
+        "a", session=None, ttl_ms=500, owner="", mode="shared", wait_ms=0, lock_delay_ms=0, note=""
+    )
+    hold = acquire.read(granted)
+    assert (hold.hold_id, hold.token, hold.mode, hold.lease) == ("h", 7, "shared", Lease(1.0, 500))
+    renewed = Reply(b'{"token":7,"expires_in_ms":500,"revision":9}', 1.0, 3.0)
+    assert _operations.renew("h", None).read(renewed) == Lease(3.0, 500)
+    assert _operations.keepalive("s").read(renewed) == Lease(3.0, 500)
+    opened = Reply(b'{"session_id":"s","expires_in_ms":500}', 1.0, 3.0)
+    assert _operations.open_session(500, {}).read(opened).lease == Lease(1.0, 500)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"members":1}'])
+def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) -> None:
+    """Whatever answered 200, it was not a node that did what it was asked."""
+    operation: Operation[object]
+    for operation in (
+        _operations.add_member("n4", "h:1"),
+        _operations.cluster(),
+        _operations.transfer_leadership(""),
+    ):
+        with pytest.raises(holdfast.OutcomeUnknown):
+            operation.read(Reply(body, 0.0, 0.0))
+
+
+def test_reads_change_nothing() -> None:
+    """Only reads leave no doubt when their answer is lost."""
+    assert _operations.list_locks("", 5, "", is_stale=True).changes_nothing
+    assert not _operations.close_session("s").changes_nothing
+    assert _operations.list_locks("a/", 5, "b c", is_stale=True).path == (
+        f"{wire.LOCKS}?prefix=a%2F&limit=5&after=b+c&consistency=stale"
+    )
