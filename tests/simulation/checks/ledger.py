@@ -82,7 +82,8 @@ class Ledger:
             if kind in _BEGIN:
                 self._begun(told, token)
             elif kind is EventKind.CONVERTED:
-                self._converted(told, token)
+                for conversion in _split(told):
+                    self._converted(conversion, token)
             elif kind in _END:
                 for event in told:
                     self._ended(event)
@@ -143,7 +144,8 @@ class Ledger:
         whose = [
             held
             for held in self._held.values()
-            if (held.session_id, held.owner, held.places) == (event.session_id, event.owner, places)
+            if (held.kind, held.session_id, held.owner, held.places)
+            == (HoldKind.LOCK, event.session_id, event.owner, places)
         ]
         if token in self._held:
             whose = [held for held in whose if held.token == token]
@@ -215,6 +217,16 @@ class Ledger:
 
     def _fail(self, checker: str, sentence: str, event: Event) -> NoReturn:
         self._report.fail(checker, f"{event.name!r} at revision {event.revision}: {sentence}", event=event)
+
+
+def _split(told: Sequence[Event]) -> list[list[Event]]:
+    """Return the conversions of one hold that follow each other: each tells of every lock once."""
+    conversions: list[list[Event]] = []
+    for event in told:
+        if not conversions or any(event.name == other.name for other in conversions[-1]):
+            conversions.append([])
+        conversions[-1].append(event)
+    return conversions
 
 
 def _locks(told: Sequence[Event]) -> list[Wanted]:

@@ -74,6 +74,26 @@ def test_tokens_of_conversions(mode: Mode, token: int) -> None:
         told.apply(told.event(CONVERTED, token, mode=mode))
 
 
+def test_a_hold_that_is_converted_twice_in_one_entry() -> None:
+    """Up and down again: two conversions that both show the token which the first one drew."""
+    told = Told()
+    told.apply(told.event(GRANTED, 1, mode=Mode.UPDATE))
+    told.apply(told.event(CONVERTED, 2), told.event(CONVERTED, 2, mode=Mode.UPDATE))
+    with objects("token-drawn"):
+        told.apply(told.event(CONVERTED, 3, mode=Mode.SHARED))
+
+
+def test_a_conversion_is_not_that_of_a_semaphore_with_the_name_of_the_lock() -> None:
+    """A session that holds a lock and permits of one name converts the lock."""
+    told = Told()
+    resized = Answer("a", ResizeSemaphore("x", 1), Resized(1, 1))
+    told.apply(told.event(GRANTED, 1, of=HoldKind.SEMAPHORE, count=1), answers=(resized,))
+    told.apply(told.event(GRANTED, 2, mode=Mode.SHARED))
+    told.apply(told.event(CONVERTED, 3))
+    with objects("holds-exclude"):
+        told.apply(told.event(GRANTED, 4))
+
+
 def test_tokens_of_different_kinds() -> None:
     """A token below one of another kind of hold is found: all draw from one sequence."""
     told = Told()

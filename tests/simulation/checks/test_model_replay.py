@@ -1,14 +1,13 @@
 """The replay says what the machine says, on long random histories; and what it costs does not grow."""
 
 from random import Random
-from typing import Any, TypeVar
+
+import msgspec
 
 from lockstate.commands import (
+    AbandonWaits,
     Acquire,
-    AcquirePermits,
-    AdvanceFence,
     Algorithm,
-    Campaign,
     Cancel,
     CloseSession,
     Command,
@@ -17,32 +16,25 @@ from lockstate.commands import (
     KeepAlive,
     MayWait,
     OpenSession,
-    Proclaim,
     Release,
     Renew,
-    ResizeSemaphore,
     TakeRate,
-    Wanted,
 )
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.modes import Mode, Scope
-from lockstate.results import ForceReleased, HolderView, HoldKind, Queued
+from lockstate.modes import Mode
+from lockstate.results import ForceReleased, HolderView, Queued
+from tests.property import random_commands
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.scripted_cluster import ScriptedCluster
 from tests.simulation.workload.history import ReadLocks
-from tests.support.vocabulary import another_attempt
+from tests.support.vocabulary import VOCABULARY, another_attempt
 
 ENTRIES = 1500
+PAUSES_MS = [0, 5, 50, 400, 400, 3000]
+SHORT_PAUSES_MS = [0, 0, 1, 5, 5, 50, 400]
+"""Milliseconds between entries. Leases of the varied commands are short."""
 PREFIXES = {"hold_id": "h", "ticket_id": "h", "attempt_id": "a", "session_id": "s"}
 """What the ids of a crowd begin with."""
-
-
-_Id = TypeVar("_Id", bound=str)
-
-
-def random_of(random: Random, known: list[_Id], other: _Id) -> _Id:
-    """Return any of the known ones, or another."""
-    return random.choice([*known, other])
 
 
 class Crowd:
@@ -60,7 +52,10 @@ class Crowd:
     def act(self) -> None:
         """Put a few commands into one entry, and answer them."""
         story, random = self._story, self._random
-        story.pass_ms(random.choice([0, 5, 50, 400, 400, 3000, 60_000 if random.random() < 0.05 else 1]))
+        pauses_ms = (
+            SHORT_PAUSES_MS if self._is_varied else [*PAUSES_MS, 60_000 if random.random() < 0.05 else 1]
+        )
+        story.pass_ms(random.choice(pauses_ms))
         commands = [self._command() for _ in range(random.randint(1, 3))]
         numbers = [story.call(command, node_id="b") for command in commands]
         cancels, self._cancels = self._cancels, []
@@ -109,6 +104,8 @@ class Crowd:
     def _new_command(self) -> Command:
         random = self._random
         request_id = self._new_id("r") if random.random() < 0.6 else ""
+        if self._is_varied and random.random() < 0.9:
+            return self._varied(request_id)
         name = random.choice("xyz")
         old = HoldId(f"h{random.randint(max(0, self._made - 60), self._made)}")
         session_id = SessionId(f"s{random.randint(max(0, self._made - 60), self._made)}")
@@ -130,8 +127,6 @@ class Crowd:
             case 5:
                 return ForceRelease(name, "why", random.choice([0, 300]), request_id)
         in_session = sessions and random.random() < 0.5
-        if self._is_varied and random.random() < 0.7:
-            return self._varied(sessions, holds, request_id)
         return Acquire(
             name,
             random.choice(list(Mode)),
@@ -145,48 +140,27 @@ class Crowd:
             request_id=request_id,
         )
 
-    def _varied(self, sessions: list[SessionId], holds: list[HoldId], request_id: str) -> Command:
-        """Return a command of the rest of the vocabulary."""
-        random, hold_id = self._random, random_of(self._random, holds, HoldId("h0"))
-        wait_ms, ttl_ms = random.choice([0, 100, 5000, 90_000]), random.choice([50, 1000, 9000])
-        ids: dict[str, Any] = {
-            "hold_id": self._new_id("h"),
-            "attempt_id": self._new_id("a"),
-            "request_id": request_id,
-        }
-        match random.randint(0, 8):
-            case 0 | 1:
-                locks = [
-                    Wanted(name, random.choice(list(Mode)), random.choice(list(Scope)))
-                    for name in random.sample(["x", "y", "x/a", "x/a/b", "y/c"], random.randint(1, 3))
-                ]
-                return Acquire("", Mode.SHARED, ttl_ms=ttl_ms, wait_ms=wait_ms, locks=tuple(locks), **ids)
-            case 2 | 3:
-                mode, ticket_id, attempt_id = random.choice(list(Mode)), ids["hold_id"], ids["attempt_id"]
-                return Convert(hold_id, mode, ticket_id, attempt_id, wait_ms, request_id)
-            case 4:
-                names = random.sample(["x", "y", "x/a"], random.randint(1, 2))
-                return Release(hold_id, request_id, tuple(names))
-            case 5:
-                limit = random.choice([2, 2, 2, 3])
-                return AcquirePermits(
-                    "s", limit, random.randint(1, limit), ttl_ms=ttl_ms, wait_ms=wait_ms, **ids
-                )
-            case 6:
-                return ResizeSemaphore("s", random.choice([1, 2, 3]), request_id)
-            case 7:
-                value = random.choice(["here", "there"])
-                leaders = self._story.checkers.expected.state.holds
-                leading = [hold.hold_id for hold in leaders if hold.kind is HoldKind.ELECTION]
-                if leading and random.random() < 0.5:
-                    return Proclaim(random_of(random, leading, hold_id), value, request_id)
-                return Campaign(
-                    "e", random_of(random, sessions, SessionId("s0")), value, wait_ms=wait_ms, **ids
-                )
-        if random.random() < 0.3:
-            return AdvanceFence("f", random.randint(1, 50), request_id)
-        algorithm, cost = random.choice(list(Algorithm)), random.randint(1, 3)
-        return TakeRate("r", random.choice([2, 3]), 1000, algorithm, cost, wait_ms, request_id)
+    def _varied(self, request_id: str) -> Command:
+        """Return any command: as for the property tests, and requests to a rate limit."""
+        random, state = self._random, self._story.checkers.expected.state
+        new_id = HoldId(self._new_id("h"))
+        command: Command
+        match random.randint(0, 7):
+            case 0 | 1 | 2:
+                command = random_commands.wish(random, new_id)
+            case 3 | 4:
+                command = random_commands.conversion(random, state, new_id)
+            case 5 | 6:
+                command = random_commands.other(random, state)
+            case _:
+                algorithm, cost = random.choice(list(Algorithm)), random.randint(1, 3)
+                wait_ms = random.choice([0, 100, 5000])
+                command = TakeRate("r", random.choice([2, 3]), 1000, algorithm, cost, wait_ms)
+        if isinstance(command, Cancel | AbandonWaits):
+            return self._varied(request_id)  # nodes send these, no client does
+        if VOCABULARY[type(command)].scope is None:
+            return command
+        return msgspec.structs.replace(command, request_id=request_id)
 
     def _new_id(self, kind: str) -> str:
         self._made += 1

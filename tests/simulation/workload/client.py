@@ -12,11 +12,11 @@ from lockstate.ids import NO_SESSION, SessionId
 from lockstate.results import Reason, Refused, Result
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.caller import Caller
+from tests.simulation.workload.client_commands import ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds, Held, Session
 from tests.simulation.workload.client_settings import ClientSettings
 from tests.simulation.workload.full_vocabulary import FullVocabulary
 from tests.simulation.workload.history import History, Query, ReadLock, ReadLocks, ReadSession
-from tests.simulation.workload.random_commands import RandomCommands
 from tests.simulation.world.event_loop import NodeLoop
 
 SESSION_TTL_MS_MIN: Final = (2_000, 10_000, 20_000, 20_000)
@@ -41,7 +41,7 @@ class Client:
         self.random = random
         self.asker = Caller(loop, front, node_ids, history, timeout_s=habits.timeout_s, random=random)
         self.holdings = ClientHolds(loop, history)
-        self.wishes = RandomCommands(loop.name, self.asker, habits, random)
+        self.wishes = ClientCommands(loop.name, self.asker, habits, random)
         self._loop = loop
         self._habits = habits
         self._variety = FullVocabulary(self)

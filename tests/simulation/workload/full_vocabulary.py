@@ -8,9 +8,9 @@ from lockstate.commands import AcquirePermits, Command, MayWait, Proclaim, Relea
 from lockstate.ids import SessionId
 from lockstate.results import Granted, HoldKind, Reason, Refused, Resized, Result
 from tests.simulation.workload.caller import Caller
+from tests.simulation.workload.client_commands import ELECTIONS, SEMAPHORES, ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds, Held, weaker
 from tests.simulation.workload.history import CheckToken, Query, ReadElection, ReadSemaphore
-from tests.simulation.workload.random_commands import ELECTIONS, SEMAPHORES, RandomCommands
 from tests.support.vocabulary import NO_OUTCOME
 
 LEAVE_CHANCE: Final = 0.15
@@ -24,7 +24,7 @@ class Actor(Protocol):
     random: Random
     asker: Caller
     holdings: ClientHolds
-    wishes: RandomCommands
+    wishes: ClientCommands
 
     async def open_session(self) -> None:
         """Open a session."""

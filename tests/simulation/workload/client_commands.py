@@ -33,7 +33,7 @@ ELECTIONS: Final = ("e0", "e1")
 RESOURCES: Final = ("f0", "f1")
 
 
-class RandomCommands:
+class ClientCommands:
     """Makes the commands of one client."""
 
     def __init__(self, name: str, asker: Caller, habits: ClientSettings, random: Random) -> None:
