@@ -50,11 +50,11 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="TIME",
         type=duration_ms,
         default=10_000,
-        help="how long to try before giving up (default: 10s); waiting in a queue comes on top",
+        help="how long to try before giving up (default: 10s); time in a queue is added to it",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    acquire = commands.add_parser("acquire", help="take a lock; prints the hold as JSON; nothing renews it")
+    acquire = commands.add_parser("acquire", help="take a lock and print the hold as JSON; nothing renews it")
     _add_lock_arguments(acquire, ttl_default="30s")
 
     release = commands.add_parser("release", help="give a lock back")
@@ -65,8 +65,8 @@ def build_parser() -> argparse.ArgumentParser:
         usage="holdfast run NAME [--ttl TIME] [--wait TIME] [option ...] -- COMMAND [ARGUMENT ...]",
         help="run a command under a lock",
         description="Run a command under a lock: renewed while it runs, released when it ends. The "
-        "command is stopped when the lock is lost. It finds HOLDFAST_TOKEN, the fencing token, "
-        "and HOLDFAST_LOCK, the name, in its environment.",
+        "command is stopped if the lock is lost. Its environment has HOLDFAST_TOKEN, the fencing token, "
+        "and HOLDFAST_LOCK, the name.",
     )
     _add_lock_arguments(run, ttl_default="10s")
 

@@ -54,25 +54,25 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description="Measure a cluster of three nodes on this machine, with fsync on. Client and nodes share "
-        "its processors. Exit code 1 if anything was answered with an error.",
+        "its processors. The exit code is 1 if any answer was an error.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     http = commands.add_parser(
         "http",
         help="closed loop of acquire and release over HTTP",
-        description="Each worker cycles acquire (a name of its own) and release on its own keep-alive "
-        "connection; workers are spread over the nodes. 'nodes us' and 'client us' are processor time per "
-        "cycle, of all nodes together and of this client.",
+        description="Each worker acquires and releases a name of its own, again and again, on its own "
+        "keep-alive connection; workers are spread over the nodes. 'nodes us' and 'client us' are processor "
+        "time per cycle, of all nodes together and of this client.",
     )
     http.add_argument(
         "--workers",
         type=_counts,
         default=WORKERS,
         metavar="N,N,...",
-        help="one step each (default: 1,16,64,256)",
+        help="how many workers, one step for each number (default: 1,16,64,256)",
     )
     http.add_argument("--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)")
-    idle = commands.add_parser("idle", help="processor and memory of nodes that nobody asks anything")
+    idle = commands.add_parser("idle", help="processor time and memory of idle nodes")
     idle.add_argument(
         "--seconds", type=float, default=20.0, metavar="S", help="how long to look (default: 20)"
     )
@@ -109,7 +109,7 @@ def build_parser() -> argparse.ArgumentParser:
             type=Path,
             default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
             metavar="DIR",
-            help="where an own cluster keeps its data meanwhile (default: /var/tmp)",
+            help="where a cluster of its own keeps its data (default: /var/tmp)",
         )
         command.add_argument("--json", action="store_true", help="print the figures as JSON")
     return parser

@@ -28,13 +28,13 @@ from scripts.lib.watch_step import Step, watch
 
 DESCRIPTION: Final = (
     "Show what stops the loop of a node: one node (fsync on, in this process, its HTTP front end in the same "
-    "loop) under the load of 64 clients that acquire and release. First many leases end in one moment. Then "
-    "so many clients, in a process of their own, watch everything that happens, and at last as many that "
-    "read nothing. A pause is how late the loop runs what is due every millisecond. 'at the end' is how many "
-    "still watched at the end of the step: where the node cut its watchers, the figures are not those of so "
-    "many. 'watched/s' are events that reached watchers, all together, 'rest s' is how long they took for "
-    "the rest after the load, 'KiB waiting' the most that the node kept for one of them. Exit code 1 if a "
-    "watcher neither got every event once and in order nor was cut with a reason."
+    "loop) while 64 clients acquire and release. First many leases end at the same moment. Then clients in a "
+    "process of their own watch everything that happens, and at last as many watch but read nothing. A pause "
+    "is how late the loop runs a callback that is due every millisecond. 'at the end' is how many clients "
+    "still watch at the end of a step: if the node cut some of them off, the figures are those of fewer. "
+    "'watched/s' is how many events reached all watchers together, 'rest s' how long the remaining ones took "
+    "after the load, 'KiB waiting' the most that the node kept for one watcher. The exit code is 1 if a "
+    "watcher neither got every event once and in order nor was cut off with a reason."
 )
 PAUSE_MS_MAX: Final = 100.0
 """For how long the loop may stop when many leases end at once: the followers wait for a heartbeat."""
@@ -57,14 +57,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_count,
         default=LEASES,
         metavar="N",
-        help="leases that end at once; 0: none of that (default: 100000)",
+        help="how many leases end at once; 0: leave that out (default: 100000)",
     )
     parser.add_argument(
         "--watchers",
         type=_watchers,
         default=WATCHERS,
         metavar="N,N,...",
-        help="one step each; the most of them come once more and read nothing (default: 0,100,1000)",
+        help="how many watchers, one step for each number, and one more step in which as many as the "
+        "largest number read nothing (default: 0,100,1000)",
     )
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, metavar="S", help="length of a step (default: 15)"
@@ -75,14 +76,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         metavar="N",
         help="no more than N cycles a second while there are watchers (default: as many as the node does; it "
-        "cuts watchers where it cannot tell them of so many)",
+        "cuts off watchers that cannot keep up)",
     )
     parser.add_argument(
         "--disk",
         type=Path,
         default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
         metavar="DIR",
-        help="where the node keeps its data meanwhile (default: /var/tmp)",
+        help="where the node keeps its data (default: /var/tmp)",
     )
     parser.add_argument(
         "--check", action="store_true", help=f"exit code 1 if leases stop the loop for {PAUSE_MS_MAX:g} ms"

@@ -29,12 +29,16 @@ _COLUMNS: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
     parser.add_argument(
-        "--block", type=int, default=4096, metavar="BYTES", help="command in each block (default: 4096)"
+        "--block",
+        type=int,
+        default=4096,
+        metavar="BYTES",
+        help="size of the command in each block (default: 4096)",
     )
     parser.add_argument(
         "--syncs", type=int, default=2000, metavar="N", help="syncs per round (default: 2000)"
     )
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds each (default: 5)")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds of each kind (default: 5)")
     parser.add_argument(
         "--prepared",
         type=int,
@@ -47,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
         metavar="DIR",
-        help="where the journal is meanwhile (default: /var/tmp)",
+        help="where the journal is written (default: /var/tmp)",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 

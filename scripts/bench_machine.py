@@ -24,12 +24,12 @@ from scripts.lib.machine_feed import Feed, Load, check_results
 from scripts.lib.machine_loads import FLAT_LEASE, FLAT_SESSION, all_loads
 
 DESCRIPTION: Final = (
-    "Measure the state machine alone: encoded entries of about 500 commands are decoded and applied in one "
-    "process, while so many other locks are held. A figure is the median of several rounds, which take "
-    "turns; in parentheses stand the lowest and the highest. A cycle is what one client does: acquire and "
-    "release where nothing else is said. 'slower' compares the last column with the first, each round taken "
-    "against work without any lock that was done right before and after it: a machine that is disturbed is "
-    "slower at both. A million locks take some minutes and 2 GiB of memory."
+    "Measure the state machine alone: one process decodes and applies encoded entries of about 500 commands "
+    "while other locks are held. A figure is the median of several rounds, which take turns, with the "
+    "lowest and the highest in parentheses. A cycle is what one client does: acquire and release, unless a "
+    "load says otherwise. 'slower' compares the last column with the first, each round relative to work "
+    "without any lock that was done right before and after it, because a disturbed machine is slower at "
+    "both. A million locks take some minutes and 2 GiB of memory."
 )
 PAIRS_PER_S_MIN: Final = 200_000
 """What one node shall do of uncontended acquires with their releases, decoding included."""
@@ -72,18 +72,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--levels",
         type=_levels,
         metavar="N,N,...",
-        help="locks that are held meanwhile (default: 1,1000,1000000; quick: 1,1000,20000)",
+        help="how many other locks are held (default: 1,1000,1000000; quick: 1,1000,20000)",
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds of each load (default: 7; quick: 3)")
-    parser.add_argument("--commands", type=int, metavar="N", help="per round (default: 20000; quick: 4000)")
-    parser.add_argument("--due", type=int, metavar="N", help="leases that end at once (default: 100000)")
+    parser.add_argument(
+        "--commands", type=int, metavar="N", help="commands per round (default: 20000; quick: 4000)"
+    )
+    parser.add_argument("--due", type=int, metavar="N", help="how many leases end at once (default: 100000)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only loads with TEXT in their names")
     parser.add_argument(
         "--cpu-time",
         action="store_true",
-        help="count processor time instead of time: for a machine that others use too",
+        help="measure processor time instead of elapsed time, for a machine that others use too",
     )
-    parser.add_argument("--quick", action="store_true", help="a look at it within half a minute")
+    parser.add_argument("--quick", action="store_true", help="a rough run within half a minute")
     parser.add_argument("--check", action="store_true", help="exit code 1 if a bar is missed or not measured")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 

@@ -31,8 +31,8 @@ from scripts.lib.pauses import PauseMeter
 
 DESCRIPTION: Final = (
     "Fill one node (fsync on, in this process) with holds that have names, owners and leases of their own, "
-    "let it write snapshots under load, and start a node process on what it left. A million holds take some "
-    "minutes and 4 GiB of memory."
+    "let it write snapshots under load, and start a node process on the files it left. A million holds take "
+    "some minutes and 4 GiB of memory."
 )
 COMPACT_ENTRIES: Final = 1_000_000
 """So many that no snapshot is written but the one that is watched."""
@@ -70,13 +70,15 @@ def build_parser() -> argparse.ArgumentParser:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
-    parser.add_argument("--holds", type=int, default=1_000_000, metavar="N", help="default: 1000000")
+    parser.add_argument(
+        "--holds", type=int, default=1_000_000, metavar="N", help="how many holds (default: 1000000)"
+    )
     parser.add_argument(
         "--disk",
         type=Path,
         default=Path("/var/tmp"),  # noqa: S108 - made with mkdtemp; unlike /tmp it is a real disk
         metavar="DIR",
-        help="where the node keeps its data meanwhile (default: /var/tmp)",
+        help="where the node keeps its data (default: /var/tmp)",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 

@@ -32,16 +32,16 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    up = commands.add_parser("up", help="start a cluster, or start it again, and wait until it answers")
+    up = commands.add_parser("up", help="start a cluster, new or stopped, and wait until it answers")
     up.add_argument(
-        "--nodes", type=int, default=3, metavar="N", help="how many nodes, if it is new (default: 3)"
+        "--nodes", type=int, default=3, metavar="N", help="how many nodes a new cluster has (default: 3)"
     )
     up.add_argument(
         "--base-port",
         type=int,
         default=DEFAULT_BASE_PORT,
         metavar="P",
-        help=f"if it is new: HTTP from port P, peers from P+100; 0: free ones (default: {DEFAULT_BASE_PORT})",
+        help=f"new cluster: HTTP from port P, peers from P+100; 0: free ports (default: {DEFAULT_BASE_PORT})",
     )
     commands.add_parser("down", help="stop all nodes; the data stays")
     commands.add_parser("status", help="show the nodes; exit 0 if the cluster has a leader")
@@ -53,9 +53,11 @@ def build_parser() -> argparse.ArgumentParser:
         ("logs", "print a node's log"),
     ):
         commands.add_parser(name, help=text).add_argument("node", metavar="NODE", help="such as n1")
-    commands.choices["logs"].add_argument("-f", "--follow", action="store_true", help="go on as it grows")
+    commands.choices["logs"].add_argument(
+        "-f", "--follow", action="store_true", help="follow the log as it grows"
+    )
     for command in commands.choices.values():
-        command.add_argument("--dir", type=Path, required=True, metavar="DIR", help="where the cluster lives")
+        command.add_argument("--dir", type=Path, required=True, metavar="DIR", help="the cluster's directory")
     return parser
 
 

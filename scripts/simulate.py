@@ -30,8 +30,8 @@ def build_parser() -> argparse.ArgumentParser:
         description="Run simulated clusters, one for each seed, and check every promise while everything "
         "goes wrong: kills, losses of power, full and failing disks, partitions, pauses, drifting clocks. "
         "Nodes, Raft library and state machine are the real ones; time, network and disks are simulated. "
-        "Prints what was broken with the seed that shows it, and the end of its trace; the exit code is 1 "
-        "then.",
+        "Prints each broken promise with the seed that shows it and the end of its trace; the exit code is "
+        "then 1.",
     )
     parser.add_argument(
         "--seed", type=_seeds, default=range(1, 11), metavar="N[..M]", help="one seed, or from N to M"
@@ -46,21 +46,23 @@ def build_parser() -> argparse.ArgumentParser:
         help="lose, repeat and delay whole Raft messages, as no real network does (default: on some seeds)",
     )
     parser.add_argument(
-        "--faults", type=_names, metavar="NAME,...", help="only these kinds of faults, not what the seed says"
+        "--faults", type=_names, metavar="NAME,...", help="only these kinds of faults, not those of the seed"
     )
     parser.add_argument(
         "--only-locks",
         action="store_true",
-        help="clients ask for single locks only (default: on most seeds for everything there is)",
+        help="clients ask for single locks only (default: on most seeds for everything the API has)",
     )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write the whole trace (of one seed)")
-    parser.add_argument("--lines", type=int, default=60, metavar="N", help="of the trace at a failure")
+    parser.add_argument("--lines", type=int, default=60, metavar="N", help="lines of the trace at a failure")
     parser.add_argument("--keep-going", action="store_true", help="go on with the next seed after a failure")
     parser.add_argument("--list-faults", action="store_true", help="print the kinds of faults and exit")
-    mutations = parser.add_argument_group("mutations: is a defect found? exit code 0 if it is, 1 if not")
+    mutations = parser.add_argument_group(
+        "mutations: is a deliberate defect found? exit code 0 if it is, 1 if not"
+    )
     mutations.add_argument("--list-mutations", action="store_true", help="print the defects and exit")
     mutations.add_argument("--mutation", metavar="NAME", help="hunt for this defect, or for all")
-    mutations.add_argument("--seeds", type=int, metavar="N", help="so many seeds, not what is usual for it")
+    mutations.add_argument("--seeds", type=int, metavar="N", help="try so many seeds, instead of its budget")
     return parser
 
 
