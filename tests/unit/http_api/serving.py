@@ -12,7 +12,7 @@ from aiohttp import web
 from holdfast import wire
 from http_api.app import build_server
 from tests.support import http_contract
-from tests.unit.http_api.local_node import LocalNode
+from tests.support.local_node import LocalNode
 
 REQUEST_TIMEOUT_MS = 5_000
 
