@@ -1,1 +1,1 @@
-"""The HTTP face of a node: JSON to commands, results to JSON. No decision about locks is made here."""
+"""The HTTP face of a node: it translates, and decides nothing about locks."""

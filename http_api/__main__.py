@@ -1,4 +1,4 @@
-"""Run a node: the one place that knows all the parts, from configuration to signals."""
+"""Run a node: the one place that knows all parts, from configuration to signals."""
 
 import asyncio
 import contextlib
@@ -28,9 +28,9 @@ from http_api.server.connections import CONNECTIONS_COUNT_MAX
 logger = logging.getLogger("http_api")
 
 _FILES_RESERVED = 200
-"""Files that are no client's: journal, snapshots, peers, strangers at the peers' door."""
+"""Files that are not connections of clients: journal, snapshots, peers, strangers at the peers' port."""
 _CLOSE_S = 2.0
-"""How long open calls may take when the node is told to stop. Their outcome is unknown to who is cut off."""
+"""Seconds that open calls have when the node is told to stop. A client cut off does not know the outcome."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,7 +69,7 @@ async def _run(config: NodeConfig) -> int:
         failure = await _until_stopped(node, stop_asked)
         await site.stop()
         if failure is None:
-            # While this node still answers: clients of it notice nothing of the change of leader.
+            # While this node still answers, so that its clients do not notice the change of leader.
             await node.hand_over()
         else:
             logger.critical("event=node-failed detail=%r", str(failure), exc_info=failure)
@@ -86,7 +86,7 @@ async def _run(config: NodeConfig) -> int:
 
 
 async def _close_failed(node: Node, failure: BaseException) -> int:
-    """Close what is left of a broken node, and return the exit code, whatever else goes wrong with it."""
+    """Close what is left of a broken node, and return the exit code whatever else goes wrong."""
     try:
         async with asyncio.timeout(_CLOSE_S):
             await node.stop()
@@ -96,7 +96,7 @@ async def _close_failed(node: Node, failure: BaseException) -> int:
 
 
 async def _until_stopped(node: Node, stop_asked: asyncio.Event) -> BaseException | None:
-    """Return when told to stop, with None, or when the node broke, with the failure."""
+    """Wait until the node is told to stop, and return None, or until it breaks, and return the failure."""
     stopping = asyncio.ensure_future(stop_asked.wait())
     failing = asyncio.ensure_future(node.wait_failed())
     await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
@@ -107,14 +107,14 @@ async def _until_stopped(node: Node, stop_asked: asyncio.Event) -> BaseException
 
 
 def _connections_count_max() -> int:
-    """Raise the limit of open files as far as allowed; return how many may be clients' connections."""
+    """Raise the limit of open files as far as allowed; return how many of them clients may take."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return max(min(CONNECTIONS_COUNT_MAX, hard - _FILES_RESERVED), 1)
 
 
 def _calm_collector() -> None:
-    """Make full garbage collections rare and cheap: what a node keeps has no cycles, and a pause costs."""
+    """Make full garbage collections rare and cheap: what a node keeps has no cycles, and pauses hurt."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
@@ -151,7 +151,7 @@ def _with_port(config: NodeConfig, listener: socket.socket) -> NodeConfig:
 
 
 def _log_ready(config: NodeConfig, listener: socket.socket) -> None:
-    """Say where this node can be reached."""
+    """Log where this node can be reached."""
     logger.info(
         "event=ready node_id=%s http=http://%s peer=%s advertise_http=%s",
         config.node_id,

@@ -1,7 +1,7 @@
 """One HTTP call on aiohttp's low-level server: the request as handlers see it, and the reply they give.
 
-The reply writes its bytes itself. aiohttp's own response builds a header dictionary for every answer,
-and the time that takes is missed by Raft on the same core.
+The reply writes its bytes itself: aiohttp's own response builds a dictionary of headers for every answer,
+which takes time from Raft on the same core.
 """
 
 import asyncio

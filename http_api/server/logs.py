@@ -1,4 +1,4 @@
-"""How log lines look: key=value for people, JSON for collectors. To standard error."""
+"""Log lines on standard error: key=value pairs for people, JSON for collectors."""
 
 import datetime as dt
 import json
@@ -32,10 +32,10 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def set_up(level: str, form: str) -> None:
-    """Send log lines of `level` and above to standard error, as "text" or "json"."""
+def set_up(level: str, log_format: str) -> None:
+    """Send log lines of `level` and above to standard error, in the format "text" or "json"."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 

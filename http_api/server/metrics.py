@@ -16,7 +16,7 @@ class RequestCounts:
         self._counts: Counter[tuple[str, str, int]] = Counter()
 
     def add(self, method: str, path: str, status: int) -> None:
-        """Count one answer. Takes what the route says: what a client says has no bound."""
+        """Count one answer. Takes the method and path of the route: those of clients have no bound."""
         self._counts[method, path, status] += 1
 
     def samples(self) -> Iterable[Sample]:
@@ -27,7 +27,7 @@ class RequestCounts:
 
 
 def render(samples: Iterable[Sample]) -> bytes:
-    """Write `samples`; those of one metric have to follow one another."""
+    """Return `samples` as text; those of one metric must follow one another."""
     lines: list[str] = []
     described = ""
     for name, text, kind, labels, value in samples:
@@ -42,7 +42,7 @@ def render(samples: Iterable[Sample]) -> bytes:
 
 
 def _family(name: str, kind: str) -> str:
-    """Return what the parts of a histogram have in common."""
+    """Return the name of the metric: the parts of a histogram share one."""
     if kind == "histogram":
         for suffix in _SUFFIXES:
             if name.endswith(suffix):
@@ -65,5 +65,5 @@ def _quoted(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Return whole numbers without a point: counters stay readable."""
+    """Return a number as text, whole ones without a point."""
     return str(int(value)) if isinstance(value, int) or value.is_integer() else repr(float(value))

@@ -1,9 +1,9 @@
-"""From the event log to many watchers: who gets what, as Server-Sent Events, encoded once for all of them.
+"""From the event log to many watchers, as Server-Sent Events that are encoded once for all of them.
 
-A watcher that is up to date is fed: new events are sorted by the prefixes that are watched, and every feed
-gets one piece of text, which goes to all its watchers, some of them at a time. A watcher that resumes, or
-does not read as fast as things happen, is not fed: it reads the log at its own pace until it has caught up.
-So nothing is kept for anybody but what the log keeps, and what the watcher's connection has buffered.
+A watcher that is up to date is fed: new events are sorted by the prefixes that are watched, and each prefix
+gets one piece of text, which goes to all its watchers, a few at a time. A watcher that resumes, or reads more
+slowly than things happen, is not fed: it reads the log at its own pace until it has caught up. So nothing is
+kept for a watcher but what the log keeps anyway, and what its connection has buffered.
 """
 
 import asyncio
@@ -16,27 +16,27 @@ from cluster.observing.event_log import Block, Compacted, Cut, EventLog, Positio
 from lockstate.results import Event
 
 WATCHERS_COUNT_MAX: Final = 1_000
-"""Of one node. Each costs a write for every piece of news."""
+"""Watchers of one node, at most. Each costs a write for every piece of news."""
 FED_COUNT_MAX: Final = 500
-"""Events that are handed out at a time, or one entry more: a few milliseconds of work."""
+"""Events handed out at a time, or one entry more: a few milliseconds of work."""
 SLICE_S: Final = 0.005
-"""Watchers are fed for so long at a time: a write to each of a thousand takes far longer."""
+"""Seconds for which watchers are fed at a time: a write to each of a thousand takes far longer."""
 PAUSE_FACTOR: Final = 2
-"""After each piece of work, pause so many times as long as it took: most of the time is for Raft."""
+"""The pause after each piece of work, in times of its duration: most of the time is for Raft."""
 
 
 class Watcher(Protocol):
-    """Who is told what happens to the names below `prefix`. `position` is where its next event begins."""
+    """Wants to know what happens to the names below `prefix`. `position` is where its next event begins."""
 
     prefix: str
     position: Position
 
     def feed(self, text: bytes) -> bool:
-        """Send news, without waiting; return whether it can bear more of it."""
+        """Send news, without waiting; return whether it can take more."""
         ...
 
     def cut(self, reason: Cut) -> None:
-        """End it: there is nothing more for it here."""
+        """End the watch, for `reason`."""
         ...
 
 
@@ -48,16 +48,16 @@ class _Piece(NamedTuple):
     texts: Mapping[str, bytes]
 
     def text_for(self, watcher: Watcher) -> bytes:
-        """Return what `watcher` has not got yet: the same for nearly all of its prefix."""
+        """Return what `watcher` does not have yet: the same text for nearly all watchers of its prefix."""
         if watcher.position > Position(self.blocks[0][0].revision):
             return render(self.blocks, watcher.prefix, watcher.position)
         return self.texts[watcher.prefix]
 
 
 class EventFeeds:
-    """All watchers of one node. Those who are fed share `position`: it is behind what they were given.
+    """All watchers of one node. Those that are fed share `position`: it is behind what they were given.
 
-    Who is due will be given the last piece soon.
+    Those that are due get the last piece soon.
     """
 
     def __init__(self, log: EventLog) -> None:
@@ -71,15 +71,15 @@ class EventFeeds:
         self._timer: asyncio.TimerHandle | None = None
         self.position = log.newest
         self.turn = asyncio.Lock()
-        """Held by who catches up, for one piece of work and its pause: many at once must not stop a node."""
+        """Held by a watcher that catches up, for one piece of work and its pause: many must not stop us."""
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many watchers as may be."""
+        """Whether there are as many watchers as there may be."""
         return len(self._watchers) >= WATCHERS_COUNT_MAX
 
     def add(self, watcher: Watcher) -> None:
-        """Count a watcher in, and tell it if this node stops. It is not fed yet."""
+        """Add a watcher, which is cut if this node stops. It is not fed yet."""
         if not self._watchers:
             self._log.follow(self)
         self._watchers[watcher] = None
@@ -87,26 +87,26 @@ class EventFeeds:
 
     def remove(self, watcher: Watcher) -> None:
         """Forget a watcher."""
-        self.starve(watcher)
+        self.stop_feeding(watcher)
         del self._watchers[watcher]
         self._log.watchers -= 1
         if not self._watchers:
             self._log.unfollow(self)
 
     def is_up_to_date(self, watcher: Watcher) -> bool:
-        """Whether a watcher has what those who are fed have."""
+        """Whether a watcher has everything that those that are fed have."""
         if not self._fed:
             self.position = self._log.newest
         return watcher.position >= self.position
 
-    def nourish(self, watcher: Watcher) -> None:
+    def start_feeding(self, watcher: Watcher) -> None:
         """Feed a watcher that is up to date from now on."""
         assert self.is_up_to_date(watcher)
         self._fed.setdefault(watcher.prefix, {})[watcher] = None
         self._set_lengths()
 
-    def starve(self, watcher: Watcher) -> None:
-        """Feed it no more; it goes on from its own position."""
+    def stop_feeding(self, watcher: Watcher) -> None:
+        """Stop feeding a watcher; it goes on from its own position."""
         fed = self._fed.get(watcher.prefix, {})
         if watcher in fed:
             watcher.position = self.reached(watcher)
@@ -126,12 +126,12 @@ class EventFeeds:
     # -- event_log.Follower ---------------------------------------------------------------------------------
 
     def log_grew(self) -> None:
-        """Hand out what is new, at once or after the pause that the last time cost."""
+        """Hand out what is new, at once or after the pause that the last piece of work requires."""
         if self._timer is None and self._fed:
             self._hand_out()
 
     def log_restarted(self) -> None:
-        """Cut everybody who has missed something, and go on with the others."""
+        """Cut the watchers that have missed something, and go on with the others."""
         for watcher in list(self._watchers):
             is_fed = watcher in self._fed.get(watcher.prefix, {})
             position = self.reached(watcher) if is_fed else watcher.position
@@ -141,14 +141,14 @@ class EventFeeds:
         self.position = self._log.newest
 
     def log_ended(self) -> None:
-        """Cut everybody."""
+        """Cut all watchers."""
         for watcher in list(self._watchers):
             watcher.cut(Cut.SHUTTING_DOWN)
 
     # -- handing out ----------------------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
-        """Give new events to all who are fed: some to some of them at a time, and not all the time."""
+        """Give new events to the watchers that are fed: one piece to a few of them, then pause."""
         self._timer = None
         began_s = time.perf_counter()
         if not self._due and not self._take_piece():
@@ -157,14 +157,14 @@ class EventFeeds:
             watcher, _ = self._due.popitem()
             news = self._piece.text_for(watcher)
             if news and not watcher.feed(news):
-                self.starve(watcher)
+                self.stop_feeding(watcher)
             if time.perf_counter() - began_s >= SLICE_S:
                 break
         pause_s = PAUSE_FACTOR * (time.perf_counter() - began_s)
         self._timer = self._loop.call_later(pause_s, self._hand_out)
 
     def _take_piece(self) -> bool:
-        """Take the next events to be handed out, and note for whom; return False if there is nothing."""
+        """Take the next events and record which watchers are due; return False if there is nothing."""
         before = self.position
         try:
             blocks = self._log.read(before, FED_COUNT_MAX)
@@ -179,7 +179,7 @@ class EventFeeds:
         return True
 
     def _sort(self, blocks: Iterable[Block]) -> dict[str, bytes]:
-        """Return the text for each prefix that is watched, of those that match something."""
+        """Return the text for each watched prefix that matches something."""
         texts: dict[str, list[bytes]] = {}
         for block in blocks:
             matching: dict[str, list[tuple[int, bytes]]] = {}
@@ -197,7 +197,7 @@ class EventFeeds:
         return {prefix: b"".join(parts) for prefix, parts in texts.items()}
 
     def _cut_all_fed(self) -> None:
-        """More has happened than the log keeps while this node handed out: nobody can go on from there."""
+        """Cut all that are fed: more happened while this node handed out than the log keeps."""
         self.position = self._log.newest
         for watcher in [watcher for fed in self._fed.values() for watcher in fed]:
             watcher.cut(Cut.SLOW_READER)
@@ -222,7 +222,7 @@ def render(blocks: Iterable[Block], prefix: str, position: Position) -> bytes:
 
 
 def _with_ids(revision: int, bodies: Sequence[tuple[int, bytes]]) -> bytes:
-    """Give events of one revision their ids: the last one has the revision's, so nothing of it is missing."""
+    """Give events of one revision their ids. The last has the revision's own: nothing of it is missing."""
     parts = [_with_id(Position(revision, number), body) for number, body in bodies[:-1]]
     return b"".join([*parts, _with_id(Position.behind(revision), bodies[-1][1])])
 
@@ -232,5 +232,5 @@ def _with_id(position: Position, body: bytes) -> bytes:
 
 
 def encode(event: Event) -> bytes:
-    """Return an event as it stands in the stream, but for its id."""
+    """Return an event as it is in the stream, without its id."""
     return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), answers.encode(views.event_of(event)))

@@ -1,4 +1,4 @@
-"""The API as an OpenAPI 3.1 document, made from the route table and the structs: it cannot go out of date."""
+"""The API as an OpenAPI 3.1 document, made from the route table and the structs, so that it stays true."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -72,7 +72,7 @@ _RULES: dict[str, list[JsonObject]] = {
     "AcquireRequest": [_LEASE, _LOCKS],
     "AcquirePermitsRequest": [_LEASE],
 }
-"""What a struct cannot say: one of the two, and only one."""
+"""What a struct cannot express: exactly one of two fields."""
 
 
 def make_document(routes: Sequence[Route]) -> JsonObject:
@@ -142,7 +142,7 @@ def _success(route: Route) -> JsonObject:
 
 
 def _refusals(route: Route) -> JsonObject:
-    """Return what can go wrong, by status; one status may stand for several codes."""
+    """Return what can go wrong, by status; several codes may share one."""
     codes: Iterable[str] = ("invalid-request", *route.problems, "internal")
     if route.takes is not None:
         codes = (*codes, "payload-too-large")

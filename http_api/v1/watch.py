@@ -1,8 +1,8 @@
 """GET /v1/watch: what happens to locks, semaphores, elections and sessions, as Server-Sent Events.
 
 The stream begins with an `id:` of its own, and every heartbeat carries one: by the HTML standard a block
-without data sets the last event id and is no event. So a client can always resume, on any node, and from
-close to the present, even if nothing that it watches ever happens.
+without data sets the last event id and is not an event. So a client can always resume, on any node, and close
+to the present, even if nothing that it watches ever happens.
 """
 
 import asyncio
@@ -31,24 +31,25 @@ HEADER_LAST_EVENT_ID: Final = "Last-Event-ID"
 HEADER_REVISION: Final = "Holdfast-Revision"
 
 HEARTBEAT_S: Final = 10.0
-"""A stream without news shows that it lives. Proxies close one that is silent for a minute or so."""
+"""Seconds after which a stream without news shows that it lives. Proxies close silent ones in a minute."""
 STALLED_S: Final = 10.0
-"""Who has not read anything of what waits for it in this time is cut."""
+"""Seconds in which a client has to read some of what waits for it, or it is cut."""
 BUFFERED_BYTES_MAX: Final = 64 * 1024
-"""Who has more than this to read is not fed any more, and goes on from the log once it has read."""
+"""Bytes that a client may have left to read and still be fed; with more, it goes on from the log later."""
 CLOSING_S: Final = 2.0
-"""So long a stream that is cut may take to send its last words."""
+"""Seconds that a stream that is cut has to send its last event."""
 _RETRY_MS: Final = 1_000
+"""Milliseconds after which a browser is asked to connect again."""
 _HEADERS: Final = "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\nConnection: close\r\n"
 """The end of the connection is the end of the stream. Proxies must pass on every event at once."""
 
 
 def watch_handler() -> Handler:
-    """Return the handler of /v1/watch: all its streams share what they are fed."""
+    """Return the handler of /v1/watch, whose streams share one set of feeds."""
     feeds: EventFeeds | None = None
 
     async def watch(gateway: Gateway, call: Call) -> Reply:
-        """Tell what happens from a place in the history on, or from now on."""
+        """Stream what happens, from a place in the history on or from now on."""
         nonlocal feeds
         node = gateway.node
         prefix, position = _prefix(call), await _start(gateway, call)
@@ -69,7 +70,7 @@ def watch_handler() -> Handler:
 
 
 def _prefix(call: Call) -> str:
-    """Return the prefix of the names to watch; all of them by default."""
+    """Return the prefix of the names to watch, "" for all. Raises ProblemError."""
     prefix = call.query_values.get("prefix", "")
     if len(prefix.encode()) > limits.NAME_BYTES_MAX:
         raise ProblemError("invalid-request", f"prefix: more than {limits.NAME_BYTES_MAX} bytes")
@@ -79,8 +80,8 @@ def _prefix(call: Call) -> str:
 async def _start(gateway: Gateway, call: Call) -> Position:
     """Return where the stream begins. Raises ProblemError, ClusterError.
 
-    A client that has been told of more than this node has applied, by another node, waits until this one has
-    applied it, too; without a place of its own it begins behind every answer that was given before.
+    A client that another node has told of more than this node has applied waits until this one has applied
+    it, too. Without a place of its own, it begins behind every answer that was given before.
     """
     node, asked = gateway.node, _asked(call)
     if asked is not None and asked.known_revision <= node.machine.revision:
@@ -95,15 +96,18 @@ async def _start(gateway: Gateway, call: Call) -> Position:
 
 
 def _asked(call: Call) -> Position | None:
-    """Return the place that the client names; the header, which reconnecting clients send, wins."""
-    where, text = HEADER_LAST_EVENT_ID, call.headers.get(HEADER_LAST_EVENT_ID, "")
+    """Return the place that the client names, None if it names none. Raises ProblemError.
+
+    The header, which reconnecting clients send, takes precedence.
+    """
+    source, text = HEADER_LAST_EVENT_ID, call.headers.get(HEADER_LAST_EVENT_ID, "")
     if not text:
-        where, text = "since", call.query_values.get("since", "")
-    if not text and where not in call.query_values:
+        source, text = "since", call.query_values.get("since", "")
+    if not text and source not in call.query_values:
         return None
     position = cursors.position_of(text)
     if position is None:
-        raise ProblemError("invalid-request", f"{where}: {text!r}; must be a revision or the id of an event")
+        raise ProblemError("invalid-request", f"{source}: {text!r}; must be a revision or the id of an event")
     return position
 
 
@@ -113,7 +117,7 @@ def _compacted(detail: str, oldest: int) -> ProblemError:
 
 
 class EventStream(Reply):
-    """The answer to a watch: it lasts until client, node or slowness end it."""
+    """The answer to a watch. It lasts until the client leaves, the node stops, or the client is too slow."""
 
     def __init__(self, node: NodeState, feeds: EventFeeds, prefix: str, position: Position) -> None:
         """Make a stream of what happens below `prefix` behind `position`."""
@@ -127,7 +131,7 @@ class EventStream(Reply):
         self._cut_reason: Cut | None = None
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Send the stream, from head to end."""
+        """Send the stream, from its head to its end."""
         assert isinstance(request, Call)
         transport = request.transport
         if transport is None:
@@ -149,7 +153,7 @@ class EventStream(Reply):
     # -- event_feeds.Watcher --------------------------------------------------------------------------------
 
     def feed(self, text: bytes) -> bool:
-        """Send news, without waiting; return whether it can bear more of it."""
+        """Send news, without waiting; return whether it can take more."""
         self._write(text)
         self._is_fed = self._transport.get_write_buffer_size() <= BUFFERED_BYTES_MAX
         if not self._is_fed:
@@ -157,7 +161,7 @@ class EventStream(Reply):
         return self._is_fed
 
     def cut(self, reason: Cut) -> None:
-        """End it: there is nothing more for it here."""
+        """End the stream, for `reason`."""
         self._cut_reason = self._cut_reason or reason
         self._news.set()
 
@@ -183,7 +187,7 @@ class EventStream(Reply):
             return
         async with self._feeds.turn:
             if self._feeds.is_up_to_date(self):
-                self._feeds.nourish(self)
+                self._feeds.start_feeding(self)
                 self._is_fed = True
                 return
             try:
@@ -213,7 +217,7 @@ class EventStream(Reply):
     def _beat(self) -> None:
         """Show that the stream lives, and up to where it is complete.
 
-        A node that has not been ready for two of them ends it: other nodes may know more.
+        A node that was not ready at two heartbeats in a row ends it: other nodes may know more.
         """
         is_ready = self._node.status().ready
         if not is_ready and self._was_unready:
@@ -222,12 +226,12 @@ class EventStream(Reply):
         self._write(f": heartbeat\nid: {cursors.of_position(self._feeds.reached(self))}\n\n".encode())
 
     def _write(self, text: bytes) -> None:
-        """Hand bytes to the connection, which keeps what the client does not take yet."""
+        """Hand bytes to the connection, which buffers what the client does not take yet."""
         if text and not self._transport.is_closing():
             self._transport.write(text)
 
     async def _close(self) -> None:
-        """Say why it ends, as far as the client listens; what it does not take is dropped."""
+        """Say why the stream ends, if the client reads on; what it does not take in time is dropped."""
         assert self._cut_reason is not None
         self._log.cuts[self._cut_reason] += 1
         logger.info("event=watch-cut request_id=%s reason=%s", self._call.id_text, self._cut_reason)

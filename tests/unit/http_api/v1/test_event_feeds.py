@@ -77,7 +77,7 @@ def fed(feeds: EventFeeds, prefix: str, since: int = 0) -> Client:
     client = Client(prefix, since)
     feeds.add(client)
     assert feeds.is_up_to_date(client)
-    feeds.nourish(client)
+    feeds.start_feeding(client)
     return client
 
 
@@ -214,7 +214,7 @@ async def test_who_is_ahead_of_the_feed_gets_nothing_twice() -> None:
     ahead.position = Position(3, 3)
     feeds.add(ahead)
     assert feeds.is_up_to_date(ahead)
-    feeds.nourish(ahead)
+    feeds.start_feeding(ahead)
     await until(lambda: first.got and ahead.got)
     assert first.ids == ["2", "3.1", "3.3", "3", "8.1", "8"]
     assert ahead.ids == ["3", "8.1", "8"]
@@ -237,7 +237,7 @@ async def test_who_is_slow_is_not_fed_and_knows_its_place() -> None:
     assert slow.position == Position.behind(1)
     assert not feeds.is_up_to_date(slow)
     slow.position = Position.behind(2)
-    feeds.nourish(slow)
+    feeds.start_feeding(slow)
     log.append(block(3, "a"))
     await until(lambda: len(quick.got) == 3)
     assert slow.ids == ["1", "3"]
@@ -273,7 +273,7 @@ async def test_who_leaves_before_its_turn_knows_its_place(monkeypatch: pytest.Mo
     had, due = sorted(clients, key=lambda client: not client.got)
     assert not due.got
     assert [feeds.reached(client) for client in (had, due)] == [Position.behind(2), Position.behind(1)]
-    feeds.starve(due)
+    feeds.stop_feeding(due)
     assert due.position == Position.behind(1)
     assert not feeds.is_up_to_date(due)
     log.append(block(3, "a"))
