@@ -1,7 +1,7 @@
 """What must be equal in the machine and in the model, and what the rules leave open.
 
-Open are the wording of details and which of several cycles is named. In which order different locks are told
-about within one entry is not part of the rules either; of each lock, events come in their order.
+Left open are the wording of details and which of several cycles is named. In which order different locks are
+told about within one entry is not part of the rules either; of each lock, events come in their order.
 """
 
 import re
@@ -49,7 +49,7 @@ def plain_events(events: list[Event] | tuple[Event, ...]) -> list[str]:
 
 def plain_settled(settled: list[Settled] | tuple[Settled, ...]) -> list[str]:
     """Return the ends of waits as text."""
-    return sorted(f"{it.hold_id}: {plain_result(it.result)}" for it in settled)
+    return sorted(f"{end.hold_id}: {plain_result(end.result)}" for end in settled)
 
 
 def check_outcome(outcome: Outcome, expected: list[tuple[str, int, Result]], state: ModelState) -> None:
@@ -74,12 +74,12 @@ def _check_cycle_named(result: Refused, wanted: Refused, state: ModelState) -> N
         ticket, edges = state.deadlocks[int(wanted.detail)]
         check_cycle(ticket, edges, result.cycle)
     else:
-        assert not result.cycle, "who was in the way then is no news"
+        assert not result.cycle, "holders and cycles of that time are not remembered"
 
 
 def _check_equal(of_machine: list[str], of_model: list[str]) -> None:
-    only_machine = [it for it in of_machine if it not in of_model]
-    only_model = [it for it in of_model if it not in of_machine]
+    only_machine = [event for event in of_machine if event not in of_model]
+    only_model = [event for event in of_model if event not in of_machine]
     assert of_machine == of_model, f"machine: {only_machine or of_machine}; model: {only_model or of_model}"
 
 
@@ -128,6 +128,6 @@ def _check_audit(machine: LockMachine, state: ModelState) -> None:
     for name in (*random_commands.NAMES, ""):
         for session_id in (*random_commands.SESSION_IDS, NO_SESSION):
             if name or session_id:
-                told = machine.audit(name, session_id, AUDIT_LIMIT)
+                events = machine.audit(name, session_id, AUDIT_LIMIT)
                 known = model_views.audit(state, name, session_id)[:AUDIT_LIMIT]
-                _check_equal(plain_events(told[::-1]), plain_events(known[::-1]))
+                _check_equal(plain_events(events[::-1]), plain_events(known[::-1]))

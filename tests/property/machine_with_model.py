@@ -40,28 +40,28 @@ class MachineWithModel:
         self.requests: list[Command] = []
         """Commands that carried a request id."""
         self.last_bytes = b""
-        self.told: list[str] = []
+        self.applied: list[str] = []
         """Everything that was applied, to be shown when the two differ."""
         self.seen: Counter[str] = Counter()
 
     # What may happen
 
     def wish(self, rng: Random) -> None:
-        """Some ask for locks, permits or elections."""
+        """Some clients ask for locks, permits or elections."""
         self._pause(rng)
         count = rng.randint(1, COMMANDS_MAX)
         commands = [random_commands.wish(rng, self._new_hold_id("h")) for _ in range(count)]
         self._apply([(rng.choice(random_commands.ORIGINS), commands)])
 
     def convert(self, rng: Random) -> None:
-        """Some want what they hold in another mode."""
+        """Some clients ask for what they hold in another mode."""
         self._pause(rng)
         count = rng.randint(1, 2)
         commands = [random_commands.conversion(rng, self.state, self._new_hold_id("t")) for _ in range(count)]
         self._apply([(rng.choice(random_commands.ORIGINS), commands)])
 
     def cross(self, rng: Random) -> None:
-        """Somebody who is waited for asks for what those have who wait."""
+        """A party that is waited for asks for what its waiters hold."""
         crossing = situations.crossings(self.state)
         if crossing:
             wait_ms = rng.choice([3000, 3000, 3000, 0])
@@ -71,7 +71,7 @@ class MachineWithModel:
             self._apply([(rng.choice(random_commands.ORIGINS), [command])])
 
     def act(self, rng: Random) -> None:
-        """One asks for something else."""
+        """One client asks for something else."""
         self._pause(rng)
         self._apply([("n1", [random_commands.other(rng, self.state)])])
 
@@ -85,7 +85,7 @@ class MachineWithModel:
         self._apply(batches)
 
     def ask_again(self, rng: Random) -> None:
-        """One repeats a request, as after a lost answer: same content, mostly a new secret, new attempt."""
+        """A client repeats a request, as after a lost answer: the same content, mostly with new ids."""
         if not self.requests:
             return
         self._pause(rng)
@@ -102,7 +102,7 @@ class MachineWithModel:
         self._apply([(rng.choice(random_commands.ORIGINS), [request])])
 
     def come_back(self, rng: Random) -> None:
-        """Sessions that are over are opened anew."""
+        """Sessions that have ended are opened again."""
         known = [session.session_id for session in self.state.sessions]
         missing = [session_id for session_id in random_commands.SESSION_IDS if session_id not in known]
         self._apply([("n2", [random_commands.opening(rng, session_id) for session_id in missing])])
@@ -128,7 +128,7 @@ class MachineWithModel:
             self._apply_bytes(self.last_bytes)
 
     def apply_junk(self, rng: Random) -> None:
-        """Bytes that are no entry are in the log."""
+        """Bytes that are not an entry are in the log."""
         self._apply_bytes(rng.randbytes(rng.randrange(40)))
 
     def restore(self, _: Random) -> None:
@@ -146,7 +146,7 @@ class MachineWithModel:
             if len(self.state.sessions) < len(random_commands.SESSION_IDS) and rng.randrange(3) == 0:
                 self.come_back(rng)
         except AssertionError as error:
-            error.add_note("\n".join(self.told))
+            error.add_note("\n".join(self.applied))
             raise
 
     # How
@@ -174,8 +174,8 @@ class MachineWithModel:
 
     def _apply_bytes(self, data: bytes) -> None:
         entry = decode_entry(data)
-        self.told += [f"at {entry.now_ms}"] + [
-            f"    {it}" for batch in entry.batches for it in batch.commands
+        self.applied += [f"at {entry.now_ms}"] + [
+            f"    {command}" for batch in entry.batches for command in batch.commands
         ]
         outcome = self.machine.apply(entry)
         assert self.twin.apply(entry) == outcome, "the same bytes have the same outcome"
@@ -189,7 +189,7 @@ class MachineWithModel:
         invariants.check(self.machine)
 
     def _check_secrets(self, outcome: Outcome) -> None:
-        """Check that no owner shows a secret, and that who waits waits for what was asked for."""
+        """Check that no owner shows a secret, and that waits have ids that were asked with."""
         for event in outcome.events:
             for secret in [*self.ids, *random_commands.SESSION_IDS]:
                 assert secret not in event.owner.split("-")

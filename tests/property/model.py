@@ -2,7 +2,7 @@
 
 Lists are searched from end to end, nothing is indexed and nothing is cached. What this model says is the
 specification of `lockstate.machine`; where the two disagree, one of them has a bug. It uses the types of
-`lockstate` and nothing of its machine. Default owners are not hashed here; who compares allows for it. Rate
+`lockstate` and nothing of its machine. Default owners are not hashed here; `compare` allows for it. Rate
 limits have a model of their own.
 """
 
@@ -95,7 +95,7 @@ def weight(state: ModelState, thing: object) -> int:
     if not isinstance(thing, Session):
         return 1
     things: list[Hold | Ticket] = [*state.holds, *state.tickets]
-    return max(1, sum(claims(it) for it in things if it.session_id == thing.session_id))
+    return max(1, sum(claims(other) for other in things if other.session_id == thing.session_id))
 
 
 def claims(thing: Hold | Ticket) -> int:
@@ -211,7 +211,7 @@ def abandon_waits(state: ModelState, command: AbandonWaits) -> Result:
 
 
 def renew(state: ModelState, command: Renew) -> Result:
-    """Start the lease of a hold anew, or that of its session."""
+    """Start the lease of a hold, or of its session, anew."""
     hold = state.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
@@ -257,7 +257,7 @@ def force_release(state: ModelState, command: ForceRelease) -> Result:
 
 
 def resize(state: ModelState, command: ResizeSemaphore) -> Result:
-    """Give a semaphore another limit. Who wants more than that is refused, who has more keeps it."""
+    """Give a semaphore another limit. Waiters that want more are refused; holders that have more keep it."""
     if command.name not in state.limits:
         return Refused(Reason.NOT_HOLDER, "")
     state.limits[command.name] = command.limit

@@ -1,4 +1,4 @@
-"""How holds and waits begin and end in the model, and what is told about it."""
+"""How holds and waits begin and end in the model, and the events and answers that this causes."""
 
 from lockstate.commands import Wanted
 from lockstate.ids import HoldId
@@ -150,13 +150,13 @@ def _share(state: ModelState, ticket: Ticket) -> None:
 
 
 def have_again(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
-    """Give a session what it has already, to the attempt that asks for it now; that is a sign of life."""
+    """Renew what a session has already, and hand it to the attempt that asks for it again."""
     state.restart(hold.lease)
     return pass_on(state, hold, ticket)
 
 
 def pass_on(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
-    """Give a hold to another attempt that asked for it."""
+    """Hand a hold to another attempt that asked for it."""
     hold.attempt_id, hold.request = ticket.attempt_id, ticket.request
     if hold.value != ticket.value:
         hold.value = ticket.value
@@ -182,7 +182,7 @@ def settle(state: ModelState, ticket: Ticket, result: Granted | Refused) -> None
 
 
 def end_wait(state: ModelState, ticket: Ticket, refused: Refused | None = None) -> None:
-    """End a wait with `refused`, or with the refusal of one who did not want to wait."""
+    """End a wait with `refused`, or with the refusal of a request that does not wait."""
     state.tickets.remove(ticket)
     tell(state, EventKind.WAIT_ENDED, ticket, ticket.queued_at_ms)
     settle(state, ticket, refused or refuse_now(state, ticket))
@@ -231,7 +231,7 @@ def end_session(state: ModelState, session: Session, kind: EventKind) -> tuple[s
 
 
 def due(state: ModelState) -> list[tuple[int, int, Session | Hold | Ticket | Delay]]:
-    """Return (end, creation, thing) of everything that ends by itself, the first to end first."""
+    """Return (deadline, creation, thing) of everything that has a deadline, the first first."""
     leases: list[tuple[Lease, Session | Hold]] = [(s.lease, s) for s in state.sessions]
     leases += [(h.lease, h) for h in state.holds if not h.session_id]
     every: list[tuple[int, int, Session | Hold | Ticket | Delay]] = []

@@ -92,8 +92,8 @@ def _check_several(command: Acquire) -> list[Refused | None]:
     locks = command.locks
     checks: list[Refused | None] = [BAD if command.name or len(locks) > limits.LOCKS_COUNT_MAX else None]
     checks += [limits.check_name(lock.name) for lock in locks]
-    for at, lock in enumerate(locks):
-        others = locks[:at] + locks[at + 1 :]
+    for index, lock in enumerate(locks):
+        others = locks[:index] + locks[index + 1 :]
         checks.append(BAD if any(covers(lock, other.name) for other in others) else None)
     return checks
 

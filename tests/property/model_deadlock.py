@@ -23,7 +23,7 @@ from tests.property.model_records import Edge, Hold, ModelState, Party, Ticket
 
 
 def party(thing: Hold | Ticket) -> Party:
-    """Return who holds or waits. Without a session it is this one alone; a conversion is its hold's."""
+    """Return the party that holds or waits: without a session this one alone; a conversion is its hold's."""
     if thing.session_id:
         return thing.session_id, thing.owner
     of = thing.converts if isinstance(thing, Ticket) and thing.converts is not None else thing
@@ -69,7 +69,9 @@ class Wait(NamedTuple):
 def waits(state: ModelState) -> list[Wait]:
     """Return what each ticket waits for."""
     return [
-        Wait(t, tickets_needed(state, t), [(it, keepers(state, it)) for it in to_be_given_back(state, t)])
+        Wait(
+            t, tickets_needed(state, t), [(item, keepers(state, item)) for item in to_be_given_back(state, t)]
+        )
         for t in state.tickets
     ]
 
@@ -110,7 +112,7 @@ def refuse_stuck(state: ModelState, ticket: Ticket) -> Refused | None:
 
 
 def refuse_conversion(state: ModelState, ticket: Ticket) -> Refused | None:
-    """Refuse a new conversion that would wait for another one which waits for it."""
+    """Refuse a new conversion that would wait for another one that waits for it."""
     state.tickets.append(ticket)
     every = edges(state)
     state.tickets.remove(ticket)
@@ -162,7 +164,7 @@ def check_cycle(ticket: Ticket, every: Sequence[Edge], cycle: Sequence[CycleView
     for step in cycle:
         named = CycleView(shown(step.owner), step.name, step.kind)
         reached = [other for one, view, other in every if one in reached and view == named]
-        assert reached, f"{step} is no step of the cycle"
+        assert reached, f"{step} is not a step of the cycle"
     assert ticket.ticket_id in reached, f"{cycle[-1]} closes no cycle"
 
 

@@ -1,4 +1,4 @@
-"""What the model takes two locks to be in each other's way for, and who may go first.
+"""When two locks conflict in the model, and which ticket goes first.
 
 No intents and no counts: the covered names themselves are compared, against everything there is.
 """
@@ -35,12 +35,14 @@ def clash(ones: list[Wanted], others: list[Wanted]) -> bool:
 
 
 def is_the_same(one: Hold | Ticket, other: Hold | Ticket) -> bool:
-    """Whether a session has, or asks for, the same as the same owner twice. A conversion is like nothing."""
-    if not one.session_id or any(isinstance(it, Ticket) and it.converts is not None for it in (one, other)):
+    """Whether a session has, or asks for, the same twice for one owner. A conversion is like nothing else."""
+    if not one.session_id or any(
+        isinstance(item, Ticket) and item.converts is not None for item in (one, other)
+    ):
         return False
     of_one, of_other = (
-        (it.kind, it.session_id, it.owner, it.permits, sorted(it.locks, key=lambda lock: lock.name))
-        for it in (one, other)
+        (item.kind, item.session_id, item.owner, item.permits, sorted(item.locks, key=lambda lock: lock.name))
+        for item in (one, other)
     )
     return of_one == of_other
 

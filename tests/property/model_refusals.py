@@ -1,4 +1,4 @@
-"""What the model says to those who cannot have what they want, and do not wait or have waited in vain."""
+"""The model's refusals of what cannot be granted, to requests that do not wait or have waited in vain."""
 
 from lockstate import limits
 from lockstate.results import HolderView, HoldKind, Reason, Refused
@@ -22,7 +22,7 @@ def refuse_now(state: ModelState, ticket: Ticket) -> Refused:
 
 
 def lock_held(state: ModelState, ticket: Ticket) -> Refused:
-    """Return who is in the way, and when it makes sense to ask again."""
+    """Return the refusal that says who is in the way, and when to ask again."""
     shown = _in_the_way(state, ticket) or _of_the_names(state, ticket)
     shown = shown[: limits.HOLDERS_SHOWN_MAX]
     queue_length = max(len(queue(state, ticket.kind, name)) for name in names(ticket))
@@ -31,7 +31,7 @@ def lock_held(state: ModelState, ticket: Ticket) -> Refused:
 
 
 def no_permits(state: ModelState, ticket: Ticket) -> Refused:
-    """Return who has the permits."""
+    """Return the refusal that says who has the permits."""
     (name,) = names(ticket)
     shown = holders(state, HoldKind.SEMAPHORE, name)[: limits.HOLDERS_SHOWN_MAX]
     ends_ms = [

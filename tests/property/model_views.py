@@ -49,7 +49,7 @@ def waiter_view(state: ModelState, ticket: Ticket, lock: Wanted, at: int) -> Wai
 
 
 def holders(state: ModelState, kind: HoldKind, name: str) -> tuple[HolderView, ...]:
-    """Return who holds `name`, also as a part of a subtree, in order of token."""
+    """Return the holders of `name`, also those of subtrees that it lies in, in order of token."""
     return tuple(
         holder_view(state, hold, lock)
         for hold in state.holds
@@ -60,10 +60,10 @@ def holders(state: ModelState, kind: HoldKind, name: str) -> tuple[HolderView, .
 
 
 def waiters(state: ModelState, kind: HoldKind, name: str) -> tuple[WaiterView, ...]:
-    """Return who waits for exactly `name`, in order."""
+    """Return the waiters for exactly `name`, in order."""
     return tuple(
-        waiter_view(state, ticket, lock, at)
-        for at, ticket in enumerate(queue(state, kind, name), 1)
+        waiter_view(state, ticket, lock, place)
+        for place, ticket in enumerate(queue(state, kind, name), 1)
         for lock in ticket.locks
         if lock.name == name
     )
@@ -117,7 +117,7 @@ def available(state: ModelState, name: str) -> int:
 
 
 def semaphore_view(state: ModelState, name: str) -> SemaphoreView:
-    """Return the semaphore; one that does not exist has no limit yet."""
+    """Return the semaphore; one that does not exist has limit 0."""
     if name not in state.limits:
         return SemaphoreView(name, 0, 0)
     return SemaphoreView(
@@ -153,7 +153,7 @@ def audit(state: ModelState, name: str, session_id: SessionId) -> list[Event]:
 
 
 def granted(state: ModelState, hold: Hold) -> Granted:
-    """Return what the holder is told of its hold."""
+    """Return the grant of a hold as its holder sees it."""
     if hold.is_several:
         first = hold.locks[0]
         return Granted(hold.hold_id, hold.token, "", first.mode, state.left_ms(hold), locks=tuple(hold.locks))

@@ -130,7 +130,7 @@ def wish(rng: Random, hold_id: HoldId) -> Command:
 def conversion(rng: Random, state: ModelState, ticket_id: HoldId) -> Command:
     """Ask for another mode of what somebody holds, mostly upwards."""
     mode = rng.choice([Mode.EXCLUSIVE, Mode.EXCLUSIVE, Mode.UPDATE, Mode.SHARED])
-    shared = [h.hold_id for h in state.holds if any(it.mode is not Mode.EXCLUSIVE for it in h.locks)]
+    shared = [h.hold_id for h in state.holds if any(lock.mode is not Mode.EXCLUSIVE for lock in h.locks)]
     holds = shared * 3 + [hold.hold_id for hold in state.holds] + [MISSING_HOLD_ID]
     attempt_id, wait_ms = rng.choice(ATTEMPT_IDS), rng.choice(WAITS_MS)
     return Convert(rng.choice(holds), mode, ticket_id, attempt_id, wait_ms, rng.choice(REQUEST_IDS))

@@ -1,4 +1,4 @@
-"""A referee who knows no state, only commands, results and events, and what a lock promises."""
+"""A referee that does not know the state: only commands, results and events, and what a lock promises."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Referee:
     waiting: list[Event] = field(default_factory=list)
     """The arrival of each lock that is waited for, in order."""
     unsure: list[Event] = field(default_factory=list)
-    """Arrivals of which it is not known whether they are that of one waiter or of another just like it."""
+    """Arrivals that may be those of one waiter or of another just like it."""
     waited: set[tuple[int, Mode]] = field(default_factory=set)
     """Token and mode of what was waited for and what this outcome brings."""
     shared: Counter[int] = field(default_factory=Counter)
@@ -71,7 +71,7 @@ class Referee:
             self.held.remove(grant)
 
     def _is_proclaimed(self, event: Event) -> bool:
-        """Whether a leader only says something else."""
+        """Whether a leader only changes its value."""
         return event.kind is EventKind.ELECTED and any(
             _is_of_one(h, event) and h.token == event.token for h in self.held
         )
@@ -89,13 +89,13 @@ class Referee:
         self.last = event
 
     def _watch_order(self, event: Event) -> None:
-        """Check that a grant overtakes nobody whom it is in the way of; who did not wait came last."""
+        """Check that a grant overtakes no waiter it conflicts with; a request that did not wait came last."""
         earlier = self.waiting
         if (event.token, event.mode) in self.waited:
             arrival = self._arrivals(event)[0]
-            at = self.waiting.index(arrival)
-            earlier = [] if arrival in self.unsure else self.waiting[:at]
-            self.waiting = self.waiting[:at] + self.waiting[at + 1 :]
+            index = self.waiting.index(arrival)
+            earlier = [] if arrival in self.unsure else self.waiting[:index]
+            self.waiting = self.waiting[:index] + self.waiting[index + 1 :]
         for other in earlier:
             assert not _conflict(other, event), f"{event} overtakes {other}"
 
@@ -109,7 +109,7 @@ class Referee:
     def _arrivals(self, event: Event) -> list[Event]:
         """Return the arrivals that may be that of the waiter whose wait is over, the first one first.
 
-        When it came is known but for conversions, and but for who was just like one.
+        The time of its arrival is known, except for conversions and for waiters just like one.
         """
         alike = [w for w in self.waiting if _is_of_one(w, event)]
         return [w for w in alike if w.now_ms == event.now_ms - event.lasted_ms] or alike

@@ -54,7 +54,7 @@ SITUATIONS: Final[dict[str, int]] = {
     "waits are abandoned": 14,
     "some abandoned waits are left": 2,
 }
-"""Each, and how often the seeds must lead to it at least: about a third of what they do."""
+"""Each situation, and how often the seeds must lead to it at least: about a third of how often they do."""
 
 _ATTEMPT: Final = AttemptId("a1")
 
@@ -76,7 +76,7 @@ def _over(results: list[Result], kind: HoldKind) -> bool:
 
 
 def _conversion_deadlock(state: ModelState, results: list[Result]) -> bool:
-    """Whether somebody was refused who wanted to convert, for a cycle of more than conversions."""
+    """Whether a conversion was refused for a cycle of more than conversions."""
     return bool(_cycles(results)) and any(ticket.converts for ticket, _ in state.deadlocks[-len(results) :])
 
 
@@ -95,13 +95,17 @@ _Look = Callable[[ModelState, list[Result]], object]
 _LOOKS: Final[dict[str, _Look]] = {
     "a conversion waits": lambda w, _: any(t.converts for t in w.tickets),
     "a conversion stands ahead of a ticket": lambda w, _: any(
-        it.converts and it.created > t.created for t in w.tickets if not t.converts for it in earlier(w, t)
+        other.converts and other.created > t.created
+        for t in w.tickets
+        if not t.converts
+        for other in earlier(w, t)
     ),
     "a conversion is served": lambda w, _: any(
-        at != granted.hold_id and granted.hold_id not in dict(_served(w)) for at, granted in _served(w)
+        waited != granted.hold_id and granted.hold_id not in dict(_served(w))
+        for waited, granted in _served(w)
     ),
     "a hold is shared": lambda w, _: any(
-        at != granted.hold_id and granted.hold_id in dict(_served(w)) for at, granted in _served(w)
+        waited != granted.hold_id and granted.hold_id in dict(_served(w)) for waited, granted in _served(w)
     ),
     "a conversion's hold ends first": lambda w, _: _settled(w, Reason.LEASE_EXPIRED),
     "two conversions in one's way": lambda _, results: any(
@@ -142,7 +146,7 @@ def seen(state: ModelState, results: list[Result]) -> list[str]:
 
 
 def crossings(state: ModelState) -> list[Acquisition]:
-    """Return wishes of those who are waited for, for what those hold who wait for them, directly or not."""
+    """Return requests that may close a cycle: by parties that are waited for, for what their waiters hold."""
     wishes: list[Acquisition] = []
     for one in state.holds:
         if one.session_id or one.has_owner:
@@ -152,7 +156,7 @@ def crossings(state: ModelState) -> list[Acquisition]:
 
 
 def _waiting_for(state: ModelState, hold: Hold) -> list[Party]:
-    """Return the parties that wait for the one that has `hold`, directly or not, but for itself."""
+    """Return the parties that wait, directly or not, for the one that has `hold`; not that one itself."""
     waited_for = [party(hold)]
     while True:
         more = [
@@ -160,7 +164,7 @@ def _waiting_for(state: ModelState, hold: Hold) -> list[Party]:
             for ticket in state.tickets
             if party(ticket) not in waited_for
             and (
-                any(party(it) in waited_for for it in to_be_given_back(state, ticket))
+                any(party(item) in waited_for for item in to_be_given_back(state, ticket))
                 or any(party(earlier) in waited_for for earlier in tickets_needed(state, ticket))
             )
         ]

@@ -1,4 +1,4 @@
-"""Entries as bytes: what goes in comes out, and what is no entry does no harm."""
+"""Entries as bytes: what goes in comes out, and what is not an entry does no harm."""
 
 from typing import Any, get_type_hints
 
@@ -138,7 +138,7 @@ def test_a_bad_command_spoils_only_itself(junk: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_junk_is_no_snapshot(junk: bytes) -> None:
-    """Bytes that are no snapshot raise SnapshotError and nothing else."""
+    """Bytes that are not a snapshot raise SnapshotError and nothing else."""
     with pytest.raises(snapshot.SnapshotError):
         snapshot.decode(junk)
 

@@ -120,7 +120,7 @@ def test_several_locks_come_together() -> None:
 
 
 def test_a_wait_for_permits_and_a_lock_can_be_a_deadlock() -> None:
-    """Who holds permits and waits for one who waits for them is refused, with the cycle."""
+    """A holder of permits that waits for a party that waits for them is refused, with the cycle."""
     model = ModelDriver("s1", "s2", "s3")
     permits = AcquirePermits(
         "pool", 3, 2, HoldId("h1"), AttemptId("a"), session_id=SessionId("s1"), wait_ms=500
@@ -140,11 +140,13 @@ def test_a_wait_for_permits_and_a_lock_can_be_a_deadlock() -> None:
 
 
 def test_permits_of_others_resolve_a_wait() -> None:
-    """Who waits for permits is not stuck as long as others, who can go on, hold enough of them."""
+    """A waiter for permits is not stuck as long as parties that can go on hold enough of them."""
     model = ModelDriver("s1", "s2", "s3")
-    for at in (1, 3):
+    for number in (1, 3):
         model.ask(
-            AcquirePermits("pool", 2, 1, HoldId(f"h{at}"), AttemptId("a"), session_id=SessionId(f"s{at}"))
+            AcquirePermits(
+                "pool", 2, 1, HoldId(f"h{number}"), AttemptId("a"), session_id=SessionId(f"s{number}")
+            )
         )
     model.lock("s2", "a", "h2")
     model.ask(
@@ -215,7 +217,7 @@ def test_a_conversion_ends_with_its_hold() -> None:
 
 
 def test_permits_of_a_smaller_semaphore_drain() -> None:
-    """After a resize nobody loses permits; who wants more than there will ever be is refused."""
+    """After a resize nobody loses permits; waiters that want more than the new limit are refused."""
     model = ModelDriver("s1", "s2", "s3")
     model.ask(AcquirePermits("pool", 3, 3, HoldId("h1"), AttemptId("a"), session_id=SessionId("s1")))
     model.ask(

@@ -47,20 +47,26 @@ class RateModel:
         match self.algorithm:
             case Algorithm.FIXED_WINDOW:
                 start_ms = at_ms - at_ms % window_ms
-                return Fraction(sum(it.cost for it in self.admissions if it.at_ms >= start_ms))
+                return Fraction(
+                    sum(admission.cost for admission in self.admissions if admission.at_ms >= start_ms)
+                )
             case Algorithm.SLIDING_WINDOW:
-                return Fraction(sum(it.cost for it in self.admissions if it.at_ms > at_ms - window_ms))
+                return Fraction(
+                    sum(
+                        admission.cost for admission in self.admissions if admission.at_ms > at_ms - window_ms
+                    )
+                )
             case Algorithm.GCRA:
                 used, arrival_ms, rate = Fraction(0), Fraction(0), Fraction(1)
-                for it in self.admissions:
-                    used = max(Fraction(0), arrival_ms - it.at_ms) * rate + it.cost
-                    rate = Fraction(it.limit, window_ms)
-                    arrival_ms = it.at_ms + used / rate
+                for admission in self.admissions:
+                    used = max(Fraction(0), arrival_ms - admission.at_ms) * rate + admission.cost
+                    rate = Fraction(admission.limit, window_ms)
+                    arrival_ms = admission.at_ms + used / rate
                 return max(Fraction(0), arrival_ms - at_ms) * rate
 
     def earliest_ms(self, now_ms: int, limit: int, cost: int) -> int:
         """The first moment, not before any admission, at which `cost` fits."""
-        at_ms = max([now_ms, *(it.at_ms for it in self.admissions)])
+        at_ms = max([now_ms, *(admission.at_ms for admission in self.admissions)])
         while self.used(at_ms) + cost > limit:
             at_ms += 1
         return at_ms
@@ -163,9 +169,9 @@ def check_retry(table: Table, step: Step, now_ms: int, taken: RateTaken) -> None
 def check_promises(model: RateModel) -> None:
     """No two admissions are out of order, and no window has more than it may."""
     admissions, window_ms = model.admissions, model.window_ms
-    moments_ms = [it.at_ms for it in admissions]
+    moments_ms = [admission.at_ms for admission in admissions]
     assert moments_ms == sorted(moments_ms)
-    sums = [0, *accumulate(it.cost for it in admissions)]
+    sums = [0, *accumulate(admission.cost for admission in admissions)]
     for last, end in enumerate(admissions):
         for first, begin in enumerate(admissions[: last + 1]):
             cost, length_ms = sums[last + 1] - sums[first], end.at_ms - begin.at_ms
@@ -177,7 +183,7 @@ def check_promises(model: RateModel) -> None:
                     if length_ms < window_ms:
                         assert cost <= end.limit
                 case Algorithm.GCRA:
-                    largest = max(it.limit for it in admissions[first : last + 1])
+                    largest = max(admission.limit for admission in admissions[first : last + 1])
                     assert cost <= end.limit + largest * length_ms // window_ms
 
 

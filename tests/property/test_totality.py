@@ -281,15 +281,19 @@ _COMMANDS: Final[list[Callable[[Chance], Command]]] = [
     *[_release] * 4,
     *[_open] * 6,
     _take_rate,
-    lambda it: KeepAlive(SessionId(it.pick(SESSIONS, IDS))),
-    lambda it: CloseSession(SessionId(it.pick(SESSIONS, IDS)), it.request_id()),
-    lambda it: Cancel(HoldId(it.known()), AttemptId(it.attempt_id())),
-    lambda it: Renew(HoldId(it.known()), it.number([0, 0, 60]), it.request_id()),
-    lambda it: ForceRelease(it.pick(NAMES, ODD_NAMES), it.text(), it.number([0, 60]), it.request_id()),
-    lambda it: ResizeSemaphore(it.pick(["a", "q"], ODD_NAMES), it.number([1, 2, 3, 4]), it.request_id()),
-    lambda it: Proclaim(HoldId(it.known()), it.text(), it.request_id()),
-    lambda it: AdvanceFence(it.name(), it.number([0, 1, 2]), it.request_id()),
-    lambda it: AbandonWaits(it.pick(["n1", "n2", "n3", "n4"], ORIGINS)),
+    lambda chance: KeepAlive(SessionId(chance.pick(SESSIONS, IDS))),
+    lambda chance: CloseSession(SessionId(chance.pick(SESSIONS, IDS)), chance.request_id()),
+    lambda chance: Cancel(HoldId(chance.known()), AttemptId(chance.attempt_id())),
+    lambda chance: Renew(HoldId(chance.known()), chance.number([0, 0, 60]), chance.request_id()),
+    lambda chance: ForceRelease(
+        chance.pick(NAMES, ODD_NAMES), chance.text(), chance.number([0, 60]), chance.request_id()
+    ),
+    lambda chance: ResizeSemaphore(
+        chance.pick(["a", "q"], ODD_NAMES), chance.number([1, 2, 3, 4]), chance.request_id()
+    ),
+    lambda chance: Proclaim(HoldId(chance.known()), chance.text(), chance.request_id()),
+    lambda chance: AdvanceFence(chance.name(), chance.number([0, 1, 2]), chance.request_id()),
+    lambda chance: AbandonWaits(chance.pick(["n1", "n2", "n3", "n4"], ORIGINS)),
     lambda _: Tick(),
     lambda _: Barrier(),
 ]
@@ -360,24 +364,29 @@ def read_all(machine: LockMachine) -> list[object]:
         seen += [machine.lock(name), machine.semaphore(name), machine.election(name)]
         seen += [machine.check_fence(name, token) for token in (0, -1, machine.next_token - 1)]
         seen += [machine.locks(name, "", 2), machine.locks("", name, -1)]
-    for it in [*IDS, *ODD_IDS]:
+    for some_id in [*IDS, *ODD_IDS]:
         seen += [
-            machine.session(SessionId(it)),
-            machine.attempt(HoldId(it)),
-            machine.audit(session_id=SessionId(it), limit=3),
+            machine.session(SessionId(some_id)),
+            machine.attempt(HoldId(some_id)),
+            machine.audit(session_id=SessionId(some_id), limit=3),
         ]
-    return [*seen, [machine.applied_seq(it) for it in ORIGINS], machine.audit("a"), machine.audit(limit=-1)]
+    return [
+        *seen,
+        [machine.applied_seq(origin) for origin in ORIGINS],
+        machine.audit("a"),
+        machine.audit(limit=-1),
+    ]
 
 
 def run(seed: int) -> None:
     """Apply a history to a machine and to one that restarts now and then, and compare all they say."""
     machine, restarted = LockMachine(), LockMachine()
     history, rng = History(seed, machine), Random(~seed)
-    told: list[str] = []
+    applied: list[str] = []
     try:
         for _ in range(ENTRIES):
             data = history.entry()
-            told.append(repr(decode_entry(data)))
+            applied.append(repr(decode_entry(data)))
             entry = decode_entry(data, machine.rules)
             outcome = machine.apply(entry)
             assert restarted.apply(entry) == outcome, "a restart makes a difference"
@@ -391,12 +400,12 @@ def run(seed: int) -> None:
                 restarted = snapshot.decode(stored)
         _end_everything(machine)
     except Exception as error:
-        error.add_note("\n".join(told))
+        error.add_note("\n".join(applied))
         raise
 
 
 def _end_everything(machine: LockMachine) -> None:
-    """Let time pass until nothing ends by itself any more, and check that the machine is as good as new."""
+    """Let time pass until everything that can expire has, and check that the machine is as good as new."""
     while (deadline_ms := machine.next_deadline_ms()) is not None:
         machine.apply(Entry(max(machine.now_ms, deadline_ms + 1)))
     machine.apply(Entry(machine.now_ms + limits.REQUEST_AGE_MS + 1))

@@ -127,14 +127,14 @@ class CommandParser:
             case "close", []:
                 return CloseSession(client.session_id, line.request_id)
             case "acquire", [permits, "permit" | "permits", "of", name]:
-                made = self._ids(client, (name,)) | _terms(client, line)
+                fields = self._ids(client, (name,)) | _terms(client, line)
                 return AcquirePermits(
-                    name=name, limit=int(line.options["limit"]), permits=int(permits), **made
+                    name=name, limit=int(line.options["limit"]), permits=int(permits), **fields
                 )
             case "acquire", words:
                 return self._acquire(client, words, line)
             case "campaign", [name]:
-                made = self._ids(client, (name,))
+                fields = self._ids(client, (name,))
                 wait_ms, owner = line.ms("wait"), OwnerName(line.options.get("owner", ""))
                 return Campaign(
                     name,
@@ -143,7 +143,7 @@ class CommandParser:
                     owner=owner,
                     wait_ms=wait_ms,
                     request_id=line.request_id,
-                    **made,
+                    **fields,
                 )
             case "convert", [name, mode]:
                 return self._convert(client, name, Mode(mode), line)
@@ -170,10 +170,10 @@ class CommandParser:
 
     def _acquire(self, client: Client, words: list[str], line: Line) -> Acquire:
         wanted = [_wanted(part.split()) for part in " ".join(words).split(",")]
-        made = self._ids(client, tuple(it.name for it in wanted)) | _terms(client, line)
+        fields = self._ids(client, tuple(lock.name for lock in wanted)) | _terms(client, line)
         if len(wanted) > 1:
-            return Acquire(name="", mode=Mode.EXCLUSIVE, locks=tuple(wanted), **made)
-        return Acquire(name=wanted[0].name, mode=wanted[0].mode, scope=wanted[0].scope, **made)
+            return Acquire(name="", mode=Mode.EXCLUSIVE, locks=tuple(wanted), **fields)
+        return Acquire(name=wanted[0].name, mode=wanted[0].mode, scope=wanted[0].scope, **fields)
 
     def _convert(self, client: Client, name: str, mode: Mode, line: Line) -> Convert:
         hold_id = client.holds[name]
@@ -200,7 +200,9 @@ class CommandParser:
 def _open(client: Client, line: Line) -> OpenSession:
     client.has_session = True
     labels = {"owner": line.options.get("owner", client.name)}
-    labels |= {key.removeprefix(_LABEL): it for key, it in line.options.items() if key.startswith(_LABEL)}
+    labels |= {
+        key.removeprefix(_LABEL): value for key, value in line.options.items() if key.startswith(_LABEL)
+    }
     return OpenSession(client.session_id, line.ms("ttl"), labels, line.request_id)
 
 

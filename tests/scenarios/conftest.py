@@ -1,4 +1,4 @@
-"""The option that writes the traces anew: `pytest tests/scenarios --rewrite`.
+"""The option that rewrites the traces: `pytest tests/scenarios --rewrite`.
 
 Read the diff before you keep it: a scenario is what should happen, not what does.
 """
@@ -8,7 +8,7 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --rewrite."""
-    parser.addoption("--rewrite", action="store_true", help="write the expected traces of scenarios anew")
+    parser.addoption("--rewrite", action="store_true", help="rewrite the expected traces of scenarios")
 
 
 @pytest.fixture

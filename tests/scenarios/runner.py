@@ -92,7 +92,7 @@ class Runner:
         return None
 
     def _action(self, words: list[str]) -> Callable[[], list[str]] | None:
-        """Return what a line wants done that is no command to the machine."""
+        """Return what to do for a line that is not a command to the machine."""
         match words:
             case ["show" | "list" | "audit" | "check" | "count" | "next", *_]:
                 return lambda: list(self._read_state(words))
@@ -139,7 +139,7 @@ class Runner:
         ]
 
     def _describe_events(self, outcome: Outcome) -> Iterator[str]:
-        """Yield the events. Each of the locks of a wait has its own end; what was told of it is the same."""
+        """Yield the events. Each lock of a wait for several has its own end, with the same refusal."""
         refusals = iter(
             [
                 (settled.result, settled.hold_id)
@@ -172,7 +172,7 @@ class Runner:
                 yield f"  {client} <- {text}"
 
     def _remember(self, secret: str, result: Result) -> None:
-        """Take note of what an attempt brought its client."""
+        """Record what an attempt brought its client."""
         attempt = self.parser.attempts.get(secret)
         if attempt is None:
             return

@@ -23,17 +23,17 @@ def parse(text: str) -> list[Block | str]:
     """Return the blocks of a scenario and, between them, its other lines as they are."""
     parts: list[Block | str] = []
     lines = text.splitlines()
-    at = 0
-    while at < len(lines):
-        if not lines[at] or lines[at].startswith("#"):
-            parts.append(lines[at])
-            at += 1
+    index = 0
+    while index < len(lines):
+        if not lines[index] or lines[index].startswith("#"):
+            parts.append(lines[index])
+            index += 1
             continue
-        end = lines.index("", at) if "" in lines[at:] else len(lines)
-        chunk = lines[at:end]
+        end = lines.index("", index) if "" in lines[index:] else len(lines)
+        chunk = lines[index:end]
         middle = chunk.index(RULE) if RULE in chunk else len(chunk)
-        parts.append(Block(chunk[:middle], chunk[middle + 1 :], at + 1))
-        at = end
+        parts.append(Block(chunk[:middle], chunk[middle + 1 :], index + 1))
+        index = end
     return parts
 
 

@@ -1,4 +1,4 @@
-"""What happens in a scenario, in words: results, events and views. Nothing is decided here."""
+"""The lines of a trace: results, events and views as text. Nothing is decided here."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -40,7 +40,8 @@ from lockstate.results import (
 )
 
 _ALIKE_SHOWN_MAX = 8
-"""Of more lines that differ only in their numbers, the first and the last are shown."""
+"""Lines in a row that may differ only in their numbers: of more than that, only the first and last are
+shown."""
 
 
 def seconds(ms: int) -> str:
@@ -49,7 +50,7 @@ def seconds(ms: int) -> str:
 
 
 def shortened(lines: Iterable[str]) -> list[str]:
-    """Return `lines`, of many that are alike only two."""
+    """Return `lines`, with only the first and last of many that are alike."""
     short: list[str] = []
     for _, group in groupby(lines, lambda line: re.sub(r"\d+", "#", line)):
         alike = list(group)
@@ -84,7 +85,7 @@ def _listed(locks: Iterable[Wanted]) -> str:
 
 
 def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str:  # noqa: C901, PLR0912 - a table
-    """Return what a client is told that asked for the locks `names`."""
+    """Return a result as the client that asked for the locks `names` sees it."""
     match result:
         case SessionOpened():
             return f"session opened for {seconds(result.expires_in_ms)} s"
@@ -126,7 +127,7 @@ def _granted_text(granted: Granted) -> str:
     if granted.permits:
         permits = _permits_text(granted.permits)
         return f"granted {permits} of {granted.name} {left}; {granted.available} available"
-    if granted.owner:  # told of elections only
+    if granted.owner:  # only elections have it
         return f"leads {granted.name} {left}"
     locks = granted.locks or (Wanted(granted.name, granted.mode, granted.scope),)
     return f"granted {_listed(locks)} {left}"
@@ -160,7 +161,7 @@ def _in_the_way(holder: HolderView, names: tuple[str, ...]) -> str:
 
 
 def cycle_text(cycle: tuple[CycleView, ...]) -> str:
-    """Return a deadlock: who waits for what."""
+    """Return the steps of a deadlock."""
     of = {HoldKind.LOCK: "", HoldKind.SEMAPHORE: "permits of ", HoldKind.ELECTION: "election "}
     return ", ".join(f"{step.owner} waits for {of[step.kind]}{step.name}" for step in cycle)
 
@@ -214,8 +215,8 @@ def lock_lines(view: LockView) -> Iterator[str]:
     """Yield what a reader of a lock sees."""
     yield f"{view.name} is {view.state}"
     for holder in view.holders:
-        at = "" if holder.name == view.name else f" at {holder.name}"
-        yield f"  held by {holder.owner} {_mode_text(holder.mode, holder.scope)}{at} {_left(holder)}"
+        where = "" if holder.name == view.name else f" at {holder.name}"
+        yield f"  held by {holder.owner} {_mode_text(holder.mode, holder.scope)}{where} {_left(holder)}"
     for waiter in view.queue:
         yield f"  {_waiter_text(waiter, _mode_text(waiter.mode, waiter.scope))}"
 
@@ -266,7 +267,7 @@ def _session_text(view: HolderView | WaiterView, mode: Mode, scope: Scope) -> st
 
 
 def fence_line(name: str, token: int, view: FenceView) -> str:
-    """Return what who checks a token is told."""
+    """Return the answer to a check of a token."""
     is_valid = "is valid" if view.valid else "is not valid"
     return f"token {token} of {name} {is_valid}, {view.current_token} is current"
 

@@ -57,7 +57,7 @@ class MachineDriver:
         """Apply an entry and check the state."""
         outcome = self.machine.apply(entry)
         self.events = outcome.events
-        self.settled = {it.hold_id: it.result for it in outcome.settled}
+        self.settled = {end.hold_id: end.result for end in outcome.settled}
         invariants.check(self.machine)
         return outcome
 

@@ -29,7 +29,7 @@ def _wish(hold_id: str, request_id: str = "", name: str = "a") -> Acquire:
 
 
 def test_the_waits_of_one_process_end() -> None:
-    """Those of others stay in their order, and who stood behind is served."""
+    """The waits of others stay in their order, and the waiters behind the abandoned ones are served."""
     driver = MachineDriver()
     driver.granted("a", mode=SHARED)
     _run_from(driver, "gone", _wish("x"))
@@ -42,7 +42,7 @@ def test_the_waits_of_one_process_end() -> None:
 
 
 def test_holds_stay() -> None:
-    """What a client has been granted is its own, whichever node told it."""
+    """What a client has been granted stays its own, whichever node answered it."""
     driver = MachineDriver()
     _run_from(driver, "gone", _wish("x"))
     assert _run_from(driver, "n2", AbandonWaits("gone")) == (WaitsAbandoned(0, 0),)
@@ -50,7 +50,7 @@ def test_holds_stay() -> None:
 
 
 def test_a_process_that_nobody_knows_has_no_waits() -> None:
-    """To abandon nothing is no mistake."""
+    """Abandoning nothing is not a mistake."""
     assert MachineDriver().run(AbandonWaits("nobody")) == WaitsAbandoned(0, 0)
 
 

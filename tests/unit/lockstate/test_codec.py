@@ -69,7 +69,7 @@ def test_a_shorter_command_gets_defaults() -> None:
     ],
 )
 def test_what_is_no_entry_changes_nothing(data: bytes) -> None:
-    """Bytes that are no entry of this format are an empty entry at time 0."""
+    """Bytes that are not an entry of this format are an empty entry at time 0."""
     assert decode_entry(data) == Entry(0)
 
 
@@ -152,12 +152,12 @@ def test_the_time_is_read_without_the_commands() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xc0", DEEP], ids=["nothing", "nil", "depth"])
 def test_what_is_no_entry_has_no_time(data: bytes) -> None:
-    """Bytes that are no entry have time 0."""
+    """Bytes that are not an entry have time 0."""
     assert entry_time(data) == 0
 
 
 def test_the_format_is_what_the_first_bytes_claim() -> None:
-    """The format can be told of entries that this version cannot read."""
+    """The format is known even of entries that this version cannot read."""
     assert [entry_format(data) for data in (b"", b"\xc0", DEEP, b"\x93\x01")] == [0, 0, 2, 1]
 
 

@@ -32,10 +32,12 @@ def test_an_only_holder_is_converted_at_once(old: Mode, new: Mode) -> None:
     converted = expect(Granted, driver.convert("h1", new))
     assert (converted.hold_id, converted.mode) == ("h1", new)
     assert converted.token == (2 if new is EXCLUSIVE else 1)
-    assert [(it.kind.value, it.mode, it.token) for it in driver.events] == [
+    assert [(event.kind.value, event.mode, event.token) for event in driver.events] == [
         ("converted", new, converted.token)
     ]
-    assert [(it.mode, it.token) for it in driver.machine.lock("a").holders] == [(new, converted.token)]
+    assert [(holder.mode, holder.token) for holder in driver.machine.lock("a").holders] == [
+        (new, converted.token)
+    ]
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -76,7 +78,7 @@ def test_up_needs_the_other_holders_only(new: Mode, other: Mode) -> None:
 
 
 def test_up_goes_past_ordinary_waiters() -> None:
-    """Who holds already need not wait for those who do not."""
+    """A holder that converts does not wait for newcomers."""
     driver = MachineDriver()
     driver.granted("a", mode=SHARED)
     driver.queued("a")
@@ -86,13 +88,15 @@ def test_up_goes_past_ordinary_waiters() -> None:
 
 
 def test_a_waiting_conversion_stands_in_front() -> None:
-    """It is first in the queue, shows as what it is, and is let through before who came earlier."""
+    """It is first in the queue, is shown as a conversion, and goes before waiters that came earlier."""
     driver = MachineDriver()
     driver.granted("a", mode=SHARED, owner="ann")
     driver.granted("a", mode=SHARED, owner="bob")
     driver.queued("a", owner="eve")
     assert driver.converting("h1", EXCLUSIVE, at_ms=5).position == 1
-    assert [(it.kind.value, it.mode, it.owner) for it in driver.events] == [("queued", EXCLUSIVE, "ann")]
+    assert [(event.kind.value, event.mode, event.owner) for event in driver.events] == [
+        ("queued", EXCLUSIVE, "ann")
+    ]
     assert driver.machine.lock("a").queue == (
         WaiterView(OwnerName("ann"), EXCLUSIVE, 1, 0, "a", is_conversion=True),
         WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 5, "a"),
@@ -249,7 +253,7 @@ def test_a_session_that_ends_ends_its_conversions() -> None:
 
 
 def test_a_delay_is_in_the_way_of_up_and_not_of_down() -> None:
-    """While a lock-delay runs nobody may write who did not, but who holds may let others in."""
+    """While a lock-delay runs nobody new may write, but a holder may let others in."""
     driver = MachineDriver()
     driver.granted("a", mode=SHARED, ttl_ms=5000)
     driver.granted("a", mode=SHARED, ttl_ms=100, lock_delay_ms=500)
@@ -287,12 +291,12 @@ def test_mixed_modes_go_down_only_if_none_goes_up() -> None:
     driver.granted("b", mode=UPDATE, owner="bob")
     assert reason(driver.convert("h1", UPDATE)) is Reason.LOCK_HELD
     down = expect(Granted, driver.convert("h1", SHARED))
-    assert (down.token, [it.mode for it in down.locks]) == (1, [SHARED, SHARED])
+    assert (down.token, [lock.mode for lock in down.locks]) == (1, [SHARED, SHARED])
     driver.granted("a", mode=SHARED)
 
 
 def test_a_part_cannot_be_released_while_the_whole_is_converted() -> None:
-    """The wait is for all its locks; who wants less ends the conversion or the hold."""
+    """The wait is for all its locks; to give one back, end the conversion or the hold."""
     driver = MachineDriver()
     driver.granted(locks=wanted("a", "b", mode=SHARED))
     driver.granted("b", mode=SHARED)
@@ -308,7 +312,7 @@ def test_a_subtree_is_converted_with_all_below() -> None:
     driver.granted("a", mode=SHARED, scope=SUBTREE)
     driver.granted("a/b/c", mode=SHARED, owner="below")
     refused = expect(Refused, driver.convert("h1", EXCLUSIVE))
-    assert [(it.owner, it.name) for it in refused.holders] == [("below", "a/b/c")]
+    assert [(holder.owner, holder.name) for holder in refused.holders] == [("below", "a/b/c")]
     driver.converting("h1", EXCLUSIVE)
     driver.release("h2")
     assert driver.served() == ["t4"]

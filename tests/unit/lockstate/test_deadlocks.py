@@ -1,4 +1,4 @@
-"""Deadlocks: who would wait for ever is refused at once, and told the whole circle; nobody else is."""
+"""Deadlocks: a request that would wait for ever is refused at once, with the whole cycle; no other is."""
 
 import pytest
 
@@ -34,20 +34,20 @@ def _cycle(result: Result) -> list[tuple[str, str]]:
 def _assert_real(driver: MachineDriver, refused: Refused) -> None:
     """Check that each step's owner waits for its name, and the next one's has it or waits before."""
     steps = refused.cycle
-    for at, step in enumerate(steps):
+    for index, step in enumerate(steps):
         view = driver.machine.semaphore(step.name)
         if step.kind is HoldKind.LOCK:
             lock = driver.machine.lock(step.name)
             holders, queue = lock.holders, lock.queue
         else:
             holders, queue = view.holders, view.queue
-        next_owner = steps[(at + 1) % len(steps)].owner
-        assert next_owner in {it.owner for it in holders} | {it.owner for it in queue}, step
-        assert at == 0 or step.owner in {it.owner for it in queue}, step
+        next_owner = steps[(index + 1) % len(steps)].owner
+        assert next_owner in {holder.owner for holder in holders} | {waiter.owner for waiter in queue}, step
+        assert index == 0 or step.owner in {waiter.owner for waiter in queue}, step
 
 
 def test_two_sessions_that_wait_for_each_other() -> None:
-    """The one who would close the circle is refused; the other goes on waiting and is served."""
+    """The request that would close the cycle is refused; the other goes on waiting and is served."""
     driver = _driver("ann", "bob")
     driver.granted("a", session_id="ann")
     driver.granted("b", session_id="bob")
@@ -62,7 +62,7 @@ def test_two_sessions_that_wait_for_each_other() -> None:
 
 
 def test_three_sessions_in_a_circle() -> None:
-    """However long the circle, its steps come in order, from the one who is refused."""
+    """However long the cycle, its steps come in order, beginning with the refused request."""
     driver = _driver("ann", "bob", "eve")
     for name, session_id in (("a", "ann"), ("b", "bob"), ("c", "eve")):
         driver.granted(name, session_id=session_id)
@@ -117,7 +117,7 @@ def test_a_circle_through_a_waiter() -> None:
 
 
 def test_a_waiter_without_owner_can_stand_in_between() -> None:
-    """Also who has no session and no name can be in somebody's way; the refusal calls it after its hold."""
+    """A hold without session and owner can be part of a cycle too; the refusal names it after its id."""
     driver = _driver("ann", "bob")
     driver.granted("a", mode=SHARED, session_id="ann")
     driver.granted("b", session_id="bob")
@@ -130,7 +130,7 @@ def test_a_waiter_without_owner_can_stand_in_between() -> None:
 
 
 def test_a_lock_in_another_session_is_no_deadlock() -> None:
-    """Ann waits for Bob; Bob waits for somebody who waits for nobody."""
+    """Ann waits for Bob; Bob waits for somebody that waits for nobody."""
     driver = _driver("ann", "bob")
     driver.granted("a", session_id="ann")
     driver.granted("b", session_id="bob")
@@ -155,7 +155,7 @@ def test_owners_of_one_session_are_parties_of_their_own() -> None:
 
 
 def test_a_session_that_waits_for_itself() -> None:
-    """Who holds a lock and waits for it in another mode would wait for ever."""
+    """A session that holds a lock and waits for it in another mode would wait for ever."""
     driver = _driver("ann")
     driver.granted("a", mode=SHARED, session_id="ann")
     assert _cycle(driver.acquire("a", session_id="ann", wait_ms=500)) == [("ann", "a")]
@@ -173,7 +173,7 @@ def test_a_session_that_waits_for_its_own_subtree() -> None:
 
 @pytest.mark.parametrize("options", [{"owner": "ann"}, {}], ids=["owner", "nobody"])
 def test_without_session_nobody_waits_for_itself(options: dict[str, str]) -> None:
-    """Two clients may use one owner's name, or none: who waits for what it has is evidently another one."""
+    """Two clients may give the same owner's name, or none: a waiter for what one holds is another client."""
     driver = MachineDriver()
     driver.granted("a", **options)
     driver.queued("a", **options)
@@ -194,12 +194,12 @@ def test_owners_without_session_are_no_parties() -> None:
 
 @pytest.mark.parametrize("first", ["ann", "bob"])
 def test_parties_may_stand_in_a_queue_by_turns(first: str) -> None:
-    """Threads of two sessions that queue for one lock are no deadlock: the first of each gets it for both."""
+    """Threads of two sessions that queue for one lock do not deadlock: the first of each gets it for both."""
     driver = _driver("ann", "bob")
     other = "bob" if first == "ann" else "ann"
     driver.granted("a")
     waiting = [driver.queued("a", session_id=session_id) for session_id in (first, other, first, other)]
-    assert [it.position for it in waiting] == [1, 2, 3, 4]
+    assert [waiter.position for waiter in waiting] == [1, 2, 3, 4]
     driver.release("h1")
     assert driver.served() == ["h2", "h4"]
     driver.release("h2")
@@ -256,7 +256,7 @@ def test_what_is_waited_for_first_counts_as_held() -> None:
 
 
 def test_permits_that_will_be_kept_count_as_held() -> None:
-    """The same is true for permits: who stands in front keeps what it gets while it waits elsewhere."""
+    """The same is true for permits: a waiter in front keeps what it gets while it waits elsewhere."""
     driver = _driver("ann", "bob")
     driver.permitted("q", 2, 2)
     driver.granted("a")
@@ -348,7 +348,7 @@ def test_elections_are_part_of_circles() -> None:
 
 
 def test_permits_are_waited_for_as_far_as_they_are_missing() -> None:
-    """When others can give back enough, a holder who waits for the asker is no reason to refuse."""
+    """When others can give back enough, a holder that waits for the client does not make a deadlock."""
     driver = _driver("ann", "bob")
     driver.permitted("q", 3, 1, session_id="ann")
     driver.permitted("q", 3, 2)
@@ -358,7 +358,7 @@ def test_permits_are_waited_for_as_far_as_they_are_missing() -> None:
 
 
 def test_permits_that_cannot_come_back_are_a_deadlock() -> None:
-    """When all the others together have too few, the asker waits for who waits for it."""
+    """When all the others together have too few permits, the request waits for a holder that waits for it."""
     driver = _driver("ann", "bob")
     driver.permitted("q", 3, 1, session_id="ann")
     driver.permitted("q", 3, 2)
@@ -410,7 +410,7 @@ def test_a_session_that_has_the_permits_it_wants() -> None:
 
 
 def test_a_queue_of_permits_is_waited_for() -> None:
-    """Nobody overtakes, so who stands in front is in the way, even with permits free."""
+    """Nobody overtakes, so a waiter in front is in the way even while permits are free."""
     driver = _driver("ann", "bob")
     driver.permitted("q", 3, 1, session_id="ann")
     driver.granted("b", session_id="bob")
@@ -421,7 +421,7 @@ def test_a_queue_of_permits_is_waited_for() -> None:
 
 
 def test_somebody_else_in_the_queue_changes_nothing() -> None:
-    """Also with another waiter before it, who would close a circle is refused."""
+    """A request that would close a cycle is refused also when another waiter stands before it."""
     driver = _driver("ann", "bob", "eve")
     driver.granted("a", session_id="ann")
     driver.granted("b", session_id="bob")
@@ -431,7 +431,7 @@ def test_somebody_else_in_the_queue_changes_nothing() -> None:
 
 
 def test_a_wait_that_will_end_is_a_deadlock_all_the_same() -> None:
-    """That a lease or a wait ends by itself one day is no reason to let somebody wait for nothing."""
+    """A deadlock is refused although a lease or a wait in it would end some day."""
     driver = _driver("ann", "bob")
     driver.granted("a", session_id="ann")
     driver.granted("b", session_id="bob")
@@ -490,7 +490,7 @@ def test_clients_that_share_an_owner_share_a_semaphore() -> None:
 
 
 def test_who_only_waits_for_a_circle_is_not_in_it() -> None:
-    """A circle that a conversion or a semaphore left to others does not concern who stands behind it."""
+    """A cycle that a conversion or a semaphore left to others does not concern the waiters behind it."""
     driver = _driver("ann", "bob", "eve")
     driver.permitted("q", 2, session_id="ann")
     driver.permitted("q", 2, session_id="bob")
@@ -502,7 +502,7 @@ def test_who_only_waits_for_a_circle_is_not_in_it() -> None:
 
 
 def test_a_circle_leaves_out_who_is_not_stuck() -> None:
-    """Of two readers in the way, one waits for somebody who will be done: the circle is through the other."""
+    """Of two readers in the way, one waits for somebody that can go on: the cycle is through the other."""
     driver = _driver("ann", "bob", "eve")
     for session_id in ("eve", "ann"):
         driver.granted("a", mode=SHARED, session_id=session_id)
@@ -528,7 +528,7 @@ def test_who_waits_for_a_deadlock_of_others_is_in_none(monkeypatch: pytest.Monke
 
 
 def test_a_conversion_will_stand_ahead_of_those_who_wait() -> None:
-    """Ann would wait for Bob, who waits for a name that her conversion, ahead of him, keeps from him."""
+    """Ann would wait for Bob, and Bob for a name that her conversion, ahead of him, keeps from him."""
     driver = _driver("ann", "bob")
     driver.granted("a", mode=SHARED, scope=SUBTREE, session_id="ann")
     driver.granted("a/y", mode=SHARED, session_id="bob")
@@ -555,7 +555,7 @@ def test_a_holder_of_permits_with_one_wait_that_will_end() -> None:
 
 
 def test_the_waits_of_a_party_are_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session with many waits is no longer a search than it may be: beyond, the newcomer just waits."""
+    """A session with many waits does not make a search longer than allowed; the newcomer just waits."""
     driver = _driver("ann", "bob")
     driver.granted("c", session_id="ann")
     driver.granted("a", mode=SHARED, session_id="bob")

@@ -114,7 +114,7 @@ def test_a_force_delays_all_that_was_held(own_ms: int, forced_ms: int) -> None:
 
 
 def test_a_force_without_a_delay_frees_at_once() -> None:
-    """Neither the holder nor who forced it asked for one."""
+    """Neither the holder nor the force asked for one."""
     driver = MachineDriver()
     driver.granted("a")
     driver.force("a")
@@ -140,7 +140,7 @@ def test_the_longer_of_two_delays_counts() -> None:
 
 
 def test_a_delay_serves_its_queue_in_order() -> None:
-    """When it is over, those who waited are let through as after a release."""
+    """When it is over, the waiters are let through as after a release."""
     driver = _delayed("a")
     for mode in (SHARED, UPDATE, EXCLUSIVE, SHARED):
         driver.queued("a", mode=mode)

@@ -67,7 +67,7 @@ def _crowd(name: str, count: int, mode: Mode = EXCLUSIVE, scope: Scope = NODE) -
 
 
 def _served(meter: Meter) -> int:
-    return sum(isinstance(it.result, Granted) for it in meter.outcome.settled)
+    return sum(isinstance(end.result, Granted) for end in meter.outcome.settled)
 
 
 def _release_of_a_name(count: int) -> int:
@@ -214,9 +214,9 @@ SITUATIONS = [
 ]
 
 
-@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda it: it.__name__.strip("_"))
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__.strip("_"))
 def test_ten_thousand_cost_as_much_as_ten(situation: Callable[[int], int]) -> None:
-    """A command costs what it changes: whom it leaves waiting or holding does not show."""
+    """A command costs what it changes: those it leaves waiting or holding do not count."""
     few, many = situation(FEW), situation(MANY)
     assert many <= few + SLACK, f"{few} lines with {FEW}, {many} with {MANY}"
 
@@ -283,7 +283,7 @@ def test_refusals_among_readers_are_bounded() -> None:
         taken = meter.cost(_ask("a", "x", UPDATE))
         refused = meter.outcome.batches[0].results[0]
         assert isinstance(refused, Refused)
-        assert [it.mode for it in refused.holders] == [UPDATE]
+        assert [holder.mode for holder in refused.holders] == [UPDATE]
         return taken
 
     assert cost(5000) <= 100_000
@@ -339,7 +339,7 @@ def test_nothing_is_left_when_all_is_over() -> None:
         TakeRate("mail", 5, 1000),
         _ask("z", "h13", owner="tim", ttl_ms=60_000),
     )
-    reasons = [it.reason for it in meter.outcome.batches[0].results if isinstance(it, Refused)]
+    reasons = [result.reason for result in meter.outcome.batches[0].results if isinstance(result, Refused)]
     assert reasons == [Reason.CONVERSION_DEADLOCK, Reason.DEADLOCK]
     meter.now_ms = 101
     meter.run(Tick())

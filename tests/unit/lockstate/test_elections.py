@@ -1,4 +1,4 @@
-"""Elections: one leader with a value that everybody sees, and a queue of those who want to lead."""
+"""Elections: one leader with a value that everybody sees, and a queue of candidates."""
 
 import pytest
 
@@ -34,9 +34,10 @@ def test_the_first_to_campaign_leads() -> None:
     driver = _driver("ann")
     elected = expect(Granted, driver.campaign("db", "ann", "10.0.0.1"))
     assert (elected.token, elected.owner, elected.mode, elected.expires_in_ms) == (1, "ann", EXCLUSIVE, 5000)
-    assert [(it.kind.value, it.name, it.of, it.value, it.token, it.owner) for it in driver.events] == [
-        ("elected", "db", HoldKind.ELECTION, "10.0.0.1", 1, "ann")
-    ]
+    assert [
+        (event.kind.value, event.name, event.of, event.value, event.token, event.owner)
+        for event in driver.events
+    ] == [("elected", "db", HoldKind.ELECTION, "10.0.0.1", 1, "ann")]
     assert driver.machine.election("db") == ElectionView(
         "db", HolderView(OwnerName("ann"), EXCLUSIVE, 1, 5000, "", "db", kind=HoldKind.ELECTION), "10.0.0.1"
     )
@@ -53,7 +54,9 @@ def test_who_does_not_wait_learns_who_leads() -> None:
     driver.campaign("db", "ann")
     refused = expect(Refused, driver.campaign("db", "bob"))
     assert (refused.reason, refused.detail) == (Reason.LOCK_HELD, "held by ann")
-    assert [(it.owner, it.name, it.kind) for it in refused.holders] == [("ann", "db", HoldKind.ELECTION)]
+    assert [(holder.owner, holder.name, holder.kind) for holder in refused.holders] == [
+        ("ann", "db", HoldKind.ELECTION)
+    ]
 
 
 def test_candidates_lead_one_after_the_other() -> None:
@@ -68,7 +71,7 @@ def test_candidates_lead_one_after_the_other() -> None:
         WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "db", kind=HoldKind.ELECTION),
     )
     driver.release("h1", at_ms=30)
-    assert [(it.kind.value, it.value, it.token, it.lasted_ms) for it in driver.events] == [
+    assert [(event.kind.value, event.value, event.token, event.lasted_ms) for event in driver.events] == [
         ("resigned", "a", 1, 30),
         ("elected", "b", 2, 30),
     ]
@@ -79,7 +82,7 @@ def test_candidates_lead_one_after_the_other() -> None:
 
 
 def test_a_leader_that_dies_has_expired() -> None:
-    """When its session ends by itself it has not resigned, and the next candidate leads."""
+    """A leader whose session expires has not resigned, and the next candidate leads."""
     driver = MachineDriver()
     driver.open("ann", ttl_ms=500)
     driver.open("bob", ttl_ms=5000)
@@ -104,18 +107,22 @@ def test_a_leader_that_campaigns_again_says_something_else() -> None:
     driver.campaign("db", "ann", "old")
     again = expect(Granted, driver.campaign("db", "ann", "new", at_ms=40))
     assert (again.hold_id, again.token, again.expires_in_ms) == ("h1", 1, 5000)
-    assert [(it.kind.value, it.value, it.token) for it in driver.events] == [("elected", "new", 1)]
+    assert [(event.kind.value, event.value, event.token) for event in driver.events] == [
+        ("elected", "new", 1)
+    ]
     driver.campaign("db", "ann", "new", at_ms=50)
     assert driver.events == ()
     assert reason(driver.campaign("db", "ann", owner="another")) is Reason.LOCK_HELD
 
 
 def test_a_leader_proclaims() -> None:
-    """Another value, the same token; saying the same again is no news."""
+    """A proclamation changes the value and not the token; repeating the same value is not an event."""
     driver = _driver("ann")
     driver.campaign("db", "ann", "old")
     assert driver.run(Proclaim(HoldId("h1"), "new")) == Proclaimed(1)
-    assert [(it.kind.value, it.value, it.token) for it in driver.events] == [("elected", "new", 1)]
+    assert [(event.kind.value, event.value, event.token) for event in driver.events] == [
+        ("elected", "new", 1)
+    ]
     assert driver.machine.election("db").value == "new"
     assert driver.run(Proclaim(HoldId("h1"), "new")) == Proclaimed(1)
     assert driver.events == ()
@@ -156,7 +163,7 @@ def test_a_value_is_short_and_printable(value: str, is_good: bool) -> None:  # n
 
 
 def test_only_sessions_campaign() -> None:
-    """A lease of a single hold is no session, nor is one that has expired."""
+    """Neither a hold with a lease of its own nor an expired session is a session to campaign for."""
     driver = MachineDriver()
     driver.granted("a")
     for session_id in ("nobody", "h1", ""):
@@ -188,7 +195,7 @@ def test_an_election_is_no_lock() -> None:
     driver = _driver("ann")
     driver.campaign("db", "ann")
     driver.granted("db", owner="bob")
-    assert [it.owner for it in driver.machine.lock("db").holders] == ["bob"]
+    assert [holder.owner for holder in driver.machine.lock("db").holders] == ["bob"]
     assert expect(ForceReleased, driver.force("db")).released[0].owner == "bob"
     assert driver.machine.election("db").leader is not None
     assert driver.machine.locks("", "", 10) == ([], None)
@@ -203,8 +210,10 @@ def test_leading_is_a_hold_of_the_session() -> None:
     views = [driver.machine.session(SessionId(session_id)) for session_id in ("ann", "bob")]
     assert views[0] is not None
     assert views[1] is not None
-    assert [(it.name, it.kind) for it in views[0].holds] == [("db", HoldKind.ELECTION)]
-    assert [(it.name, it.kind, it.position) for it in views[1].tickets] == [("db", HoldKind.ELECTION, 1)]
+    assert [(holder.name, holder.kind) for holder in views[0].holds] == [("db", HoldKind.ELECTION)]
+    assert [(waiter.name, waiter.kind, waiter.position) for waiter in views[1].tickets] == [
+        ("db", HoldKind.ELECTION, 1)
+    ]
     assert driver.renew("h1", at_ms=400) == Renewed(1, 5000)
     assert driver.cancel("h1", "a1") == Cancelled(undone=True)
     assert driver.happened() == [("resigned", "db"), ("elected", "db")]

@@ -21,7 +21,7 @@ def _ended(driver: MachineDriver, at_ms: int) -> list[str]:
 
 
 def test_the_rest_is_due_at_the_next_entry() -> None:
-    """Each entry ends as much as it may, and the host is told that a deadline has passed."""
+    """Each entry ends as much as it may, and the next deadline tells the host that more is due."""
     driver = MachineDriver()
     for name in "abcde":
         driver.granted(name, ttl_ms=1000)
@@ -54,7 +54,7 @@ def test_what_is_overdue_still_counts() -> None:
     assert reason(results[0]) is Reason.LOCK_HELD
     assert results[1:] == (Renewed(3, 1000), SessionKept(SessionId("s1"), 1000))
     assert [event.name for event in driver.events] == ["a", "b"]
-    assert [it.expires_in_ms for it in driver.machine.lock("d").holders] == [0]
+    assert [holder.expires_in_ms for holder in driver.machine.lock("d").holders] == [0]
     assert _ended(driver, 1001) == ["d"]
     assert _ended(driver, 2001) == []
     assert _ended(driver, 2002) == ["c", "e"]
@@ -82,7 +82,7 @@ def test_no_answer_has_a_time_below_zero() -> None:
     assert expect(SessionOpened, opened).expires_in_ms == 0
     view = driver.machine.session(SessionId("s1"))
     assert view is not None
-    assert [view.expires_in_ms, *[it.expires_in_ms for it in view.holds]] == [0, 0, 0, 0]
+    assert [view.expires_in_ms, *[holder.expires_in_ms for holder in view.holds]] == [0, 0, 0, 0]
 
 
 def test_sessions_count_with_all_that_they_hold() -> None:
@@ -135,7 +135,7 @@ def test_the_waits_of_a_session_count() -> None:
 
 
 def test_delays_and_rate_limits_count() -> None:
-    """Everything that ends by itself is a step."""
+    """Everything that expires counts as a step."""
     driver = MachineDriver()
     for name in "ab":
         driver.granted(name, ttl_ms=50, lock_delay_ms=100)

@@ -18,7 +18,7 @@ from tests.unit.lockstate.machine_driver import (
 
 
 def test_a_fence_only_rises() -> None:
-    """A token as high as the highest or higher is accepted; a lower one is stale, and told the highest."""
+    """A token at or above the highest is accepted; a lower one is stale, and the refusal has the highest."""
     driver = MachineDriver()
     for token in (5, 5, 9):
         assert driver.run(AdvanceFence("disk", token)) == FenceAdvanced(token)
@@ -39,7 +39,7 @@ def test_resources_are_apart() -> None:
 
 
 def test_a_fence_is_no_lock() -> None:
-    """Advancing a fence holds nothing, and asks nobody who holds."""
+    """Advancing a fence neither holds anything nor depends on what is held."""
     driver = MachineDriver()
     driver.run(AdvanceFence("a", 5))
     assert driver.granted("a").token == 1

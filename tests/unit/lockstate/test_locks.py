@@ -18,7 +18,7 @@ from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 
 def test_a_held_lock_is_refused_at_once() -> None:
-    """Who does not wait learns who holds the lock, how many wait and when to ask again."""
+    """A request that does not wait learns who holds the lock, how many wait and when to ask again."""
     driver = MachineDriver()
     driver.granted("a", ttl_ms=1000, owner="ann")
     driver.queued("a")
@@ -41,7 +41,7 @@ def test_no_more_than_sixteen_holders_are_shown() -> None:
 
 
 def test_waiters_are_served_in_order() -> None:
-    """A release hands the lock to who has waited longest."""
+    """A release hands the lock to the waiter that has waited longest."""
     driver = MachineDriver()
     driver.granted("a")
     assert [driver.queued("a").position, driver.queued("a").position] == [1, 2]
@@ -74,7 +74,7 @@ def test_a_waiting_exclusive_blocks_newer_shared() -> None:
 
 
 def test_a_wait_that_ends_serves_those_behind_it() -> None:
-    """When a waiting writer gives up, the readers behind it join those who hold."""
+    """When a waiting writer gives up, the readers behind it join the present holders."""
     driver = MachineDriver()
     driver.granted("a", mode=Mode.SHARED)
     driver.acquire("a", wait_ms=100)
@@ -119,7 +119,7 @@ def test_no_renewal_ends_a_lease_earlier() -> None:
 
 
 def test_what_ended_can_not_be_renewed_or_released() -> None:
-    """Holds that ended, never were or still wait are no longer (or not yet) held."""
+    """Holds that ended, never existed or are still waited for are not held."""
     driver = MachineDriver()
     driver.granted("a")
     driver.queued("a")
@@ -129,7 +129,7 @@ def test_what_ended_can_not_be_renewed_or_released() -> None:
 
 
 def test_expiry_leaves_a_lock_delay() -> None:
-    """After an expiry nobody gets the lock until the delay has passed; who tries is told so."""
+    """After an expiry nobody gets the lock until the delay has passed; refusals say so."""
     driver = MachineDriver()
     driver.granted("a", ttl_ms=1000, lock_delay_ms=500)
     driver.pass_to(1001)
@@ -173,7 +173,7 @@ def test_a_release_leaves_no_delay() -> None:
 
 
 def test_force_release_ends_every_hold() -> None:
-    """All holders of the lock lose it, with the reason told, and the next waiter is served."""
+    """All holders of the lock lose it, the events give the reason, and the next waiter is served."""
     driver = MachineDriver()
     driver.granted("a", mode=Mode.SHARED, owner="ann")
     driver.granted("a", mode=Mode.SHARED, owner="bob")
@@ -208,14 +208,14 @@ def test_force_release_of_nothing_has_no_effect() -> None:
 
 
 def test_cancel_ends_a_wait() -> None:
-    """A cancelled ticket is told to whoever still waits for it, and those behind it move up."""
+    """Every connection that waits on a cancelled ticket hears of its end, and those behind it move up."""
     driver = MachineDriver()
     driver.granted("a", mode=Mode.SHARED)
     driver.queued("a")
     driver.queued("a", mode=Mode.SHARED)
     assert driver.cancel("h2", "a2") == Cancelled(undone=True)
-    told = [(event.kind, event.session_id) for event in driver.events]
-    assert told == [(EventKind.WAIT_ENDED, "h2"), (EventKind.GRANTED, "h3")]
+    ends = [(event.kind, event.session_id) for event in driver.events]
+    assert ends == [(EventKind.WAIT_ENDED, "h2"), (EventKind.GRANTED, "h3")]
     assert driver.refused("h2").reason is Reason.LOCK_HELD
 
 

@@ -124,7 +124,7 @@ def test_tokens_rise_across_names() -> None:
 
 
 def test_counts_tell_the_sizes() -> None:
-    """Every table is counted; a lease of one hold is no session."""
+    """Every table is counted; a lease of one hold does not count as a session."""
     driver = MachineDriver()
     driver.open("s1")
     driver.granted("a", request_id="r1")

@@ -27,7 +27,7 @@ def test_compatibility_is_symmetric() -> None:
 
 
 def test_shared_goes_with_shared_and_update() -> None:
-    """Readers stand each other and one who may write later; two of those, or a writer, stand nobody."""
+    """Readers stand beside each other and one update lock; two update locks, or a writer, beside nobody."""
     pairs = {(one.value, other.value) for one, other in product(Mode, Mode) if other in COMPATIBLE[one]}
     assert pairs == {("shared", "shared"), ("shared", "update"), ("update", "shared")}
 
@@ -48,7 +48,7 @@ def test_conflicts_are_symmetric() -> None:
 
 
 def test_an_intent_meets_nothing_but_a_subtree() -> None:
-    """A lock below is in nobody's way at a name, but in that of who wants all that lies below."""
+    """At a name, a lock below conflicts with nothing but a lock of the whole subtree."""
     for intent, other in product((intent_of(mode) for mode in Mode), CLAIMS):
         if not is_tree(other):
             assert other not in CONFLICTING[intent]

@@ -1,4 +1,4 @@
-"""The index of names: all of them in order, whenever they came, and told through the machine."""
+"""The index of names: all of them in order, whenever they were added; by itself and through the machine."""
 
 from collections.abc import Callable
 
@@ -104,7 +104,7 @@ def _passing(number: int) -> tuple[Acquire, Release]:
 
 
 def test_a_name_that_is_only_wanted_goes_with_the_wait() -> None:
-    """Also a name that nobody ever had is known while somebody waits for it, listed or not."""
+    """A name that was never held is in the index too while somebody waits for it, listed or not."""
     index = Names()
     subtree = Acquire("t", Mode.EXCLUSIVE, HoldId("t"), AttemptId("a1"), ttl_ms=1000, scope=Scope.SUBTREE)
     wish = Acquire("t/a", Mode.EXCLUSIVE, HoldId("w"), AttemptId("a1"), ttl_ms=1000, wait_ms=500)
@@ -130,7 +130,7 @@ def test_an_index_agrees_with_a_set(steps: list[tuple[bool, str]]) -> None:
             index.add(name)
         if is_listed:
             assert index.all() == sorted(expected)
-            assert index.all(name, inclusive=False) == sorted(it for it in expected if it > name)
+            assert index.all(name, inclusive=False) == sorted(other for other in expected if other > name)
     assert index.all() == sorted(expected)
 
 

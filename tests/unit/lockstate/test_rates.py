@@ -1,4 +1,4 @@
-"""Rate limits, told by examples: what each algorithm admits, and what the answers mean."""
+"""Rate limits by example: what each algorithm admits, and what the answers mean."""
 
 import msgspec
 import pytest
@@ -52,7 +52,7 @@ class Table:
         return taken
 
     def refused(self, command: TakeRate) -> Refused:
-        """The refusal of a command that is wrong, or that there is no room for."""
+        """The refusal of a command that is wrong, or for which there is no room."""
         refused = self.answer(command)
         assert isinstance(refused, Refused)
         return refused
@@ -118,7 +118,7 @@ def test_a_reservation_is_not_overtaken(table: Table, algorithm: Algorithm) -> N
 
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_a_larger_limit_does_not_overtake_either(table: Table, algorithm: Algorithm) -> None:
-    """Who asks with a larger limit, for which there would be room, still comes after who waits already."""
+    """A request with a larger limit, for which there is room, still comes after those that wait already."""
     table.take(algorithm, limit=1)
     assert table.take(algorithm, limit=1, wait_ms=1000).at_ms == 1000
     assert table.take(algorithm, limit=9).retry_after_ms == 1000
@@ -220,7 +220,7 @@ def test_a_waiter_gets_the_next_window(table: Table) -> None:
 
 
 def test_nobody_goes_before_a_reserved_window(table: Table) -> None:
-    """While a later window is reserved in part, the rest of this one is nobody's; in its turn all is told."""
+    """While a later window is partly reserved, nobody gets the rest of this one; in its turn all counts."""
     table.take(FIXED, limit=5, cost=3)
     table.take(FIXED, limit=5, cost=3, wait_ms=1000)
     assert table.take(FIXED, limit=5).retry_after_ms == 1000
@@ -252,7 +252,7 @@ def test_a_sliding_window_has_no_seam(table: Table) -> None:
 
 
 def test_sliding_reservations_stand_in_order(table: Table) -> None:
-    """Those who wait get the moments at which earlier ones leave the window."""
+    """Waiting requests get the moments at which earlier ones leave the window."""
     for now_ms in (0, 100, 200):
         table.pass_to(now_ms)
         table.take(SLIDING, limit=3)
@@ -324,7 +324,7 @@ def test_cells_come_back_one_by_one(table: Table) -> None:
 
 
 def test_cells_are_spread_for_those_who_wait(table: Table) -> None:
-    """Those who wait go one behind the other at the sustained rate; fractions of a millisecond add up."""
+    """Waiting requests go one after the other at the sustained rate; fractions of a millisecond add up."""
     table.take(GCRA, limit=3, cost=3)
     waiting = [table.take(GCRA, limit=3, wait_ms=1500) for _ in range(5)]
     assert [one.at_ms for one in waiting] == [334, 667, 1000, 1334, 0]

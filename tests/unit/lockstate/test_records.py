@@ -141,7 +141,7 @@ def test_conversions_stand_before_all_others() -> None:
 def test_a_record_names_each_of_its_locks() -> None:
     """A hold of one lock names that one; a hold of several, each of them."""
     one = _hold("h1", 1)
-    assert [(it.name, it.mode, it.scope) for it in each_lock(one)] == [("a", SHARED, NODE)]
+    assert [(lock.name, lock.mode, lock.scope) for lock in each_lock(one)] == [("a", SHARED, NODE)]
     one.locks = wanted("b", "c", mode=UPDATE)
     assert list(each_lock(one)) == list(one.locks)
 

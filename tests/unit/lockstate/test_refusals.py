@@ -332,7 +332,7 @@ def test_semaphores_that_are_only_delayed_are_bounded(monkeypatch: pytest.Monkey
 
 
 def test_a_full_lock_lets_those_wait_who_need_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place that becomes free goes to the first who can take it, past one who waits for more."""
+    """A place that becomes free goes to the first waiter that can take it, past one that waits for more."""
     monkeypatch.setattr(limits, "HOLDERS_COUNT_MAX", 2)
     driver = MachineDriver()
     for _ in range(2):

@@ -131,7 +131,7 @@ def test_a_repetition_takes_the_wait_over() -> None:
 
 
 def test_a_repetition_takes_the_hold_over() -> None:
-    """The cancel of an earlier attempt does not take away what a later one has been told that it holds."""
+    """The cancel of an earlier attempt does not take away what a later one was granted."""
     driver = MachineDriver()
     driver.granted("a", request_id="r")
     driver.granted("a", request_id="r")
@@ -360,7 +360,7 @@ def test_a_repeated_conversion_takes_the_wait_over() -> None:
 
 
 def test_a_repeated_conversion_that_was_refused_stays_refused() -> None:
-    """A deadlock is an outcome like another; who closed the circle is not named again."""
+    """A deadlock is remembered like any outcome, but a repetition does not name the cycle again."""
     driver = MachineDriver()
     driver.open("s1", "s2")
     for session_id in ("s1", "s2"):

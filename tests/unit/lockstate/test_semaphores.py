@@ -28,14 +28,17 @@ from tests.unit.lockstate.machine_driver import EXCLUSIVE, MachineDriver, expect
 
 
 def test_permits_are_given_while_they_last() -> None:
-    """Each grant says how many are left; who comes too late learns who has them."""
+    """Each grant says how many permits are left; a request that comes too late learns who has them."""
     driver = MachineDriver()
     assert driver.permitted("q", 3, 2, owner="ann").available == 1
     second = driver.permitted("q", 3, owner="bob", ttl_ms=400)
     assert (second.permits, second.available, second.token, second.mode) == (1, 0, 2, EXCLUSIVE)
     refused = expect(Refused, driver.permits("q", 3))
     assert (refused.reason, refused.detail) == (Reason.NO_PERMITS, "0 of 3 permits are available")
-    assert [(it.owner, it.permits, it.token) for it in refused.holders] == [("ann", 2, 1), ("bob", 1, 2)]
+    assert [(holder.owner, holder.permits, holder.token) for holder in refused.holders] == [
+        ("ann", 2, 1),
+        ("bob", 1, 2),
+    ]
     assert refused.facts == {"available": 0, "limit": 3}
     assert refused.retry_after_ms == 400
     assert refused.queue_length == 0
@@ -62,14 +65,14 @@ def test_another_limit_is_refused_with_the_right_one() -> None:
 
 
 def test_a_read_shows_holders_and_queue() -> None:
-    """Who has how many, who waits for how many, and how many are free."""
+    """A view shows who has how many permits, who waits for how many, and how many are free."""
     driver = MachineDriver()
     driver.permitted("q", 5, 3, owner="ann")
     driver.wanting("q", 5, 4, owner="bob")
     driver.wanting("q", 5, 1, owner="eve", at_ms=200)
     view = driver.machine.semaphore("q")
     assert (view.limit, view.available) == (5, 2)
-    assert [(it.owner, it.permits, it.name, it.kind) for it in view.holders] == [
+    assert [(holder.owner, holder.permits, holder.name, holder.kind) for holder in view.holders] == [
         ("ann", 3, "q", HoldKind.SEMAPHORE)
     ]
     assert view.queue == (
@@ -217,7 +220,7 @@ def test_a_limit_that_drains_to_one_serves_one_by_one() -> None:
 
 
 def test_who_wants_more_than_the_new_limit_is_refused() -> None:
-    """It could never be served; the others move up, and who fits goes."""
+    """It could never be served; the others move up, and go if there are the permits."""
     driver = MachineDriver()
     driver.permitted("q", 5, 1)
     driver.wanting("q", 5, 5)
@@ -229,7 +232,7 @@ def test_who_wants_more_than_the_new_limit_is_refused() -> None:
 
 
 def test_what_nobody_has_cannot_be_resized() -> None:
-    """A semaphore without holders and waiters has no limit; one that is merely delayed has."""
+    """A semaphore without holders and waiters has limit 0; one with only a delay keeps its limit."""
     driver = MachineDriver()
     assert reason(driver.resize("q", 5)) is Reason.NOT_HOLDER
     driver.permitted("q", 2, ttl_ms=100, lock_delay_ms=500)
@@ -282,7 +285,7 @@ def test_no_more_than_sixteen_holders_are_shown() -> None:
     for _ in range(17):
         driver.permitted("q", 17)
     refused = expect(Refused, driver.permits("q", 17))
-    assert [it.token for it in refused.holders] == list(range(1, 17))
+    assert [holder.token for holder in refused.holders] == list(range(1, 17))
 
 
 def test_a_waiting_session_sees_its_place() -> None:
@@ -295,8 +298,10 @@ def test_a_waiting_session_sees_its_place() -> None:
     driver.wanting("q", 2, session_id="s1", owner="bob")
     view = driver.machine.session(SessionId("s1"))
     assert view is not None
-    assert [(it.name, it.permits, it.kind) for it in view.holds] == [("q", 1, HoldKind.SEMAPHORE)]
-    assert [(it.name, it.permits, it.position) for it in view.tickets] == [("q", 1, 2)]
+    assert [(holder.name, holder.permits, holder.kind) for holder in view.holds] == [
+        ("q", 1, HoldKind.SEMAPHORE)
+    ]
+    assert [(waiter.name, waiter.permits, waiter.position) for waiter in view.tickets] == [("q", 1, 2)]
     attempt = driver.machine.attempt(HoldId("h4"))
     assert attempt is not None
     assert attempt.hold_id == "h4"

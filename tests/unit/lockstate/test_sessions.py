@@ -34,7 +34,7 @@ def test_a_keepalive_starts_the_ttl_anew() -> None:
 
 
 def test_an_unknown_session_has_expired() -> None:
-    """What is unknown and what has expired are not told apart."""
+    """Unknown and expired sessions are answered alike."""
     driver = MachineDriver()
     for command in (KeepAlive(SessionId("s1")), CloseSession(SessionId("s1"))):
         assert reason(driver.run(command)) is Reason.SESSION_EXPIRED

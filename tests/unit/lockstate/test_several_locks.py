@@ -36,22 +36,24 @@ def test_all_are_granted_together() -> None:
     granted = driver.granted(locks=AB + wanted("c", mode=SHARED, scope=SUBTREE))
     assert (granted.name, granted.token) == ("", 1)
     assert granted.locks == (*AB, Wanted("c", SHARED, SUBTREE))
-    assert [(it.kind.value, it.name, it.mode, it.scope, it.token) for it in driver.events] == [
+    assert [
+        (event.kind.value, event.name, event.mode, event.scope, event.token) for event in driver.events
+    ] == [
         ("granted", "a", EXCLUSIVE, NODE, 1),
         ("granted", "b", EXCLUSIVE, NODE, 1),
         ("granted", "c", SHARED, SUBTREE, 1),
     ]
-    assert [it.token for it in driver.machine.lock("c/d").holders] == [1]
+    assert [holder.token for holder in driver.machine.lock("c/d").holders] == [1]
     assert driver.machine.next_token == 2
 
 
 def test_none_is_granted_if_one_is_not_free() -> None:
-    """When one of them is held, nothing is taken, and the refusal names who has that one."""
+    """When one of them is held, nothing is taken, and the refusal names the holder of that one."""
     driver = MachineDriver()
     driver.granted("b", owner="bob")
     refused = expect(Refused, driver.acquire(locks=AB))
     assert refused.reason is Reason.LOCK_HELD
-    assert [(it.owner, it.name) for it in refused.holders] == [("bob", "b")]
+    assert [(holder.owner, holder.name) for holder in refused.holders] == [("bob", "b")]
     assert driver.machine.lock("a").state == "free"
 
 
@@ -60,7 +62,7 @@ def test_a_refusal_names_one_that_is_in_the_way_twice_once() -> None:
     driver = MachineDriver()
     driver.granted(locks=AB, owner="ann")
     refused = expect(Refused, driver.acquire(locks=wanted("x", "a", "b")))
-    assert [(it.owner, it.name) for it in refused.holders] == [("ann", "a")]
+    assert [(holder.owner, holder.name) for holder in refused.holders] == [("ann", "a")]
 
 
 def test_one_ticket_waits_in_all_queues_and_holds_nothing() -> None:
@@ -72,8 +74,8 @@ def test_one_ticket_waits_in_all_queues_and_holds_nothing() -> None:
     assert driver.queued(locks=AB, owner="both").position == 2
     driver.release("h1")
     assert driver.machine.lock("a").state == "free"
-    assert [it.owner for it in driver.machine.lock("a").queue] == ["both"]
-    assert [it.owner for it in driver.machine.lock("b").queue] == ["first", "both"]
+    assert [waiter.owner for waiter in driver.machine.lock("a").queue] == ["both"]
+    assert [waiter.owner for waiter in driver.machine.lock("b").queue] == ["first", "both"]
     driver.release("h2")
     assert driver.served() == ["h3"]
     driver.release("h3")
@@ -82,7 +84,7 @@ def test_one_ticket_waits_in_all_queues_and_holds_nothing() -> None:
 
 
 def test_single_locks_do_not_starve_it() -> None:
-    """A stream of single locks on either name does not keep it waiting: who comes later waits behind it."""
+    """A stream of single locks on either name does not starve it: later requests wait behind it."""
     driver = MachineDriver()
     driver.granted("a")
     driver.granted("b")
@@ -124,7 +126,7 @@ def test_two_sets_in_opposite_order_are_no_deadlock() -> None:
 
 
 def test_a_wait_that_ends_frees_all_its_places() -> None:
-    """When it gives up, who waited behind it in any of its queues is served."""
+    """When it gives up, the waiters behind it in all its queues are served."""
     driver = MachineDriver()
     driver.granted("a")
     driver.queued(locks=wanted("a", "b", "c/d"), wait_ms=100)
@@ -148,7 +150,7 @@ def test_a_part_can_be_released() -> None:
     assert driver.served() == []
     assert driver.release("h1", "c/d") == Released((Wanted("a"),))
     assert driver.served() == ["h3"]
-    assert [it.token for it in driver.machine.lock("a").holders] == [1]
+    assert [holder.token for holder in driver.machine.lock("a").holders] == [1]
     assert driver.release("h1", "a") == Released()
     assert driver.machine.lock("a").state == "free"
 
@@ -180,7 +182,7 @@ def test_a_part_that_is_not_held_releases_nothing() -> None:
 
 
 def test_a_release_without_names_ends_all() -> None:
-    """Each lock has its event, and who waits is served."""
+    """Each lock has its event, and the waiters are served."""
     driver = MachineDriver()
     driver.granted(locks=AB)
     driver.queued("b")
@@ -189,12 +191,14 @@ def test_a_release_without_names_ends_all() -> None:
 
 
 def test_forcing_one_name_ends_the_whole_hold() -> None:
-    """A hold is one right: who loses one of its locks by force loses all."""
+    """A hold is one right: a force on one of its locks ends all of it."""
     driver = MachineDriver()
     driver.granted(locks=(Wanted("a"), Wanted("b", SHARED, SUBTREE)), owner="ann")
     driver.queued("a")
     released = expect(ForceReleased, driver.force("b")).released
-    assert [(it.owner, it.name, it.mode, it.scope) for it in released] == [("ann", "b", SHARED, SUBTREE)]
+    assert [(holder.owner, holder.name, holder.mode, holder.scope) for holder in released] == [
+        ("ann", "b", SHARED, SUBTREE)
+    ]
     assert driver.happened() == [("forced", "a"), ("forced", "b"), ("granted", "a")]
 
 
@@ -216,7 +220,7 @@ def test_a_hold_of_several_lives_like_any_other() -> None:
     driver.granted(locks=(Wanted("a"), Wanted("b/c", UPDATE, SUBTREE)), session_id="s1", lock_delay_ms=500)
     view = driver.machine.session(SessionId("s1"))
     assert view is not None
-    assert [(it.name, it.mode, it.scope) for it in view.holds] == [
+    assert [(holder.name, holder.mode, holder.scope) for holder in view.holds] == [
         ("a", EXCLUSIVE, NODE),
         ("b/c", UPDATE, SUBTREE),
     ]
@@ -246,7 +250,7 @@ def test_a_session_sees_its_wait_in_each_queue() -> None:
     driver.queued(locks=AB, session_id="s1")
     view = driver.machine.session(SessionId("s1"))
     assert view is not None
-    assert [(it.name, it.position) for it in view.tickets] == [("a", 1), ("b", 2)]
+    assert [(waiter.name, waiter.position) for waiter in view.tickets] == [("a", 1), ("b", 2)]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +295,7 @@ def test_mode_and_scope_of_the_command_mean_nothing_for_several() -> None:
     driver = MachineDriver()
     command = Acquire("", SHARED, HoldId("h"), AttemptId("t"), ttl_ms=1000, scope=SUBTREE, locks=AB)
     granted = expect(Granted, driver.run(command))
-    assert {(it.mode, it.scope) for it in granted.locks} == {(EXCLUSIVE, NODE)}
+    assert {(lock.mode, lock.scope) for lock in granted.locks} == {(EXCLUSIVE, NODE)}
     again = msgspec.structs.replace(command, hold_id="i", mode=EXCLUSIVE)
     assert reason(driver.run(again)) is Reason.LOCK_HELD
 
@@ -332,7 +336,9 @@ def test_a_refusal_behind_waiters_names_who_has_what_was_asked_for() -> None:
     driver.granted(locks=wanted("x", "a", mode=SHARED, scope=SUBTREE), owner="ann")
     driver.queued("a/b")
     refused = expect(Refused, driver.acquire("a/b", mode=SHARED))
-    assert [(it.owner, it.name, it.scope) for it in refused.holders] == [("ann", "a", SUBTREE)]
+    assert [(holder.owner, holder.name, holder.scope) for holder in refused.holders] == [
+        ("ann", "a", SUBTREE)
+    ]
 
 
 def test_the_claims_of_one_request_are_bounded() -> None:

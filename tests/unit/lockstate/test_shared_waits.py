@@ -25,7 +25,7 @@ def _settled(driver: MachineDriver) -> dict[str, Granted]:
 
 @pytest.mark.parametrize("mode", [EXCLUSIVE, SHARED])
 def test_waits_for_the_same_lock_get_one_hold(mode: Mode) -> None:
-    """The second is told the hold and the token of the first, and nobody waits for himself."""
+    """The second wait gets the hold and the token of the first, and no session waits for itself."""
     driver = _driver()
     driver.granted("a")
     first = driver.queued("a", mode=mode, session_id="ann").hold_id
@@ -108,14 +108,14 @@ def test_permits_of_another_number_are_another_wait() -> None:
 
 
 def test_who_stands_between_is_not_overtaken() -> None:
-    """The second wait goes with the first; who stands between them gets what is left, in order."""
+    """The second wait goes with the first; the waiter between them gets what is left, in order."""
     driver = _driver()
     driver.permitted("q", 3, 3)
     for session_id, permits in (("ann", 2), ("bob", 1), ("ann", 2)):
         driver.wanting("q", 3, permits, session_id=session_id)
     last = driver.wanting("q", 3, 1)
     driver.release("h1")
-    assert [(at, got.hold_id) for at, got in _settled(driver).items()] == [
+    assert [(waited, got.hold_id) for waited, got in _settled(driver).items()] == [
         ("h2", "h2"),
         ("h4", "h2"),
         ("h3", "h3"),
@@ -145,7 +145,7 @@ def test_a_shared_hold_belongs_to_the_last_attempt() -> None:
     driver.run_all([first, second, third])
     driver.cancel("w3", "t3")
     driver.release("h1")
-    assert {at: got.hold_id for at, got in _settled(driver).items()} == {"w1": "w1", "w2": "w1"}
+    assert {waited: got.hold_id for waited, got in _settled(driver).items()} == {"w1": "w1", "w2": "w1"}
     driver.cancel("w1", "t1")
     assert "w1" in driver.machine.state.holds
     driver.cancel("w1", "t2")
@@ -178,11 +178,11 @@ def test_the_second_goes_on_when_the_first_leaves() -> None:
     driver.release("h1")
     assert list(_settled(driver)) == ["h2"]
     driver.release("h2")
-    assert {at: got.hold_id for at, got in _settled(driver).items()} == {"w2": "w2"}
+    assert {waited: got.hold_id for waited, got in _settled(driver).items()} == {"w2": "w2"}
 
 
 def test_a_repeated_request_is_told_the_shared_hold() -> None:
-    """The wait that shares a hold has an outcome to be told again, like any other."""
+    """A repeated request that shared a hold gets its first outcome, like any other."""
     driver = _driver()
     driver.granted("a")
     driver.queued("a", session_id="ann")
@@ -199,7 +199,7 @@ def test_both_waits_end_with_the_session() -> None:
     for _ in range(2):
         driver.queued("a", session_id="ann")
     driver.close("ann")
-    assert [reason(driver.refused(at)) for at in ("h2", "h3")] == [Reason.SESSION_EXPIRED] * 2
+    assert [reason(driver.refused(hold_id)) for hold_id in ("h2", "h3")] == [Reason.SESSION_EXPIRED] * 2
     driver.run(OpenSession(SessionId("ann"), 500, {}))
     driver.release("h1")
     assert driver.machine.counts()["holds"] == 0

@@ -193,7 +193,7 @@ def test_every_table_is_stored() -> None:
     ids=["nothing", "nil", "depth", "cut", "more"],
 )
 def test_junk_is_refused(data: bytes) -> None:
-    """Bytes that are no snapshot raise SnapshotError."""
+    """Bytes that are not a snapshot raise SnapshotError."""
     with pytest.raises(snapshot.SnapshotError, match="not a snapshot"):
         snapshot.decode(data)
 

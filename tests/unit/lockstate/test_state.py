@@ -19,7 +19,7 @@ def test_a_public_name_is_stable_and_short() -> None:
 
 
 def test_a_public_name_exists_for_any_text() -> None:
-    """Text that is no valid Unicode has a public name as well."""
+    """Text that is not valid Unicode has a public name as well."""
     assert public_name("hold", "\ud800").startswith("hold-")
 
 

@@ -23,7 +23,7 @@ LOCKS = [Wanted(*parts) for parts in product(NAMES, Mode, Scope)]
 
 
 def _covers(lock: Wanted, name: str) -> bool:
-    """Whether a lock covers a name, told from the path alone."""
+    """Whether a lock covers a name, by their paths alone."""
     return name == lock.name or (lock.scope is SUBTREE and name.startswith(lock.name + "/"))
 
 
@@ -41,18 +41,20 @@ def _ask(driver: MachineDriver, lock: Wanted) -> Granted | Refused:
 
 
 def test_every_pair_of_locks_follows_the_path_rule() -> None:
-    """Whatever is held, who asks is let in exactly if the two locks share no name on which they conflict."""
+    """Whatever is held, a request is granted exactly if the two locks conflict on no common name."""
     for held, asked in product(LOCKS, LOCKS):
         driver = MachineDriver()
         _ask(driver, held)
         result = _ask(driver, asked)
         assert isinstance(result, Refused) == _conflict(held, asked), (held, asked)
         if isinstance(result, Refused):
-            assert [(it.name, it.scope) for it in result.holders] == [(held.name, held.scope)], asked
+            assert [(holder.name, holder.scope) for holder in result.holders] == [(held.name, held.scope)], (
+                asked
+            )
 
 
 def test_every_waiter_is_in_the_way_by_the_path_rule() -> None:
-    """Also who only waits is overtaken exactly by those who share no name with it on which they conflict."""
+    """A waiter is overtaken exactly by requests that conflict with it on no common name."""
     for waiting, asked in product(LOCKS, LOCKS):
         if waiting.mode is SHARED or not _covers(waiting, "a/b/c"):
             continue
@@ -66,7 +68,7 @@ def test_every_waiter_is_in_the_way_by_the_path_rule() -> None:
 
 
 def test_every_waiter_is_served_by_the_path_rule() -> None:
-    """When a lock ends that alone was in the way, whoever waited for it is let through, on any level."""
+    """When the only lock in the way ends, its waiters are let through, on any level."""
     for held, asked in product(LOCKS, LOCKS):
         if not _conflict(held, asked):
             continue
@@ -85,7 +87,7 @@ def test_a_name_and_a_name_below_are_two_locks() -> None:
 
 
 def test_a_name_that_only_begins_alike_is_not_below() -> None:
-    """`ab` is no part of the subtree `a`."""
+    """`ab` is not in the subtree `a`."""
     driver = MachineDriver()
     driver.granted("a", scope=SUBTREE)
     driver.granted("ab")
@@ -99,13 +101,15 @@ def test_a_refusal_names_the_paths_in_the_way() -> None:
     driver.granted("a/c/d", mode=SHARED, owner="bob")
     driver.granted("e", owner="eve")
     refused = expect(Refused, driver.acquire("a", scope=SUBTREE))
-    assert [(it.owner, it.name, it.scope) for it in refused.holders] == [
+    assert [(holder.owner, holder.name, holder.scope) for holder in refused.holders] == [
         ("ann", "a/b", NODE),
         ("bob", "a/c/d", NODE),
     ]
     driver.granted("t", scope=SUBTREE, owner="tim")
     refused = expect(Refused, driver.acquire("t/u/v", mode=SHARED))
-    assert [(it.owner, it.name, it.scope) for it in refused.holders] == [("tim", "t", SUBTREE)]
+    assert [(holder.owner, holder.name, holder.scope) for holder in refused.holders] == [
+        ("tim", "t", SUBTREE)
+    ]
     assert refused.detail == "held by tim"
     assert refused.queue_length == 0
 
@@ -117,9 +121,9 @@ def test_a_refusal_names_only_what_conflicts() -> None:
     driver.granted("a/c", mode=UPDATE, owner="ulf")
     driver.granted("a/d", owner="xen")
     refused = expect(Refused, driver.acquire("a", mode=SHARED, scope=SUBTREE))
-    assert [it.owner for it in refused.holders] == ["xen"]
+    assert [holder.owner for holder in refused.holders] == ["xen"]
     refused = expect(Refused, driver.acquire("a", mode=UPDATE, scope=SUBTREE))
-    assert [it.owner for it in refused.holders] == ["ulf", "xen"]
+    assert [holder.owner for holder in refused.holders] == ["ulf", "xen"]
 
 
 def test_a_subtree_waits_for_everybody_below() -> None:
@@ -138,7 +142,7 @@ def test_a_subtree_waits_for_everybody_below() -> None:
 
 
 def test_names_outside_go_past_a_waiting_subtree() -> None:
-    """Who asks for nothing in the subtree does not wait for who wants it."""
+    """A request for nothing in the subtree does not wait for a waiter for the subtree."""
     driver = MachineDriver()
     driver.granted("a/b")
     driver.queued("a", scope=SUBTREE)
@@ -176,7 +180,7 @@ def test_a_release_serves_above_and_below_in_order_of_arrival() -> None:
 
 
 def test_a_wait_for_a_subtree_that_ends_lets_those_below_through() -> None:
-    """When who wanted the subtree gives up, those who came after it are served, on every level."""
+    """When the waiter for the subtree gives up, later waiters are served, on every level."""
     driver = MachineDriver()
     driver.granted("a/b")
     driver.queued("a", scope=SUBTREE, wait_ms=100)
@@ -188,19 +192,19 @@ def test_a_wait_for_a_subtree_that_ends_lets_those_below_through() -> None:
 
 
 def test_a_read_shows_the_subtrees_that_cover_a_name() -> None:
-    """A name is held also by who has a subtree above it; the view says at which name."""
+    """A name is held also by a holder of a subtree above it; the view says at which name."""
     driver = MachineDriver()
     driver.granted("a", mode=SHARED, scope=SUBTREE, owner="ann")
     driver.granted("a/b", mode=SHARED, owner="bob")
     driver.granted("a", mode=SHARED, owner="eve")
     view = driver.machine.lock("a/b")
-    assert [(it.owner, it.name, it.scope, it.token) for it in view.holders] == [
+    assert [(holder.owner, holder.name, holder.scope, holder.token) for holder in view.holders] == [
         ("ann", "a", SUBTREE, 1),
         ("bob", "a/b", NODE, 2),
     ]
     assert driver.machine.lock("a/z/z").state == "held"
     assert driver.machine.lock("a/z/z").holders == view.holders[:1]
-    assert [it.owner for it in driver.machine.lock("a").holders] == ["ann", "eve"]
+    assert [holder.owner for holder in driver.machine.lock("a").holders] == ["ann", "eve"]
     assert driver.machine.lock("b") == LockView("b", "free")
 
 
@@ -215,7 +219,7 @@ def test_a_queue_is_of_one_name() -> None:
         WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 0, "a", SUBTREE),
         WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "a"),
     )
-    assert [it.owner for it in driver.machine.lock("a/b").queue] == ["tim"]
+    assert [waiter.owner for waiter in driver.machine.lock("a/b").queue] == ["tim"]
     assert driver.machine.lock("a").state == "free"
 
 
@@ -226,8 +230,8 @@ def test_a_forced_release_is_of_one_name() -> None:
     driver.granted("a/b", mode=SHARED, owner="bob")
     assert expect(ForceReleased, driver.force("a/c")).released == ()
     released = expect(ForceReleased, driver.force("a")).released
-    assert [(it.owner, it.name, it.scope) for it in released] == [("ann", "a", SUBTREE)]
-    assert [it.owner for it in driver.machine.lock("a/b").holders] == ["bob"]
+    assert [(holder.owner, holder.name, holder.scope) for holder in released] == [("ann", "a", SUBTREE)]
+    assert [holder.owner for holder in driver.machine.lock("a/b").holders] == ["bob"]
 
 
 def test_the_same_name_in_another_scope_is_another_lock() -> None:
@@ -263,7 +267,7 @@ def test_events_tell_the_scope(scope: Scope) -> None:
 
 
 def test_an_end_lets_only_those_below_through_whom_the_others_allow() -> None:
-    """When who wanted all gives up, those come in who go with a reader of the subtree; writers wait on."""
+    """When the waiter for everything gives up, readers beside the subtree's reader go; writers wait."""
     driver = MachineDriver()
     driver.granted("t", mode=SHARED, scope=SUBTREE)
     driver.queued("t", scope=SUBTREE, wait_ms=100)

@@ -1,4 +1,4 @@
-"""Update locks: read now, perhaps write later, beside readers but beside no other who may write."""
+"""Update locks: read now, perhaps write later; beside readers, but not beside another that may write."""
 
 from itertools import product
 
@@ -23,7 +23,7 @@ def test_the_table_decides(held: Mode, asked: Mode) -> None:
 
 @pytest.mark.parametrize(("waiting", "asked"), list(product((EXCLUSIVE, UPDATE), Mode)))
 def test_a_waiter_is_in_the_way_like_a_holder(waiting: Mode, asked: Mode) -> None:
-    """Nobody overtakes a waiter that they conflict with; whom it does not concern goes past it."""
+    """No request overtakes a waiter that it conflicts with; other requests go past it."""
     driver = MachineDriver()
     driver.granted("a", mode=UPDATE)
     driver.queued("a", mode=waiting)
@@ -33,7 +33,7 @@ def test_a_waiter_is_in_the_way_like_a_holder(waiting: Mode, asked: Mode) -> Non
 
 
 def test_readers_join_an_update_lock() -> None:
-    """Readers come and go beside an update lock, and one more who would write has to wait."""
+    """Readers come and go beside an update lock; another update lock has to wait."""
     driver = MachineDriver()
     driver.granted("a", mode=UPDATE, owner="writer to be")
     for _ in range(2):
@@ -43,7 +43,7 @@ def test_readers_join_an_update_lock() -> None:
 
 
 def test_an_update_lock_is_passed_on() -> None:
-    """When it is released, the next one who waits for it gets it, though readers still hold."""
+    """When it is released, the next update lock in the queue is granted, though readers still hold."""
     driver = MachineDriver()
     driver.granted("a", mode=UPDATE)
     driver.granted("a", mode=SHARED)
@@ -55,7 +55,7 @@ def test_an_update_lock_is_passed_on() -> None:
 
 
 def test_a_reader_joins_a_waiting_update() -> None:
-    """A reader goes past a waiting update lock, for it would stand beside it."""
+    """A reader goes past a waiting update lock, for they are compatible."""
     driver = MachineDriver()
     driver.granted("a", mode=UPDATE)
     driver.queued("a", mode=UPDATE)

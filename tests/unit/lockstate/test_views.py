@@ -53,7 +53,7 @@ def test_a_session_shows_holds_and_tickets() -> None:
 
 
 def test_an_unknown_session_is_none() -> None:
-    """Unknown and expired sessions, and leases of single holds, are no sessions."""
+    """Unknown and expired sessions, and holds with leases of their own, have no session view."""
     machine = _busy_driver().machine
     assert machine.session(SessionId("nobody")) is None
     assert machine.session(SessionId("h2")) is None
