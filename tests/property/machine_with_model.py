@@ -4,13 +4,15 @@ from collections import Counter
 from random import Random
 
 import msgspec
+import pytest
 
 from lockstate import invariants, snapshot
-from lockstate.codec import decode_entry, encode_command, encode_entry
+from lockstate.codec import decode_entry, encode_command, encode_entry, entry_format
 from lockstate.commands import Acquisition, Command, Convert, OpenSession
 from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.results import Outcome, Queued, Result
+from lockstate.versions import ENTRY_FORMATS, UnknownVersionError
 from tests.property import compare, random_commands, situations
 from tests.property.model import apply
 from tests.property.model_changes import due
@@ -128,8 +130,13 @@ class MachineWithModel:
             self._apply_bytes(self.last_bytes)
 
     def apply_junk(self, rng: Random) -> None:
-        """Bytes that are not an entry are in the log."""
-        self._apply_bytes(rng.randbytes(rng.randrange(40)))
+        """Bytes that are not an entry are in the log; nodes refuse those that look like another release's."""
+        data = rng.randbytes(rng.randrange(40))
+        if entry_format(data) in {0, *ENTRY_FORMATS}:
+            self._apply_bytes(data)
+        else:
+            with pytest.raises(UnknownVersionError):
+                decode_entry(data)
 
     def restore(self, _: Random) -> None:
         """The node restarts from its snapshot, in which nothing is missing."""
