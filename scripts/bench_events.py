@@ -41,7 +41,7 @@ PAUSE_MS_MAX: Final = 100.0
 LEASES: Final = 100_000
 WATCHERS: Final = (0, 100, 1_000)
 SECONDS: Final = 15.0
-"""Longer than it takes until who reads nothing is cut."""
+"""Longer than it takes until a watcher that reads nothing is cut."""
 WARM_UP_S: Final = 1.0
 LEASE_S: Final = 2.0
 FILLED_PER_S: Final = 4_000

@@ -1,8 +1,8 @@
 """Processes that outlive the script that started them: start, recognise, signal. Linux only (/proc, pidfd).
 
-A pid alone is no name: after its process ended, the kernel gives it to another one. A process is ours only
-while its command line holds the words it was started with, and it is signalled through a descriptor opened
-before that was checked, so that no stranger is ever hit.
+A pid alone does not name a process: after its process ended, the kernel gives it to another one. A process
+is ours only while its command line holds the words it was started with, and it is signalled through a
+descriptor opened before that was checked, so that no stranger is ever hit.
 """
 
 import contextlib

@@ -38,7 +38,7 @@ BUFFER_BYTES_MAX: Final = BUFFERED_BYTES_MAX + (FED_COUNT_MAX + 2 * LOAD_WORKERS
 
 
 class Step(NamedTuple):
-    """So many watchers, who read or do not, and the load meanwhile."""
+    """So many watchers, which read or do not, and the load meanwhile."""
 
     watchers: int
     is_mute: bool
@@ -132,9 +132,9 @@ class BufferMeter:
 
 
 def endings(outcomes: dict[str, int], cuts: dict[str, int], *, is_mute: bool) -> list[str]:
-    """Return what is wrong with how watches ended: who has not got everything must have been told why.
+    """Return what is wrong with how watches ended: a watcher that has not got everything must know why.
 
-    Who reads nothing may not hear it, for the node drops the connection then, and may go on from the log.
+    One that reads nothing may not hear it: the node drops the connection, and it may go on from the log.
     """
     told = Counter(
         {outcome.removeprefix(CUT): n for outcome, n in outcomes.items() if outcome.startswith(CUT)}
@@ -145,7 +145,7 @@ def endings(outcomes: dict[str, int], cuts: dict[str, int], *, is_mute: bool) ->
         told[Cut.SLOW_READER] += lost
     elif lost:
         faults.append(f"{lost} connections ended without a word")
-    # Who is behind may be cut just now.
+    # A watcher that is behind may be cut just now.
     if told - Counter(cuts) or sum(cuts.values()) > told.total() + behind:
         faults.append(f"the node cut {cuts}, and the watchers were cut {dict(told)}")
     if set(cuts) - {Cut.SLOW_READER}:

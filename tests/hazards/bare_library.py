@@ -80,11 +80,11 @@ class BareNode(SyncObj):  # type: ignore[misc]
         self._SyncObj__raftElectionDeadline = library.monotonicTime() + 5
 
     def connect(self, peer_id: str) -> None:
-        """Take note of a connection."""
+        """Record a connection."""
         self._wire._onNodeConnected(LibraryNode(peer_id))
 
     def disconnect(self, peer_id: str) -> None:
-        """Take note of its end."""
+        """Record its end."""
         self._wire._onNodeDisconnected(LibraryNode(peer_id))
 
     def take(self, peer_id: str, message: WireMessage) -> None:

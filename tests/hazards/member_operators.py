@@ -38,7 +38,7 @@ def _means(node: OurNode, ids: list[str]) -> Means:
 
 
 class Operators:
-    """Asks leaders for changes, and lets leaders promote who has caught up."""
+    """Asks leaders for changes, and lets leaders promote learners that have caught up."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

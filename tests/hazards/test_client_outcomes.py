@@ -63,7 +63,7 @@ async def test_every_command_of_a_replaced_leader_gets_an_outcome(
 
 
 def replace_cut_off_leader(cluster: Cluster) -> str:
-    """Cut a, the leader, off; return who leads the others soon after."""
+    """Cut a, the leader, off; return the leader of the others soon after."""
     cluster.isolate("a")
     cluster.run_until(lambda: cluster.leader_of("bc") in ("b", "c"))
     return cluster.leader_of("bc") or ""
@@ -109,7 +109,7 @@ async def test_a_replaced_leader_answers_no_read(tmp_path: Path, monkeypatch: py
 def test_a_command_repeated_after_a_failover_is_done_twice_by_the_bare_library(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """H13: the leader did it and died before the follower heard; what the follower is told is no outcome."""
+    """H13: the leader did it and died before the follower heard; the follower hears no outcome."""
     cluster = bare_cluster(monkeypatch)
     cluster.elect("a")
     cluster.network.held.add(("a", "c"))

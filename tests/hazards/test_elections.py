@@ -1,4 +1,4 @@
-"""Elections (H11): who returns deposes nobody, a lost leader is replaced, two of three nodes always find one.
+"""Elections (H11): a returning node deposes nobody, a lost leader is replaced, two of three find one.
 
 What a leader does that loses its majority is in test_check_quorum.py.
 """
@@ -26,7 +26,7 @@ MUTE = {("c", "a"), ("c", "b")}
 """Cuts after which c still hears its leader."""
 
 
-# -- who returns (PreVote) ----------------------------------------------------------------------------------
+# -- nodes that return (PreVote) --------------------------------------------------------------------------
 
 
 def go_away_and_return(cluster: Cluster, cut: set[tuple[str, str]]) -> int:
@@ -129,7 +129,7 @@ def test_a_voter_that_restarts_helps_nobody_against_the_leader(
 def test_a_successor_that_was_cut_off_deposes_nobody_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who was asked to take over, and lost all connections before it could, does not do it a minute later."""
+    """A node that was asked to take over and lost all connections at once does not do it a minute later."""
     cluster, _ = our_cluster(tmp_path, monkeypatch)
     cluster.elect("a")
     cluster["a"].transfer("b")
@@ -145,7 +145,7 @@ def test_a_successor_that_was_cut_off_deposes_nobody_later(
     assert cluster["a"].is_leader
 
 
-# -- who is lost, who takes over ----------------------------------------------------------------------------
+# -- lost leaders and their successors --------------------------------------------------------------------
 
 
 def test_a_broken_connection_to_the_leader_is_no_election(

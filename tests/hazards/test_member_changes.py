@@ -1,4 +1,4 @@
-"""Who counts, and when: learners, promotion, removal, and changes that come to nothing."""
+"""Which members count, and when: learners, promotion, removal, and changes that come to nothing."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ def lists(cluster: Cluster, node_ids: str) -> set[str]:
 
 
 def test_a_learner_neither_holds_a_commit_back_nor_makes_one(start: Callable[..., Started]) -> None:
-    """A learner that is away is not missed, and one that is there is no part of a majority."""
+    """A learner that is away is not missed, and one that is there is not part of a majority."""
     cluster, _, operators = start("abcd", "abc")
     cluster.isolate("d")
     operators.add("a", "d")
@@ -59,7 +59,7 @@ def test_a_learner_neither_holds_a_commit_back_nor_makes_one(start: Callable[...
     assert cluster["d"].journal.last_index == cluster["a"].journal.last_index
     assert b"one of three" not in cluster["a"].values + cluster["d"].values
     cluster.run_ms(1500)
-    assert not cluster["a"].is_leader, "who is answered by a learner only steps down"
+    assert not cluster["a"].is_leader, "a leader that only a learner answers steps down"
 
 
 def test_a_learner_counts_once_it_has_caught_up(start: Callable[..., Started]) -> None:

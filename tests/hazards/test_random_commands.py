@@ -58,7 +58,7 @@ class CommandChaos(Chaos):
 async def test_every_command_is_applied_once_or_its_outcome_is_unknown(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often commands are sent, who was told of a grant has it, and nobody waits for ever."""
+    """However often commands are sent, a client that was told of a grant has it, and none waits for ever."""
     random = Random(seed)
     monkeypatch.setattr(snapshot_transfer, "CHUNK_BYTES", 4096)
     cluster = whole_cluster(tmp_path, monkeypatch, seed, compact_entries=random.choice((100, 20_000)))

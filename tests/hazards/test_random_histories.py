@@ -95,7 +95,7 @@ class Chaos:
         self.cluster.lose_sight(*self._random.choice(((one, other), (other, one))))
 
     def connect(self) -> None:
-        """Mend a connection, if it is broken and both nodes are up."""
+        """Repair a connection, if it is broken and both nodes are up."""
         one, other = self._pair()
         if not {(one, other), (other, one)} <= self.cluster.network.connected:
             self.cluster.connect(one, other)

@@ -17,7 +17,7 @@ FIRST = "abc"
 
 
 class MemberChaos(Chaos):
-    """As Chaos, with an operator who adds and removes at random. Nothing cuts a removed node off."""
+    """As Chaos, with an operator that adds and removes at random. Nothing cuts a removed node off."""
 
     def __init__(self, cluster: Cluster, random: Random) -> None:
         super().__init__(cluster, random)
@@ -26,13 +26,13 @@ class MemberChaos(Chaos):
         self.moves |= {self.add: 0.8, self.remove: 0.6, self.look: 20}
 
     def add(self) -> None:
-        """Ask who believes to lead for one node more."""
+        """Ask a node that believes to lead for one node more."""
         leaders = self.cluster.leaders()
         if leaders:
             self.operators.add(self._random.choice(leaders), self._random.choice(IDS))
 
     def remove(self) -> None:
-        """Ask who believes to lead for one node less."""
+        """Ask a node that believes to lead for one node less."""
         leaders = self.cluster.leaders()
         if leaders:
             self.operators.remove(self._random.choice(leaders), self._random.choice(IDS))

@@ -1,4 +1,4 @@
-"""Who reaches the peer port (H10): of the bare library he runs code and votes; of our node he gets nothing.
+"""Strangers on the peer port (H10): the bare library runs their code and counts votes; our node does neither.
 
 Real sockets on loopback, with the library's own transport.
 """
@@ -113,7 +113,7 @@ async def test_the_same_bytes_get_nothing_from_our_port(caplog: pytest.LogCaptur
 
 
 def test_a_stranger_makes_the_bare_library_lead_and_answer_alone() -> None:
-    """H10: who gives the address of a peer as its name votes for it: a node without its majority answers."""
+    """H10: a stranger that gives the address of a peer as its name votes for it, and is counted."""
     with stock_node() as (node, (address, peer, _)), stranger(node, address) as connection:
         connection.sendall(frame(peer))
         voted_in: set[int] = set()
@@ -134,7 +134,7 @@ def test_a_stranger_makes_the_bare_library_lead_and_answer_alone() -> None:
 
 
 async def test_the_name_of_a_peer_opens_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """H10: our node asks for a proof; who only knows the names is never heard as a peer."""
+    """H10: our node asks for a proof; a stranger that only knows the names is never heard as a peer."""
     async with acceptor() as (_, host, address), raw(address) as connection:
         await connection.hello()
         connection.writer.write(frame("a"))

@@ -46,7 +46,7 @@ class Clock:
         self.rest()
 
     def rest(self) -> None:
-        """Take note that a node has come to the end of its work."""
+        """Record that a node has come to the end of its work."""
         self._readings = 0
 
 
@@ -86,10 +86,10 @@ class Node(Protocol):
         """Its term."""
 
     def connect(self, peer_id: str) -> None:
-        """Take note of a connection."""
+        """Record a connection."""
 
     def disconnect(self, peer_id: str) -> None:
-        """Take note of its end."""
+        """Record its end."""
 
     def take(self, peer_id: str, message: WireMessage) -> None:
         """Take a message."""
@@ -240,11 +240,11 @@ class Cluster:
     # -- questions ------------------------------------------------------------------------------------------
 
     def leaders(self) -> list[str]:
-        """Return who believes to lead."""
+        """Return the nodes that believe to lead."""
         return [node_id for node_id, node in self.nodes.items() if node.is_leader]
 
     def leader_of(self, followers: Iterable[str]) -> str | None:
-        """Return who leads `followers` as they all see it, None if they do not agree."""
+        """Return the leader of `followers` as they all see it, None if they do not agree."""
         leaders = {self.nodes[node_id].leader_id for node_id in followers}
         return leaders.pop() if len(leaders) == 1 else None
 
@@ -283,7 +283,7 @@ class Checker:
             assert known == target, f"{source} voted for {known} and {target} in term {message['term']}"
 
     def stored(self, node_id: str, term: int) -> None:
-        """Take note of the term on a disk."""
+        """Record the term on a disk."""
         self._terms_on_disk[node_id] = max(term, self._terms_on_disk.get(node_id, 0))
 
     def recovered(self, node_id: str, term: int) -> None:

@@ -46,15 +46,15 @@ def gcra(limit: int, window_ms: int) -> Promise:
 
 def too_fast(admissions: Sequence[Amount], promise: Promise) -> list[str]:
     """No span, wherever it begins and ends, has more admissions that are surely in it than are promised."""
-    by_end = sorted(admissions, key=lambda it: it.until_s)
+    by_end = sorted(admissions, key=lambda item: item.until_s)
     found = []
-    for start_s in sorted({it.from_s for it in admissions}):
+    for start_s in sorted({item.from_s for item in admissions}):
         admitted = 0
-        for it in by_end:
-            if it.from_s < start_s:
+        for item in by_end:
+            if item.from_s < start_s:
                 continue
-            admitted += it.amount
-            span_ms = int((it.until_s - start_s) * 1000) + ROUNDING_MS
+            admitted += item.amount
+            span_ms = int((item.until_s - start_s) * 1000) + ROUNDING_MS
             if admitted > promise(span_ms):
                 found.append(f"{admitted} admitted in {span_ms} ms from {start_s}; most: {promise(span_ms)}")
                 break
@@ -66,13 +66,13 @@ def too_much(held: Sequence[Amount], limit: int) -> list[str]:
     found = []
     used = 0
     ends: list[tuple[float, int]] = []
-    for it in sorted(held, key=lambda it: it.from_s):
-        while ends and ends[0][0] <= it.from_s:
+    for item in sorted(held, key=lambda item: item.from_s):
+        while ends and ends[0][0] <= item.from_s:
             used -= heapq.heappop(ends)[1]
-        if it.until_s <= it.from_s:
+        if item.until_s <= item.from_s:
             continue
-        used += it.amount
-        heapq.heappush(ends, (it.until_s, it.amount))
+        used += item.amount
+        heapq.heappush(ends, (item.until_s, item.amount))
         if used > limit:
-            found.append(f"{used} of {limit} held at {it.from_s}, with {it}")
+            found.append(f"{used} of {limit} held at {item.from_s}, with {item}")
     return found

@@ -1,11 +1,11 @@
-"""Clusters of real processes. Two are shared by all tests here, and mended before each one that uses them."""
+"""Clusters of real processes. Two are shared by all tests here, and repaired before each that uses them."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from scripts.local_cluster import LocalCluster
-from tests.process.nodes import mend
+from tests.process.nodes import bring_all_back
 
 COMPACT_ENTRIES = 200
 
@@ -26,12 +26,12 @@ def _compacting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClust
 @pytest.fixture
 def cluster(_plain: LocalCluster) -> LocalCluster:
     """Three healthy nodes with the settings that everybody gets."""
-    mend(_plain)
+    bring_all_back(_plain)
     return _plain
 
 
 @pytest.fixture
 def compacting(_compacting: LocalCluster) -> LocalCluster:
     """Three healthy nodes that compact their logs every 200 entries."""
-    mend(_compacting)
+    bring_all_back(_compacting)
     return _compacting

@@ -81,12 +81,12 @@ def violations(history: History) -> list[str]:
 
 def many_outcomes(history: History) -> list[str]:
     """Every request has one outcome."""
-    return [f"{len(it.outcomes)} outcomes: {it}" for it in history if len(it.outcomes) != 1]
+    return [f"{len(item.outcomes)} outcomes: {item}" for item in history if len(item.outcomes) != 1]
 
 
 def errors(history: History) -> list[str]:
     """No client sees an error."""
-    return [f"an error: {it}" for it in history if it.outcome in (FAILED, REFUSED)]
+    return [f"an error: {item}" for item in history if item.outcome in (FAILED, REFUSED)]
 
 
 def tokens_that_fall(history: History) -> list[str]:
@@ -109,7 +109,7 @@ def tokens_that_fall(history: History) -> list[str]:
 
 def overlapping_grants(history: History) -> list[str]:
     """No two clients hold one lock at a time, each by its own count: until it releases or its lease ends."""
-    let_go_s = {it.hold_id: it.started_s for it in history if it.kind == "release"}
+    let_go_s = {item.hold_id: item.started_s for item in history if item.kind == "release"}
     found = []
     by_name: dict[str, Operation] = {}
     for grant in grants(history):

@@ -185,7 +185,7 @@ def revisions(cluster: LocalCluster) -> set[int]:
     return {(cluster.view(node_id) or {}).get("revision", -1) for node_id in node_ids(cluster)}
 
 
-def mend(cluster: LocalCluster) -> None:
+def bring_all_back(cluster: LocalCluster) -> None:
     """Make everything run again, whatever a test did to the processes."""
     for node_id in node_ids(cluster):
         if not cluster.is_alive(node_id):
@@ -259,7 +259,7 @@ def forget_node(cluster: LocalCluster, node_id: str) -> None:
     """Take a node that was removed, and does not run, out of the cluster's file; its directory stays."""
     document = cluster_file.read(cluster.directory)
     document["nodes"] = [node for node in document["nodes"] if node["id"] != node_id]
-    document["joined"] = [it for it in document.get("joined", []) if it != node_id]
+    document["joined"] = [item for item in document.get("joined", []) if item != node_id]
     cluster_file.write(cluster.directory / cluster_file.FILE, document)
 
 

@@ -64,13 +64,13 @@ def without_times(body: Any) -> Any:
     """Return JSON without the fields that are other ones at each look."""
     if isinstance(body, dict):
         return {key: without_times(value) for key, value in body.items() if key not in TIMES}
-    return [without_times(it) for it in body] if isinstance(body, list) else body
+    return [without_times(item) for item in body] if isinstance(body, list) else body
 
 
 async def queue_is(http: Http, node_id: str, path: str, *owners: str) -> None:
     """Wait until exactly these wait, in this order."""
 
     async def is_so() -> bool:
-        return [it["owner"] for it in (await read(http, node_id, path))["queue"]] == list(owners)
+        return [item["owner"] for item in (await read(http, node_id, path))["queue"]] == list(owners)
 
     await until(is_so, f"the queue of {path} is {owners}")

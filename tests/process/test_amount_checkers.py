@@ -19,7 +19,7 @@ LIMIT, WINDOW_MS = 3, 1_000
 
 def at(*moments_s: float, took_s: float = 0.0) -> list[Amount]:
     """Return admissions that were asked for at these moments and answered `took_s` later."""
-    return [Amount(from_s=it, until_s=it + took_s) for it in moments_s]
+    return [Amount(from_s=item, until_s=item + took_s) for item in moments_s]
 
 
 @pytest.mark.parametrize(

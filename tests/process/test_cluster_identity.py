@@ -1,4 +1,4 @@
-"""Who is let into a cluster: a node with the disk that the others know, and with their secret."""
+"""Which nodes are let into a cluster: those with the disk that the others know, and with their secret."""
 
 import asyncio
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 from scripts.local_cluster import LocalCluster
 from tests.process.nodes import (
     LogSince,
+    bring_all_back,
     exit_code,
     http_to,
-    mend,
     node_command,
     running,
     spare_data,
@@ -35,7 +35,7 @@ async def test_lost_disk(cluster: LocalCluster, node_id: str) -> None:
         async with http_to(cluster) as http:
             granted = await http.acquire("n2", f"without-{node_id}")
             assert granted.status == 200
-    mend(cluster)
+    bring_all_back(cluster)
     async with http_to(cluster) as http:
         assert await http.token(node_id, f"without-{node_id}") == granted.body["token"]
 

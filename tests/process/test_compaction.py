@@ -1,4 +1,4 @@
-"""Compaction: who was away catches up from a snapshot, and a snapshot with its journal is the whole state."""
+"""Compaction: late nodes catch up from a snapshot; snapshot and journal are the whole state."""
 
 import asyncio
 
@@ -135,7 +135,9 @@ async def test_restarted_from_snapshots(compacting: LocalCluster) -> None:
     cluster = compacting
     said = [LogSince(cluster, node_id) for node_id in node_ids(cluster)]
     async with Load(urls(cluster), prefix="kept", clients=CLIENTS, keep_every=5) as load:
-        await until(lambda: all(it.lines("event=snapshot-written") for it in said), "a snapshot on each node")
+        await until(
+            lambda: all(item.lines("event=snapshot-written") for item in said), "a snapshot on each node"
+        )
         await load.grants(COMPACT_ENTRIES // 4)
     before = (await asyncio.to_thread(cluster.view, "n1") or {})["revision"]
     await asyncio.to_thread(cluster.down)

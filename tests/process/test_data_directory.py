@@ -10,10 +10,10 @@ from tests.process.load import Load
 from tests.process.nodes import (
     DEADLINE_S,
     LogSince,
+    bring_all_back,
     exit_code,
     followers,
     http_to,
-    mend,
     node_command,
     running,
     spare_data,
@@ -71,7 +71,7 @@ async def test_torn_tail(compacting: LocalCluster, damage: str) -> None:
             file.seek(end - 3)
             file.write(bytes(3))
     said = LogSince(cluster, node_id)
-    await asyncio.to_thread(mend, cluster)
+    await asyncio.to_thread(bring_all_back, cluster)
     (line,) = said.lines("event=torn-write-cut")
     assert str(segment) in line
     async with http_to(cluster) as http:
@@ -97,4 +97,4 @@ async def test_damage(compacting: LocalCluster, what: str) -> None:
         (line,) = said.lines("holdfast-node:")
         assert line.startswith(f"holdfast-node: {file}: ")
         assert all(words in line for words in ADVICE)
-    await asyncio.to_thread(mend, cluster)
+    await asyncio.to_thread(bring_all_back, cluster)

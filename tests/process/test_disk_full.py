@@ -13,7 +13,7 @@ from scripts.lib import guardian
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.load import Load
-from tests.process.nodes import LogSince, exit_code, http_to, mend, node_ids, urls
+from tests.process.nodes import LogSince, bring_all_back, exit_code, http_to, node_ids, urls
 
 pytestmark = pytest.mark.process
 
@@ -81,7 +81,7 @@ async def test_full_disk(tmp_path: Path) -> None:
             await asyncio.to_thread(fill, filler)
             await check_stops(cluster, load, "n1", said)
             filler.unlink()
-            await asyncio.to_thread(mend, cluster)
+            await asyncio.to_thread(bring_all_back, cluster)
             await load.grants(50)
         await check_nothing_lost(cluster, load, "full/")
 
@@ -91,7 +91,7 @@ async def test_file_too_large(cluster: LocalCluster, leads: bool) -> None:  # no
     """A node whose journal the system does not let grow ends with exit code 70, leader or follower."""
     prefix = f"limit-{leads}"
     leader = cluster.leader()
-    node_id = leader if leads else next(it for it in node_ids(cluster) if it != leader)
+    node_id = leader if leads else next(item for item in node_ids(cluster) if item != leader)
     async with Load(urls(cluster), prefix=prefix, keep_every=4) as load:
         said = LogSince(cluster, node_id)
         # Up to the end of the file there is prepared space, which no limit takes away.
@@ -101,6 +101,6 @@ async def test_file_too_large(cluster: LocalCluster, leads: bool) -> None:  # no
         limit_bytes = max(size_bytes, cluster.log(node_id).stat().st_size) + 64 * 1024
         resource.prlimit(cluster.node(node_id).pid, resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
         await check_stops(cluster, load, node_id, said)
-        await asyncio.to_thread(mend, cluster)
+        await asyncio.to_thread(bring_all_back, cluster)
         await load.grants(50)
     await check_nothing_lost(cluster, load, prefix + "/")

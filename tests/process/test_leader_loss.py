@@ -10,7 +10,7 @@ from holdfast._hold import now_s
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.load import Load
-from tests.process.nodes import LogSince, exit_code, mend, urls
+from tests.process.nodes import LogSince, bring_all_back, exit_code, urls
 
 pytestmark = pytest.mark.process
 
@@ -30,9 +30,10 @@ async def test_leader_killed(cluster: LocalCluster) -> None:
             await asyncio.to_thread(cluster.kill, leader)
             await load.grants(100)
             gaps_s.append(history_checkers.longest_gap_s(load.history, began_s, now_s()))
-            await asyncio.to_thread(mend, cluster)
+            await asyncio.to_thread(bring_all_back, cluster)
     print(
-        "longest time without a grant after kill -9 of the leader, s:", sorted(round(it, 3) for it in gaps_s)
+        "longest time without a grant after kill -9 of the leader, s:",
+        sorted(round(item, 3) for item in gaps_s),
     )
     assert not history_checkers.violations(load.history)
     assert not history_checkers.errors(load.history)
@@ -57,9 +58,10 @@ async def test_leader_stopped(cluster: LocalCluster) -> None:
             view = await asyncio.to_thread(cluster.view, successor) or {}
             # One election, and the one that the leader asked for.
             assert (view["leader"], view["term"]) == (successor, term + 1)
-            await asyncio.to_thread(mend, cluster)
+            await asyncio.to_thread(bring_all_back, cluster)
     print(
-        "longest time without a grant around SIGTERM of the leader, s:", sorted(round(it, 3) for it in gaps_s)
+        "longest time without a grant around SIGTERM of the leader, s:",
+        sorted(round(item, 3) for item in gaps_s),
     )
     assert not history_checkers.violations(load.history)
     assert not history_checkers.errors(load.history)

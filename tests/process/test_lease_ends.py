@@ -35,6 +35,6 @@ async def test_lease_ends_in_time(cluster: LocalCluster) -> None:
         took_ms = [
             await free_after_ms(http, nodes[i % 3], nodes[i // 3 % 3], f"lease/{i}") for i in range(ROUNDS)
         ]
-    print(f"a lease of {TTL_MS} ms was another's after, ms:", [round(it, 1) for it in sorted(took_ms)])
+    print(f"a lease of {TTL_MS} ms was another's after, ms:", [round(item, 1) for item in sorted(took_ms)])
     assert min(took_ms) >= TTL_MS
     assert statistics.median(took_ms) <= TTL_MS + LATE_MS_MAX

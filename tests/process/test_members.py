@@ -15,12 +15,12 @@ from tests.process.nodes import (
     Got,
     Http,
     LogSince,
+    bring_all_back,
     exit_code,
     followers,
     forget_node,
     http_to,
     make_node,
-    mend,
     node_ids,
     until,
     urls,
@@ -37,7 +37,7 @@ HOLDS = 8_000
 
 
 def voters(got: Got) -> list[str]:
-    """Return who votes, by the answer to a change."""
+    """Return the voters, by the answer to a change."""
     assert got.status == 200, got
     return [member["id"] for member in got.body["members"] if member["state"] == "voter"]
 
@@ -164,7 +164,7 @@ async def test_what_would_lose_the_quorum_is_refused(cluster: LocalCluster) -> N
         taken = await http.add_member(alive, "n9", cluster.node(dead).peer)
         assert (taken.code, taken.status) == ("member-change-refused", 409)
         assert f"is the address of {dead}" in taken.body["detail"]
-    mend(cluster)
+    bring_all_back(cluster)
     async with http_to(cluster) as http:
         assert len(await http.members("n1")) == 3
 
@@ -186,7 +186,7 @@ async def test_no_majority_no_change(cluster: LocalCluster) -> None:
         undone = await http.remove_member(asked, "n9")
         assert undone.code in ("member-not-found", "")
         assert len(await http.members(asked)) == 3
-    mend(cluster)
+    bring_all_back(cluster)
 
 
 async def test_a_change_on_any_node_and_a_removal_of_the_asked_leader(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ async def test_survivor(cluster: LocalCluster, survivor_leads: bool) -> None:  #
         # A leader finds out by the silence of the others; what it took before has an unknown outcome.
         await until(lambda: has_no_leader(cluster, survivor), "the survivor knows that it is alone")
 
-        # Who has more patience keeps nobody waiting, and is served when there is a majority again.
+        # A client with more patience keeps nobody waiting, and is served when there is a majority again.
         patient = [
             asyncio.create_task(http.lock(survivor, name, timeout_ms=PATIENT_MS)),
             asyncio.create_task(http.acquire(survivor, f"{name}/patient", timeout_ms=PATIENT_MS)),

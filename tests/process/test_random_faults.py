@@ -9,7 +9,7 @@ import pytest
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.load import Load
-from tests.process.nodes import http_to, mend, node_ids, until, urls
+from tests.process.nodes import bring_all_back, http_to, node_ids, until, urls
 
 pytestmark = pytest.mark.process
 
@@ -19,7 +19,7 @@ FAULT_NAMES = ("kill", "kill the leader", "kill two", "kill all", "stop", "pause
 
 
 async def do(fault: str, cluster: LocalCluster, choices: random.Random, load: Load) -> None:
-    """Do one thing to the cluster; what it ends or holds is mended by the caller."""
+    """Do one thing to the cluster; what it ends or holds is repaired by the caller."""
     nodes = choices.sample(node_ids(cluster), 3)
     if "leader" in fault:
         nodes = [await asyncio.to_thread(cluster.leader)]
@@ -52,7 +52,7 @@ async def test_random_faults(compacting: LocalCluster) -> None:
             for fault in choices.sample(FAULT_NAMES * 2, 2 * len(FAULT_NAMES)):
                 print("fault:", fault)
                 await do(fault, cluster, choices, long)
-                await asyncio.to_thread(mend, cluster)
+                await asyncio.to_thread(bring_all_back, cluster)
                 await long.grants(50)
         assert not history_checkers.violations(long.history)
         assert not history_checkers.errors(long.history)

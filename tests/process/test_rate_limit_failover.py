@@ -12,7 +12,7 @@ from holdfast import wire
 from holdfast._hold import now_s
 from scripts.local_cluster import LocalCluster
 from tests.process.amount_checkers import Amount, fixed_window, gcra, sliding_window, too_fast
-from tests.process.nodes import Http, http_to, mend, node_ids, until
+from tests.process.nodes import Http, bring_all_back, http_to, node_ids, until
 from tests.process.patient_requests import ask, from_node
 
 pytestmark = pytest.mark.process
@@ -58,7 +58,7 @@ class Takers:
     @property
     def admitted(self) -> int:
         """How much was taken."""
-        return sum(it.interval.amount for it in self.taken)
+        return sum(item.interval.amount for item in self.taken)
 
     async def __aenter__(self) -> Self:
         kinds = [(cost, 0) for cost in self._costs] or [(1, wait_ms) for wait_ms in WAITS_MS]
@@ -132,10 +132,10 @@ async def test_leader_killed_while_hammered(cluster: LocalCluster) -> None:
             await asyncio.gather(*[takers.more(LIMIT) for takers in hammered.values()])
             await asyncio.to_thread(cluster.kill, cluster.leader())
             await asyncio.gather(*[takers.more(LIMIT) for takers in hammered.values()])
-            await asyncio.to_thread(mend, cluster)
+            await asyncio.to_thread(bring_all_back, cluster)
     for algorithm, takers in hammered.items():
         assert takers.refused, algorithm
-        intervals = [it.interval for it in takers.taken]
+        intervals = [item.interval for item in takers.taken]
         assert not too_fast(intervals, PROMISES[algorithm](LIMIT, WINDOW_MS)), algorithm
 
 
@@ -152,11 +152,11 @@ async def test_quota_over_leader_loss(cluster: LocalCluster) -> None:
         assert max(takers.admitted for takers in quotas) < QUOTA, "the leader dies in the middle"
         await asyncio.to_thread(cluster.kill, cluster.leader())
         await asyncio.gather(*[takers.all_refused() for takers in quotas])
-        await asyncio.to_thread(mend, cluster)
+        await asyncio.to_thread(bring_all_back, cluster)
         for takers in quotas:
             assert takers.admitted == QUOTA
             again = await asyncio.gather(
-                *[http.call("n2", "POST", wire.RATE_TAKE, it.body) for it in takers.taken]
+                *[http.call("n2", "POST", wire.RATE_TAKE, item.body) for item in takers.taken]
             )
             assert [got.body["allowed"] for got in again] == [True] * len(takers.taken)
             one_more = takers.limiter | {"request_id": f"{takers.limiter['name']}-more"}

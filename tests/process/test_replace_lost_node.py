@@ -65,7 +65,7 @@ async def compact(cluster: LocalCluster, http: Http) -> None:
     async def has_written() -> bool:
         # A linearizable read is an entry of its own.
         await http.lock("n1", "kept")
-        return all(it.lines("event=snapshot-written") for it in said)
+        return all(item.lines("event=snapshot-written") for item in said)
 
     await until(has_written, "a snapshot on each node")
 

@@ -12,7 +12,7 @@ from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.amount_checkers import Amount, too_much
 from tests.process.history_checkers import GRANTED, Operation
-from tests.process.nodes import Http, followers, http_to, mend, node_ids, until
+from tests.process.nodes import Http, bring_all_back, followers, http_to, node_ids, until
 from tests.process.patient_requests import ask, at, from_node, queue_is, read, without_times, write
 
 pytestmark = pytest.mark.process
@@ -79,7 +79,7 @@ async def test_permits_over_leader_loss(cluster: LocalCluster) -> None:
             seen = len(users.history)
 
             def is_so() -> bool:
-                served = [it.client for it in users.history[seen:]]
+                served = [item.client for item in users.history[seen:]]
                 return all(served.count(client) >= times for client in range(len(WEIGHTS)))
 
             await until(is_so, f"each client gets permits {times} times")
@@ -87,7 +87,7 @@ async def test_permits_over_leader_loss(cluster: LocalCluster) -> None:
         await all_served(5)
         await asyncio.to_thread(cluster.kill, cluster.leader())
         await all_served(5)
-        await asyncio.to_thread(mend, cluster)
+        await asyncio.to_thread(bring_all_back, cluster)
         await all_served(5)
         users.is_stopping = True
     assert not too_much(users.held, PERMITS)
@@ -96,10 +96,14 @@ async def test_permits_over_leader_loss(cluster: LocalCluster) -> None:
 
 
 async def test_holds_and_waits_over_leader_loss(cluster: LocalCluster) -> None:
-    """Holds and waits of all kinds outlive the leader; who waits is served, with a token above all others."""
+    """Holds and waits of all kinds outlive the leader; waiters are served, with tokens above all others."""
     leader, (one, other) = cluster.leader(), followers(cluster)
     semaphore, converted = at(wire.SEMAPHORE, "loss/permits"), at(wire.LOCK, "loss/converted")
-    paths = [semaphore, converted, *[at(wire.LOCK, f"loss/{it}") for it in ("a", "b", "tree", "tree/x/y")]]
+    paths = [
+        semaphore,
+        converted,
+        *[at(wire.LOCK, f"loss/{item}") for item in ("a", "b", "tree", "tree/x/y")],
+    ]
     permits = {"name": "loss/permits", "limit": PERMITS, "ttl_ms": TTL_MS}
     async with http_to(cluster) as http:
         three = await write(http, leader, wire.SEMAPHORE_ACQUIRE, **permits, permits=3)
@@ -140,7 +144,7 @@ async def test_holds_and_waits_over_leader_loss(cluster: LocalCluster) -> None:
         served = await waiting
         assert (served.status, served.body["permits"], served.body["available"]) == (200, 4, 1)
         granted = [three, two, several, tree, writer, reader, up.body, after_up.body, served.body]
-        tokens = [it["token"] for it in granted]
+        tokens = [item["token"] for item in granted]
         assert tokens == sorted(set(tokens))
 
         below = await http.acquire(other, "loss/tree/x/y")
@@ -148,7 +152,7 @@ async def test_holds_and_waits_over_leader_loss(cluster: LocalCluster) -> None:
         (holder,) = below.body["holders"]
         assert (holder["name"], holder["scope"], holder["token"]) == ("loss/tree", "subtree", tree["token"])
         rest = await write(http, one, wire.LOCK_RELEASE, hold_id=several["hold_id"], names=["loss/a"])
-        assert [it["name"] for it in rest["locks"]] == ["loss/b"]
+        assert [item["name"] for item in rest["locks"]] == ["loss/b"]
         assert await http.token(other, "loss/a") is None
         assert await http.token(other, "loss/b") == several["token"]
 
@@ -165,7 +169,7 @@ async def keep_alive(http: Http, nodes: list[str], session_id: str, is_over: asy
 
 
 async def test_election_over_leader_loss(cluster: LocalCluster) -> None:
-    """Who is elected stays so over the leader's death while its session is kept alive, and no longer."""
+    """The elected stays so over the leader's death while its session is kept alive, and no longer."""
     leader, (one, other) = cluster.leader(), followers(cluster)
     election = at(wire.ELECTION, "loss/leads")
     is_over = asyncio.Event()

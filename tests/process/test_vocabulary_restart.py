@@ -10,7 +10,7 @@ import pytest
 from holdfast import wire
 from scripts.local_cluster import LocalCluster
 from tests.process.load import Load
-from tests.process.nodes import Http, LogSince, http_to, mend, node_ids, until, urls
+from tests.process.nodes import Http, LogSince, bring_all_back, http_to, node_ids, until, urls
 from tests.process.patient_requests import ask, at, queue_is, read, write
 from tests.process.test_kill_all import kill_all
 
@@ -88,18 +88,18 @@ async def test_all_killed_with_everything_held(compacting: LocalCluster) -> None
         # One half is in a snapshot, the other in the log behind it.
         said = [LogSince(cluster, node_id) for node_id in nodes]
         async with Load(urls(cluster), prefix="all-load", clients=4):
-            await until(lambda: all(it.lines("event=snapshot-written") for it in said), "all compact")
+            await until(lambda: all(item.lines("event=snapshot-written") for item in said), "all compact")
         await parties.wait("q")
         tree = (await http.acquire("n2", "all/tree", scope="subtree")).body
         token = tree["token"]
         await write(http, "n3", wire.FENCE_ADVANCE, resource="all/disk", token=token)
         looked_at = [
-            *[at(wire.LOCK, f"all/{it}") for it in ("lock", "a", "b", "tree", "tree/x")],
+            *[at(wire.LOCK, f"all/{item}") for item in ("lock", "a", "b", "tree", "tree/x")],
             at(wire.SEMAPHORE, "all/permit"),
             at(wire.ELECTION, "all/leads"),
-            *[at(wire.SESSION, it) for it in parties.sessions.values()],
-            *[at(wire.SESSION_AUDIT, it) for it in parties.sessions.values()],
-            *[f"{wire.AUDIT}?name={quote(it, safe='')}" for it in ("all/lock", "all/b", "all/tree")],
+            *[at(wire.SESSION, item) for item in parties.sessions.values()],
+            *[at(wire.SESSION_AUDIT, item) for item in parties.sessions.values()],
+            *[f"{wire.AUDIT}?name={quote(item, safe='')}" for item in ("all/lock", "all/b", "all/tree")],
         ]
         before = [await read(http, "n1", path) for path in looked_at]
 
@@ -114,13 +114,13 @@ async def test_all_killed_with_everything_held(compacting: LocalCluster) -> None
         assert [await read(http, "n2", path) for path in looked_at] == before
         refused = await ask(http, nodes, *parties.wanted("r"))
         assert (refused.status, refused.code) == (409, "deadlock")
-        assert [(it["owner"], it["name"], it["kind"]) for it in refused.body["cycle"]] == [
+        assert [(item["owner"], item["name"], item["kind"]) for item in refused.body["cycle"]] == [
             ("r", "all/permit", "semaphore"),
             ("p", "all/lock", "lock"),
             ("q", "all/leads", "election"),
         ]
         p, q = [asyncio.create_task(ask(http, nodes, *parties.wanted(owner))) for owner in "pq"]
-        await asyncio.to_thread(mend, cluster)
+        await asyncio.to_thread(bring_all_back, cluster)
         await write(http, "n3", wire.ELECTION_RESIGN, hold_id=parties.held["r"]["hold_id"])
         leads = (await q).body
         await write(http, "n1", wire.LOCK_RELEASE, hold_id=parties.held["q"]["hold_id"])
@@ -136,7 +136,7 @@ async def test_all_killed_with_everything_held(compacting: LocalCluster) -> None
         assert not (await write(http, "n3", wire.RATE_TAKE, **quota))["allowed"]
         told = (await read(http, "n2", f"{wire.AUDIT}?name={quote('all/lock', safe='')}"))["events"]
         first = parties.held["q"]["token"]
-        assert [(it["event"], it["owner"], it["token"]) for it in told] == [
+        assert [(item["event"], item["owner"], item["token"]) for item in told] == [
             ("granted", "p", locked["token"]),
             ("released", "q", first),
             ("granted", "q", first),

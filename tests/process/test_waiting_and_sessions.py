@@ -11,7 +11,7 @@ from holdfast import wire
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.load import Load
-from tests.process.nodes import Got, Http, LogSince, followers, http_to, mend, node_ids, until, urls
+from tests.process.nodes import Got, Http, LogSince, bring_all_back, followers, http_to, node_ids, until, urls
 
 pytestmark = pytest.mark.process
 
@@ -158,7 +158,7 @@ async def test_leader_paused(cluster: LocalCluster) -> None:
         assert "leader=" in line
         assert not history_checkers.violations(load.history)
         assert not history_checkers.errors(load.history)
-        await asyncio.to_thread(mend, cluster)
+        await asyncio.to_thread(bring_all_back, cluster)
         assert await http.token(old, "paused/kept") == kept.body["token"]
         held = history_checkers.still_held(load.history).values()
         assert not history_checkers.lost_grants(held, await http.tokens(old, "paused/kept/"))
@@ -224,7 +224,7 @@ async def test_waits_of_restarted_node_end(cluster: LocalCluster) -> None:
         held = await http.acquire(leader, name)
         lost = await line_up(http, other, name, {"lost": dying})
         await asyncio.to_thread(cluster.kill, dying)
-        await asyncio.to_thread(mend, cluster)
+        await asyncio.to_thread(bring_all_back, cluster)
         await connection_is_lost(lost["lost"])
         later = asyncio.create_task(http.acquire(dying, name, owner="later", wait_ms=10 * WAIT_MS))
         await until_queue_is(http, other, name, "later")

@@ -11,7 +11,7 @@ from holdfast import wire
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.load import Load
-from tests.process.nodes import DEADLINE_S, Http, followers, http_to, mend, until, urls
+from tests.process.nodes import DEADLINE_S, Http, bring_all_back, followers, http_to, until, urls
 from tests.support.event_source import EventSource, Told
 
 pytestmark = pytest.mark.process
@@ -63,7 +63,7 @@ async def test_watched_node_killed(cluster: LocalCluster) -> None:
         assert tokens(told) == sorted(tokens(told))
         assert {grant.token for grant in history_checkers.grants(load.history)} <= set(tokens(told))
         assert not history_checkers.violations(load.history)
-        await asyncio.to_thread(mend, cluster)
+        await asyncio.to_thread(bring_all_back, cluster)
         restarted = await EventSource.open(session, url(cluster, first), since=start)
         assert told == await take_until(restarted, "watch/end/killed"), "the restarted node tells the same"
 
@@ -82,7 +82,7 @@ async def test_watched_node_stopped(cluster: LocalCluster) -> None:
         assert await source.next() is None
         await stopping
         await mark(http, other, "watch/stopped/meanwhile")
-        await asyncio.to_thread(mend, cluster)
+        await asyncio.to_thread(bring_all_back, cluster)
         await mark(http, other, "watch/stopped/after")
         again = await EventSource.open(session, url(cluster, node_id), source.last_id, prefix="watch/stopped")
         told = await take_until(again, "watch/stopped/after")
@@ -96,7 +96,7 @@ async def test_history_begins_with_the_snapshot(compacting: LocalCluster) -> Non
         async with Load(urls(compacting), prefix="watch/compacted") as load:
             await load.grants(300)
         await asyncio.to_thread(compacting.kill, node_id)
-        await asyncio.to_thread(mend, compacting)
+        await asyncio.to_thread(bring_all_back, compacting)
         query = urllib.parse.urlencode({"since": 0})
         gone = await http.call(node_id, "GET", f"{wire.WATCH}?{query}")
         assert (gone.status, gone.code) == (410, "compacted")

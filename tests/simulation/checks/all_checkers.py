@@ -106,7 +106,7 @@ class Checkers:
 
     @property
     def violation(self) -> Violation | None:
-        """Return the first violation, also when who told the fact swallowed it."""
+        """Return the first violation, also when the teller of the fact swallowed it."""
         return self.report.violation
 
     @property
@@ -150,7 +150,7 @@ class Checkers:
             return
         self.durability.committed(node_id, index, term)
         step = self.expected.replay(entry)
-        # Who needs no model goes first.
+        # Checkers that need no model go first.
         self.ledger.applied(step, events)
         self.states.as_expected(node_id, machine, self.expected)
         self.states.events_as_expected(node_id, events, step.events)
@@ -227,14 +227,14 @@ class Checkers:
     # -- history.Watcher ------------------------------------------------------------------------------------
 
     def called(self, call: Call) -> None:
-        """Take note of a command, before its node has it."""
+        """Record a command, before its node has it."""
         self.replies.called(call)
         self.tokens.called(call)
         self.fences.called(call)
         self.rates.called(call)
 
     def replied(self, call: Call, result: Result, revision: int, now_us: int) -> None:
-        """Check a result. Those who look from outside go first: they need no log to object."""
+        """Check a result. Checkers that look from outside go first: they need no log to object."""
         self.tokens.replied(call, result)
         self.requests.replied(call, result, now_us)
         self.order.replied(call, result)
@@ -249,7 +249,7 @@ class Checkers:
         self.replies.failed(call, outcome)
 
     def read_called(self, read: Read) -> None:
-        """Take note of a read, before its node has it."""
+        """Record a read, before its node has it."""
         self.reads.called(read)
 
     def read_replied(self, read: Read, value: View, revision: int) -> None:
@@ -257,7 +257,7 @@ class Checkers:
         self.reads.replied(read, value, revision)
 
     def read_ended(self, read: Read) -> None:
-        """Take note of a read without an answer."""
+        """Record a read without an answer."""
         self.reads.ended(read)
 
     def believes(self, belief: Belief) -> None:
@@ -265,5 +265,5 @@ class Checkers:
         self.beliefs.believes(belief)
 
     def stopped_believing(self, hold_id: HoldId, now_us: int) -> None:  # noqa: ARG002 - facts come in order
-        """Take note of the end of a belief."""
+        """Record the end of a belief."""
         self.beliefs.stopped_believing(hold_id)

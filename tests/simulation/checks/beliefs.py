@@ -19,7 +19,7 @@ LIMITS_KEPT: Final = 50
 
 
 class Beliefs:
-    """Who believes to hold what. At every moment all beliefs go together."""
+    """Which client believes to hold what. At every moment all beliefs go together."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -31,13 +31,17 @@ class Beliefs:
     def believes(self, belief: Belief) -> None:
         """Check a belief against all others that are alive when it begins, changes or is prolonged."""
         beliefs = self._beliefs
-        for hold_id in [it.hold_id for it in beliefs.values() if it.until_us <= belief.from_us]:
+        for hold_id in [item.hold_id for item in beliefs.values() if item.until_us <= belief.from_us]:
             del beliefs[hold_id]
         if belief.until_us <= belief.from_us or belief.hold_id in self._voided:
             return
-        others = [it for it in beliefs.values() if it.kind is belief.kind and it.hold_id != belief.hold_id]
+        others = [
+            item for item in beliefs.values() if item.kind is belief.kind and item.hold_id != belief.hold_id
+        ]
         if belief.kind is HoldKind.SEMAPHORE:
-            self._check_permits(belief, [it for it in others if it.locks[0].name == belief.locks[0].name])
+            self._check_permits(
+                belief, [item for item in others if item.locks[0].name == belief.locks[0].name]
+            )
         else:
             self._check_locks(belief, others)
         beliefs[belief.hold_id] = belief
@@ -55,8 +59,8 @@ class Beliefs:
 
     def _check_permits(self, belief: Belief, others: list[Belief]) -> None:
         name = belief.locks[0].name
-        used = belief.permits + sum(it.permits for it in others)
-        since_us = min(it.since_us for it in (*others, belief))
+        used = belief.permits + sum(item.permits for item in others)
+        since_us = min(item.since_us for item in (*others, belief))
         limit = self._limit(name, since_us)
         if used > limit:
             self._report.fail(
@@ -73,7 +77,7 @@ class Beliefs:
         return max([limit for at_us, limit in changes if at_us > since_us] + before[-1:], default=0)
 
     def applied(self, step: Step, now_us: int) -> None:
-        """Count beliefs no more that somebody ended on request; and take note of limits."""
+        """Count beliefs no more that somebody ended on request; and record limits."""
         self.void(step.voided)
         for answer in step.answers:
             match answer.command, answer.result:
@@ -96,5 +100,5 @@ class Beliefs:
                 del self._voided[next(iter(self._voided))]
 
     def stopped_believing(self, hold_id: HoldId) -> None:
-        """Take note of the end of a belief."""
+        """Record the end of a belief."""
         self._beliefs.pop(hold_id, None)

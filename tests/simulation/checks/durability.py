@@ -26,11 +26,11 @@ class Durability:
         self._members = frozenset(node_ids)
 
     def in_term(self, node_id: str, term: int) -> None:
-        """Take note of a node's term."""
+        """Record a node's term."""
         self._terms[node_id] = max(term, self._terms.get(node_id, 0))
 
     def synced(self, node_id: str, index: int) -> None:
-        """Take note up to where a log is on disk, in truth: perhaps less than before, never than promised.
+        """Record up to where a log is on disk, in truth: perhaps less than before, never than promised.
 
         A leader only appends: nothing that was promised in its term is cut in it.
         """
@@ -53,7 +53,7 @@ class Durability:
             )
 
     def acknowledged(self, node_id: str, index: int, term: int | None = None) -> None:
-        """Take note of a promise, in `term` or else in the node's own one."""
+        """Record a promise, in `term` or else in the node's own one."""
         synced = self._synced.get(node_id)
         if synced is not None and index > synced:
             self._report.fail(
@@ -65,7 +65,7 @@ class Durability:
         self._told[node_id] = max(self._told.get(node_id, (0, 0)), (term, index))
 
     def sent(self, source: str, message: Mapping[str, Any]) -> None:
-        """Take note of an acknowledgement that leaves its node."""
+        """Record an acknowledgement that leaves its node."""
         if message["type"] == "next_node_idx" and message["success"]:
             self.acknowledged(source, message["next_node_idx"] - 1, message.get("term"))
 
@@ -104,7 +104,7 @@ class Durability:
         self.in_term(node_id, term)
 
     def replaced(self, node_id: str) -> None:
-        """Take note of a disk that was replaced by an empty one. Its promises were counted rightly."""
+        """Record a disk that was replaced by an empty one. Its promises were counted rightly."""
         self._replaced.add(node_id)
         self._synced.pop(node_id, None)
         self._terms.pop(node_id, None)

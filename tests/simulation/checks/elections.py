@@ -19,7 +19,7 @@ class Elections:
         self._votes: dict[tuple[str, int], set[str]] = {}
 
     def sent(self, source: str, target: str, message: Mapping[str, Any], *, hears_leader: bool) -> None:
-        """Take note of a consent; `hears_leader`: its sender leads, or has heard a leader lately."""
+        """Record a consent; `hears_leader`: its sender leads, or has heard a leader lately."""
         if message["type"] != "pre_vote_granted":
             return
         if hears_leader:
@@ -30,7 +30,7 @@ class Elections:
         self._agreed.setdefault((target, message["term"]), set()).add(source)
 
     def received(self, node_id: str, source: str, message: Mapping[str, Any]) -> None:
-        """Take note of a vote that arrives."""
+        """Record a vote that arrives."""
         if message["type"] == "response_vote":
             self._votes.setdefault((node_id, message["term"]), set()).add(source)
 

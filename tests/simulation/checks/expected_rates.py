@@ -64,7 +64,9 @@ class _Limiter:
             self._admissions.clear()
             self._level = 0
         old_ms = now_ms - 2 * self._window_ms
-        self._admissions = [it for it in self._admissions if it.at_ms > old_ms or it is self._admissions[-1]]
+        self._admissions = [
+            item for item in self._admissions if item.at_ms > old_ms or item is self._admissions[-1]
+        ]
 
     def take(self, now_ms: int, command: TakeRate) -> RateTaken:
         """Admit what fits within its wait."""
@@ -90,13 +92,13 @@ class _Limiter:
 
     def _earliest_ms(self, now_ms: int, limit: int, cost: int) -> int:
         """Return the first moment, not before any admission, at which `cost` fits."""
-        at_ms = max([now_ms, *(it.at_ms for it in self._admissions[-1:])])
+        at_ms = max([now_ms, *(item.at_ms for item in self._admissions[-1:])])
         match self._algorithm:
             case Algorithm.FIXED_WINDOW:
                 return at_ms if self._used_fixed(at_ms) + cost <= limit else self._next_window_ms(at_ms)
             case Algorithm.SLIDING_WINDOW:
-                counted = [it for it in self._admissions if it.at_ms > at_ms - self._window_ms]
-                while sum(it.cost for it in counted) + cost > limit:
+                counted = [item for item in self._admissions if item.at_ms > at_ms - self._window_ms]
+                while sum(item.cost for item in counted) + cost > limit:
                     at_ms = max(at_ms, counted.pop(0).at_ms + self._window_ms)
                 return at_ms
         if not self._admissions:
@@ -107,7 +109,7 @@ class _Limiter:
 
     def _used_fixed(self, at_ms: int) -> int:
         window = at_ms // self._window_ms
-        return sum(it.cost for it in self._admissions if it.at_ms // self._window_ms == window)
+        return sum(item.cost for item in self._admissions if item.at_ms // self._window_ms == window)
 
     def _next_window_ms(self, at_ms: int) -> int:
         return (at_ms // self._window_ms + 1) * self._window_ms

@@ -17,7 +17,7 @@ class Fences:
         """Of requests that may be repeated: what was known when the first attempt left."""
 
     def called(self, call: Call) -> None:
-        """Take note of what was known when a fence was to be advanced."""
+        """Record what was known when a fence was to be advanced."""
         command = call.command
         if isinstance(command, AdvanceFence):
             known = self._highest.get(command.resource, 0)

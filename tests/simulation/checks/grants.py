@@ -31,7 +31,7 @@ class Tokens:
         """By hold id: what was known when it was first to become exclusive. It draws a new token then."""
 
     def called(self, call: Call) -> None:
-        """Take note of what was known when a hold was asked for, or was to be converted."""
+        """Record what was known when a hold was asked for, or was to be converted."""
         match call.command:
             case Acquire(hold_id=hold_id) | AcquirePermits(hold_id=hold_id) | Campaign(hold_id=hold_id):
                 self._known_before[hold_id] = call.known_token

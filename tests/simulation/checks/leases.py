@@ -40,7 +40,7 @@ class Leases:
         return len(self._leases)
 
     def applied(self, step: Step, sent_us: int, now_us: int) -> None:
-        """Take note of an entry when the first node applies it: commands in it were sent until `sent_us`.
+        """Record an entry when the first node applies it: commands in it were sent until `sent_us`.
 
         Everything in an entry was sent before it was stamped, and so was all in the entries before it: a
         lease that begins here is counted by the cluster from a later moment.
@@ -69,7 +69,7 @@ class Leases:
             self._late.append((lease, now_us))
 
     def leader_changed(self, now_us: int) -> None:
-        """Take note that another node leads: the time since the last entry counts against no lease."""
+        """Record that another node leads: the time since the last entry counts against no lease."""
         self._led_us = now_us
 
     def healthy(self, from_us: int, until_us: int) -> None:

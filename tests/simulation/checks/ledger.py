@@ -72,7 +72,7 @@ class Ledger:
         return len(self._held)
 
     def applied(self, step: Step, events: Sequence[Event]) -> None:
-        """Take note of what an entry did."""
+        """Record what an entry did."""
         self._read_commands(step)
         self.kept = [kept for kept in self.kept if kept.until_ms >= step.now_ms]
         for (kind, token, _, _), group in groupby(
@@ -89,7 +89,7 @@ class Ledger:
                     self._ended(event)
 
     def _read_commands(self, step: Step) -> None:  # noqa: C901 - one case for each
-        """Take note of what the events will not say."""
+        """Record what the events will not say."""
         self._allowed = dict(self._limits)
         self._delays_ms.clear()
         self._forced_ms.clear()
@@ -184,7 +184,7 @@ class Ledger:
     # -- what must be ---------------------------------------------------------------------------------------
 
     def _draw(self, token: int, event: Event) -> None:
-        """Take note of a new token; all kinds of holds draw from one sequence."""
+        """Record a new token; all kinds of holds draw from one sequence."""
         if token <= self._highest_token:
             self._fail("token-drawn", f"a token was drawn after {self._highest_token}", event)
         self._highest_token = token
@@ -192,7 +192,7 @@ class Ledger:
     def _check(self, held: _Held, gained: list[Wanted], event: Event) -> None:
         """Check that what a hold has now leaves all others what they have, and that nothing kept it away."""
         others = [other for other in self._held.values() if other.kind is held.kind]
-        kept = [it for it in self.kept if it.kind is held.kind]
+        kept = [item for item in self.kept if item.kind is held.kind]
         match held.kind:
             case HoldKind.SEMAPHORE:
                 self._check_permits(held, others, kept, event)
@@ -203,12 +203,12 @@ class Ledger:
                 for other in others:
                     if conflict(held.locks, other.locks):
                         self._fail("holds-exclude", f"somebody holds it with token {other.token}", event)
-                if conflict(gained, [it.lock for it in kept]):
+                if conflict(gained, [item.lock for item in kept]):
                     self._fail("delay-kept", "a lock-delay was not over", event)
 
     def _check_permits(self, held: _Held, others: list[_Held], kept: list[_Kept], event: Event) -> None:
         used = sum(other.permits for other in others if other.locks[0].name == event.name)
-        away = sum(it.permits for it in kept if it.lock.name == event.name)
+        away = sum(item.permits for item in kept if item.lock.name == event.name)
         limit = self._allowed.get(event.name, 0)
         if used + away + held.permits > limit:
             self._fail(

@@ -35,7 +35,7 @@ from tests.property.model_requests import forget, remember, repeat, request_key
 from tests.simulation.checks.expected_rates import ExpectedRates
 
 PURGE_MS = 60_000
-"""Forgotten requests are swept out so often; who looks one up looks at its age."""
+"""Seconds between two sweeps of forgotten requests; a look-up checks the age of what it finds."""
 
 Deadlock = tuple[Ticket, list[Edge]]
 """Who was refused for one, and who waited for whom."""
@@ -148,9 +148,9 @@ class Expected:
         alive |= step.leases_begun.keys()
         step.leases_ended += [(created, False) for created in sorted(alive - state.leases())]
         still = {hold.hold_id for hold in state.holds}
-        step.wait_ends = [(it.hold_id, it.result) for it in state.settled]
+        step.wait_ends = [(item.hold_id, item.result) for item in state.settled]
         told = [answer.result for answer in step.answers] + [result for _, result in step.wait_ends]
-        holds += [it.hold_id for it in told if isinstance(it, Granted) and it.token >= first_token]
+        holds += [item.hold_id for item in told if isinstance(item, Granted) and item.token >= first_token]
         step.voided = [hold_id for hold_id in holds if hold_id not in still]
         return step
 
@@ -259,4 +259,4 @@ class Expected:
     def elections(self) -> list[str]:
         """Return the elections that somebody leads or wants to lead."""
         things: list[Hold | Ticket] = [*self.state.holds, *self.state.tickets]
-        return sorted({it.locks[0].name for it in things if it.kind is HoldKind.ELECTION})
+        return sorted({item.locks[0].name for item in things if item.kind is HoldKind.ELECTION})

@@ -48,7 +48,7 @@ class Order:
         self._grants: dict[HoldKind, deque[_Grant]] = {kind: deque(maxlen=GRANTS_KEPT) for kind in HoldKind}
 
     def applied(self, step: Step) -> None:
-        """Take note of who arrived where. A repetition arrives nowhere."""
+        """Record which command arrived where. A repetition arrives nowhere."""
         for place, answer in enumerate(step.answers):
             match answer.command, answer.result:
                 case (
@@ -103,7 +103,7 @@ class Order:
             in_order = (one.arrived < other.arrived) == (one.token < other.token)
         else:
             conversion, plain = (one, other) if one.is_conversion else (other, one)
-            # Who was served before the conversion came was no concern of it.
+            # A waiter that was served before the conversion came does not concern it.
             in_order = plain.revision <= conversion.arrived[0] or conversion.token < plain.token
         if not in_order:
             self._report.fail(

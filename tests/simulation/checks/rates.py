@@ -2,7 +2,8 @@
 
 Only what clients were told counts, each request once. What a client was not told may have been admitted,
 too. It takes from the others; but its limit may be larger than theirs, and of a bucket all limits count: how
-fast it leaks is said by who was admitted last. So those limits are learned from the committed entries.
+fast it leaks is decided by the limit that was admitted last. So those limits are learned from the committed
+entries.
 
 When limits change, a window may have up to the limit of its last request. For a bucket the flow is added,
 that of the largest limit that was admitted meanwhile, told or not, at once or after a wait.
@@ -57,7 +58,7 @@ class Rates:
         self.checked_count = 0
 
     def called(self, call: Call) -> None:
-        """Take note of when a request was made."""
+        """Record when a request was made."""
         command = call.command
         if isinstance(command, TakeRate) and command.request_id:
             self._asked_us.setdefault((command.name, command.request_id), call.called_us)
@@ -101,7 +102,7 @@ class Rates:
         """Forget what was admitted when not all limits are known any more."""
         limits = self._limits.get(key)
         if limits is not None and len(limits) == LIMITS_KEPT:
-            known[:] = [it for it in known if it.at_ms > limits[0][0]]
+            known[:] = [item for item in known if item.at_ms > limits[0][0]]
 
     # -- by what was told -----------------------------------------------------------------------------------
 
@@ -111,12 +112,12 @@ class Rates:
             if begin.at_ms > new.at_ms:
                 break
             inside: list[_Admitted] = []
-            for it in known[first:]:
-                if not _is_together(command, begin.at_ms, it.at_ms):
+            for item in known[first:]:
+                if not _is_together(command, begin.at_ms, item.at_ms):
                     break
-                inside.append(it)
-                if it.at_ms >= new.at_ms:
-                    self._check(command, inside, it.at_ms - begin.at_ms, "rate-promise")
+                inside.append(item)
+                if item.at_ms >= new.at_ms:
+                    self._check(command, inside, item.at_ms - begin.at_ms, "rate-promise")
 
     # -- by the clocks of clients ---------------------------------------------------------------------------
 
@@ -127,22 +128,22 @@ class Rates:
         """
         if command.algorithm is Algorithm.FIXED_WINDOW:
             return  # its windows are those of cluster time, which clients do not know
-        known = [it for it in known if it.is_at_once and it.told_us <= new.told_us]
-        for begin_us in {it.asked_us for it in known if it.asked_us <= new.asked_us}:
+        known = [item for item in known if item.is_at_once and item.told_us <= new.told_us]
+        for begin_us in {item.asked_us for item in known if item.asked_us <= new.asked_us}:
             length_ms = int((new.told_us - begin_us) * (1 + self._rate) / 1000) + 1
             if command.algorithm is Algorithm.SLIDING_WINDOW and length_ms >= command.window_ms:
                 continue
-            inside = [it for it in known if it.asked_us >= begin_us]
+            inside = [item for item in known if item.asked_us >= begin_us]
             self._check(command, inside, length_ms, "rate-outside")
 
     # -- what is promised -----------------------------------------------------------------------------------
 
     def _check(self, command: TakeRate, inside: Sequence[_Admitted], length_ms: int, checker: str) -> None:
         """Check what was admitted in a stretch of so many milliseconds, in order of moments."""
-        cost = sum(it.cost for it in inside)
+        cost = sum(item.cost for item in inside)
         last_ms = inside[-1].at_ms
         # Which of one moment was the last is not told.
-        allowed = max(it.limit for it in inside if it.at_ms == last_ms)
+        allowed = max(item.limit for item in inside if item.at_ms == last_ms)
         if cost > allowed and command.algorithm is Algorithm.GCRA:
             flow = self._largest_limit(command, inside[0].at_ms, last_ms)
             allowed += flow * length_ms // command.window_ms
@@ -156,7 +157,7 @@ class Rates:
     def _largest_limit(self, command: TakeRate, from_ms: int, until_ms: int) -> int:
         """Return the largest limit of what was admitted between two moments, both included."""
         key = key_of(command)
-        admitted = [(it.at_ms, it.limit) for it in self._admitted[key]]
+        admitted = [(item.at_ms, item.limit) for item in self._admitted[key]]
         admitted.extend(self._limits.get(key, ()))
         return max(limit for at_ms, limit in admitted if from_ms <= at_ms <= until_ms)
 

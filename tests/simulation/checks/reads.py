@@ -28,12 +28,12 @@ class Reads:
         """Answers from a revision that had passed when they were asked for: fresh enough, not compared."""
 
     def called(self, read: Read) -> None:
-        """Take note of a read."""
+        """Record a read."""
         opened = self._open[read.number] = _Open(read)
         self._note(opened)
 
     def applied(self) -> None:
-        """Take note of what open reads would see now."""
+        """Record what open reads would see now."""
         for opened in self._open.values():
             self._note(opened)
 

@@ -62,13 +62,13 @@ class Replies:
         return len(self._asked)
 
     def called(self, call: Call) -> None:
-        """Take note of a call."""
+        """Record a call."""
         asked = self._asked.setdefault(_key(call.node_id, call.command), _Asked())
         asked.sent_us.append(call.called_us)
         asked.open += 1
 
     def applied(self, step: Step) -> int:
-        """Take note of what an entry did; return when the youngest of its commands was sent, at least."""
+        """Record what an entry did; return when the youngest of its commands was sent, at least."""
         sent_us = 0
         for answer in step.answers:
             if not isinstance(answer.command, _OF_NODES):
@@ -127,7 +127,7 @@ class Replies:
         self._drop_if_settled(key, asked)
 
     def _check_cycle(self, call: Call, effect: _Effect, result: Result) -> None:
-        """Check that who is refused for a deadlock is told a real one; a repetition is told none."""
+        """Check that a refusal for a deadlock names a real one; a repetition names none."""
         if not isinstance(result, Refused) or result.reason not in DEADLOCKS:
             return
         said = ""

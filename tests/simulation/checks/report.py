@@ -20,12 +20,12 @@ class Violation(BaseException):
 
 
 class Report:
-    """Raises violations, and keeps the first: who runs the simulation looks here, whatever became of it."""
+    """Raises violations, and keeps the first: the run of a simulation looks here, whatever became of it."""
 
     def __init__(self) -> None:
         self.violation: Violation | None = None
         self.on_violation: Callable[[Violation], None] | None = None
-        """Told before the violation is raised: who runs the simulation may stop it here."""
+        """Told before the violation is raised: the run of a simulation may stop here."""
 
     def fail(self, checker: str, sentence: str, **facts: Any) -> NoReturn:
         """Raise a Violation."""

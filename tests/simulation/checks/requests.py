@@ -67,14 +67,14 @@ class Requests:
             )
 
     def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
-        """Take note of a wish whose client left: it may be undone, and then starts afresh."""
+        """Record a wish whose client left: it may be undone, and then starts afresh."""
         key = _key(call.command)
         if key is not None and isinstance(call.command, MayWait) and outcome != NOT_APPLIED:
             self._first.pop(key, None)
             self._first[key] = (now_us, None, None)
 
     def abandoned(self, requests: Iterable[tuple[str, str]], now_us: int) -> None:
-        """Take note of waits that were ended for their nodes: their requests may start afresh, too."""
+        """Record waits that were ended for their nodes: their requests may start afresh, too."""
         for scope, request_id in requests:
             for kind in get_args(MayWait):
                 self._first.pop((kind.__name__, scope, request_id), None)
@@ -95,7 +95,7 @@ def _key(command: Command) -> _Key | None:
 
 
 def _essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901 - one case for each
-    """Return what must not change from attempt to attempt; None if the result is no outcome to remember."""
+    """Return what must not change from attempt to attempt; None if the result is not to be remembered."""
     match result:
         case Refused():
             return None if result.reason in NO_OUTCOME else ("refused", result.reason)

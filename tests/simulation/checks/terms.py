@@ -20,7 +20,7 @@ class Terms:
         self.highest_led = 0
 
     def leads(self, node_id: str, term: int) -> bool:
-        """Take note that a node leads; return whether its term is new and above all others."""
+        """Record that a node leads; return whether its term is new and above all others."""
         known = self._leaders.get(term)
         if known not in (None, node_id):
             self._report.fail("one-leader-per-term", f"{node_id} and {known} both lead in term {term}")
@@ -30,7 +30,7 @@ class Terms:
         return is_newest
 
     def sent(self, source: str, target: str, message: Mapping[str, Any]) -> None:
-        """Take note of a vote that leaves its node: for another, or for itself when it asks for votes."""
+        """Record a vote that leaves its node: for another, or for itself when it asks for votes."""
         if message["type"] not in ("response_vote", "request_vote"):
             return
         term, candidate = message["term"], target if message["type"] == "response_vote" else source
@@ -46,7 +46,7 @@ class Terms:
             )
 
     def stored(self, node_id: str, term: int, voted_for: str | None) -> None:
-        """Take note of what is on a disk now, synced."""
+        """Record what is on a disk now, synced."""
         known_term, known_vote = self._on_disk.get(node_id, (0, None))
         if term < known_term:
             self._report.fail("term-on-disk", f"{node_id} goes back from term {known_term} to {term}")

@@ -97,7 +97,7 @@ def requests_of(story: ScriptedCluster) -> Requests:
 
 
 def test_repeated_requests_pass() -> None:
-    """A repetition that is told the first outcome passes, with other times; so does what is no outcome."""
+    """A repetition with the first outcome passes, with other times; so does what is not an outcome."""
     for first, again, outcome, repeated in SAME:
         requests = requests_of(ScriptedCluster())
         tell(requests, first, Refused(Reason.QUEUE_FULL, ""))
@@ -155,7 +155,7 @@ def test_a_token_that_is_given_twice() -> None:
 
 
 def test_tokens_of_repeated_requests_pass() -> None:
-    """Who asks again for what it has is told the old token, also after others got newer ones."""
+    """A client that asks again for what it has is told the old token, also after others got newer ones."""
     story = ScriptedCluster()
     story.ask(acquire("h1", request_id="r", ttl_ms=60_000, owner="one"))
     story.ask(acquire("h2", "y"))
@@ -324,7 +324,7 @@ def _wait(story: ScriptedCluster, node_id: str) -> None:
 
 
 def test_waits_of_runs_that_are_gone() -> None:
-    """Who waits at a node process that is gone is found, but not before the leader had time to see it."""
+    """A waiter at a node process that is gone is found, but not before the leader had time to see it."""
     present, gone = "a.1", "c.1"
     for healthy_ms, origin in ((9000, gone), (9000, present), (6000, gone)):
         story = ScriptedCluster()
@@ -340,7 +340,7 @@ def test_waits_of_runs_that_are_gone() -> None:
 
 
 def test_a_wait_that_has_ended_is_not_missed() -> None:
-    """Who waited at a node process that is gone, and does so no more, is not looked for."""
+    """A wait at a node process that is gone is not looked for once it has ended."""
     story = ScriptedCluster()
     story.ask(acquire("h1", ttl_ms=60_000))
     _wait(story, "c")

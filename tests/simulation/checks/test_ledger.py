@@ -116,7 +116,7 @@ def test_more_permits_than_there_are() -> None:
 
 
 def test_two_leaders() -> None:
-    """A second leader is found; what the first one says later is no election."""
+    """A second leader is found; what the first one says later is not an election."""
     told = Told()
     told.apply(told.event(EventKind.ELECTED, 1, "boss", of=HoldKind.ELECTION))
     told.apply(told.event(EventKind.ELECTED, 1, "boss", of=HoldKind.ELECTION))
@@ -125,7 +125,7 @@ def test_two_leaders() -> None:
 
 
 def test_a_delay_that_is_not_kept() -> None:
-    """Who gets a lock within the lock-delay of an expired hold, or of a force, is found."""
+    """A grant within the lock-delay of an expired hold, or of a force, is found."""
     command = acquire("h1", lock_delay_ms=500)
     told = Told()
     told.apply(told.event(GRANTED, 1), answers=(Answer("a", command, Granted(HoldId("h1"), 1, "x", X, 1)),))
@@ -160,7 +160,7 @@ def test_events_that_are_not_the_models() -> None:
 
 
 def test_the_delay_of_a_hold_is_that_of_its_grant() -> None:
-    """Who asks again for what its session just got, with another lock-delay, changes nothing of it."""
+    """Asking again for what the session just got, with another lock-delay, changes nothing of it."""
     for granted_ms, again_ms in ((0, 9000), (9000, 0)):
         story = ScriptedCluster()
         story.ask(OpenSession(SessionId("s1"), 60_000, {}))

@@ -147,7 +147,7 @@ def test_a_leader_without_a_committed_entry() -> None:
 
 
 def test_a_leader_of_an_old_term() -> None:
-    """Who wins an old election late need not have what was committed in a later term."""
+    """A node that wins an old election late need not have what was committed in a later term."""
     story = ScriptedCluster()
     story.checkers.leads("b", 3, story.log)
     story.term = 3

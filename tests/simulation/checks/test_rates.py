@@ -66,7 +66,7 @@ def test_a_larger_limit_after_a_wait() -> None:
 
 @pytest.mark.parametrize("at_ms", [999, 1201])
 def test_a_larger_limit_at_another_time(at_ms: int) -> None:
-    """A larger limit that was admitted before the stretch or after it is no excuse for what is in it."""
+    """A larger limit that was admitted before the stretch or after it does not excuse what is in it."""
     rates = Rates(Report(), 0.002)
     commit(rates, at_ms, request(20, 1))
     tell(rates, 1000, request(2, 2))
@@ -75,7 +75,7 @@ def test_a_larger_limit_at_another_time(at_ms: int) -> None:
 
 
 def test_a_larger_limit_of_another_rate_limit() -> None:
-    """The limit of another algorithm is no excuse."""
+    """The limit of another algorithm does not excuse it."""
     rates = Rates(Report(), 0.002)
     tell(rates, 1000, request(2, 2))
     commit(rates, 1001, request(20, 1, Algorithm.SLIDING_WINDOW))
@@ -97,7 +97,7 @@ def test_more_than_the_larger_limit_allows() -> None:
 
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_the_limit_of_the_last_request_counts(algorithm: Algorithm) -> None:
-    """Who comes with a smaller limit gets no place that only a larger one has; the other way it does."""
+    """A request with a smaller limit gets no place that only a larger one has; the other way it does."""
     rates = Rates(Report(), 0.002)
     tell(rates, 1000, request(2, 2, algorithm))
     tell(rates, 1001, request(5, 2, algorithm))

@@ -177,7 +177,7 @@ def test_a_fence_that_goes_back() -> None:
 
 
 def test_a_conversion_that_was_overtaken() -> None:
-    """Who only waits and is served before a conversion that came before its grant is found."""
+    """A mere waiter that is served before a conversion that came before its grant is found."""
     order = Order(Report())
     conversion, wish = Convert(HoldId("h1"), X, HoldId("c1"), AttemptId("t1"), wait_ms=10), acquire("h2")
     order.applied(Step(3, 0, [Answer("a", wish, Queued(HoldId("h2"), 1))]))

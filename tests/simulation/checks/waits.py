@@ -20,7 +20,7 @@ class Waits:
         self._led_us = 0
 
     def leader_changed(self, now_us: int) -> None:
-        """Take note that another node leads: the grace begins anew."""
+        """Record that another node leads: the grace begins anew."""
         self._led_us = now_us
 
     def healthy(self, from_us: int, until_us: int, runs: Collection[str]) -> None:

@@ -237,7 +237,7 @@ class BasicFaults:
 
         def undo() -> None:
             for source, target in pairs:
-                self._network.mend(source, target)
+                self._network.repair(source, target)
 
         return undo
 

@@ -137,7 +137,7 @@ class MemberFaults:
         machine.kill()
 
     def _committed(self) -> Members:
-        """Return the newest committed list that anybody has known so far. Who joins knows none at first."""
+        """Return the newest committed list that anybody has known. A node that joins knows none at first."""
         for machine in self._world.machines.values():
             group = machine.group
             known = group.replica.membership.committed if group is not None else Members()

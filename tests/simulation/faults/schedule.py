@@ -1,4 +1,4 @@
-"""Who suffers what and when; quiet times in between, in which the cluster must serve again; the end.
+"""When which fault happens, and to whom; quiet times in between, in which the cluster must serve; the end.
 
 Faults of each kind come at random, at the rates of the plan, and are undone after a while.
 """

@@ -98,7 +98,7 @@ def _candidates_all(state: State, freed: Freed) -> Iterator[Ticket]:
 
 
 def _can_overtake(state: State, ticket: Ticket, claims: Claims) -> bool:
-    """Look at holds only, and not at who waits."""
+    """Look at holds only, and not at waiters."""
     records = [lock for name, _ in claims if (lock := state.locks.get(name)) is not None]
     waiting = [lock.waiting for lock in records]
     for lock in records:
@@ -177,10 +177,10 @@ def beside(one: Mode, other: Mode) -> Apply:
     """Return what lets two modes stand beside each other."""
     modes = tuple(Mode) * 3
     conflicting = tuple(
-        tuple([it for it in CONFLICTING[claim] if {modes[claim], modes[it]} != {one, other}])
+        tuple([item for item in CONFLICTING[claim] if {modes[claim], modes[item]} != {one, other}])
         for claim in CLAIMS
     )
-    conflicts = tuple([sum([FIELD[it] for it in row]) for row in conflicting])
+    conflicts = tuple([sum([FIELD[item] for item in row]) for row in conflicting])
     return together(replaced(queues, "CONFLICTING", conflicting), replaced(queues, "CONFLICTS", conflicts))
 
 
@@ -209,7 +209,7 @@ STATES: Final = (
     ),
     Mutation(
         name="queue-overtaken",
-        sentence="Who came last to a queue is served first.",
+        sentence="The last waiter of a queue is served first.",
         found_by=("first-come", "model-events", "model-state", "reply"),
         apply=together(
             replaced(lockstate.holds, "candidates", _candidates_all),
@@ -263,7 +263,7 @@ STATES: Final = (
     ),
     Mutation(
         name="waiters-forgotten",
-        sentence="When a session ends, nobody is served who waited for its holds.",
+        sentence="When a session ends, waiters for its holds are not served.",
         found_by=("model-events", "model-state", "reply"),
         apply=replaced(Sessions, "_end", _end_alone),
         surroundings=CONTENDED,

@@ -64,7 +64,7 @@ def _overtake(semaphores: Semaphores, command: AcquirePermits, *key: RequestKey 
 
 
 def _resize_and_take(semaphores: Semaphores, command: ResizeSemaphore) -> Result:
-    """Take permits away from who came last."""
+    """Take permits away from the newest holder."""
     result = _resize(semaphores, command)
     semaphore = semaphores._state.semaphores.get(command.name)
     while semaphore is not None and semaphore.holders and semaphore.used > semaphore.limit:
@@ -94,12 +94,12 @@ def _share_nothing(_holds: Holds, _hold: Hold, _claims: Claims) -> None:
 
 
 def _is_never_busy(_search: object, _ticket: Ticket) -> bool:
-    """Take it that who gets a lock gives it back, wherever else it waits."""
+    """Assume that a waiter that gets a lock gives it back, wherever else it waits."""
     return False
 
 
 def _look_away(_waits: AbandonedWaits) -> None:
-    """Let who waits at a node that is gone wait."""
+    """Let waiters at a node that is gone wait."""
 
 
 _cancel = Waits.cancel
@@ -197,7 +197,7 @@ VOCABULARY: Final = (
     ),
     Mutation(
         name="cancelled-conversion-ends-hold",
-        sentence="Who does not wait for a conversion any more loses the hold.",
+        sentence="A client that stops waiting for a conversion loses the hold.",
         found_by=("model-state", "model-events", "reply"),
         apply=replaced(Waits, "cancel", _cancel_with_hold),
         surroundings=msgspec.structs.replace(_VARIED, minutes=3),
@@ -256,14 +256,14 @@ VOCABULARY: Final = (
     ),
     Mutation(
         name="partial-release-ends-all",
-        sentence="Who gives back one of several locks gives back all of them.",
+        sentence="Giving back one of several locks gives back all of them.",
         found_by=("model-state", "model-events", "reply"),
         apply=replaced(Locks, "_release_part", _release_all),
         surroundings=_VARIED,
     ),
     Mutation(
         name="semaphore-overtaken",
-        sentence="Permits go to who comes, and not to who waits.",
+        sentence="Permits go to newcomers, and not to waiters.",
         found_by=("first-come", "model-events", "model-state", "reply"),
         apply=replaced(Semaphores, "acquire", _overtake),
         surroundings=_VARIED,
@@ -291,7 +291,7 @@ VOCABULARY: Final = (
     ),
     Mutation(
         name="deadlock-unnoticed",
-        sentence="Who closes a deadlock waits for ever.",
+        sentence="A command that closes a deadlock waits for ever.",
         found_by=("model-events", "model-state", "reply"),
         apply=replaced(deadlocks, "find", _find_never),
         surroundings=_VARIED,

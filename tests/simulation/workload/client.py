@@ -163,7 +163,7 @@ class Client:
         tasks = [self.spawn(self.asker.attempt(node_id, self.asker.again(command))) for node_id in nodes]
         answers = await asyncio.gather(*tasks)
         if all(result is not None for _, result in answers):
-            # Who hangs up on one of the two takes the whole request back.
+            # Hanging up on one of the two takes the whole request back.
             for asked_us, result in answers:
                 self._take(command, asked_us, result, since_us)
 

@@ -62,7 +62,7 @@ class ClientHolds:
         """When a session first asked for a semaphore: it may be given what it had already."""
 
     def asks(self, command: MayWait) -> int:
-        """Take note that something is asked for; return since when it may be held."""
+        """Record that something is asked for; return since when it may be held."""
         now_us = self._loop.now_us
         if isinstance(command, AcquirePermits) and command.session_id:
             return self._since_us.setdefault((command.session_id, command.name), now_us)
@@ -153,7 +153,9 @@ class ClientHolds:
 
 def weaker(locks: tuple[Wanted, ...], mode: Mode) -> tuple[Wanted, ...]:
     """Return what is sure of locks while they may or may not have got another mode."""
-    return tuple([Wanted(it.name, mode if is_stronger(it.mode, mode) else it.mode, it.scope) for it in locks])
+    return tuple(
+        [Wanted(item.name, mode if is_stronger(item.mode, mode) else item.mode, item.scope) for item in locks]
+    )
 
 
 def _until_us(asked_us: int, expires_in_ms: int) -> int:

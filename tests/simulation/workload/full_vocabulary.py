@@ -66,7 +66,7 @@ class FullVocabulary:
             await self._read()
 
     def told(self, command: Command, result: Result | None) -> None:
-        """Take note of what a semaphore's limit really is."""
+        """Record what a semaphore's limit really is."""
         is_mismatch = isinstance(result, Refused) and result.reason is Reason.LIMIT_MISMATCH
         if isinstance(command, AcquirePermits) and isinstance(result, Refused) and is_mismatch:
             self._actor.wishes.limits[command.name] = result.facts["limit"]
@@ -76,7 +76,7 @@ class FullVocabulary:
         await self._actor.acquire(command, leaves=leaves)
 
     def _any(self, kind: HoldKind) -> Held | None:
-        held = [it for it in self._actor.holdings.held.values() if it.kind is kind]
+        held = [item for item in self._actor.holdings.held.values() if item.kind is kind]
         return self._actor.random.choice(held) if held else None
 
     # -- locks ----------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class FullVocabulary:
             return
         if isinstance(result, Granted):
             held.token = result.token
-            holdings.change(held, tuple([Wanted(it.name, command.mode, it.scope) for it in before]))
+            holdings.change(held, tuple([Wanted(item.name, command.mode, item.scope) for item in before]))
             holdings.believe(held, asked_us, result.expires_in_ms)
         elif isinstance(result, Refused) and result.reason not in {*NO_OUTCOME, Reason.LEASE_EXPIRED}:
             holdings.change(held, before)

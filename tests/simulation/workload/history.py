@@ -165,31 +165,31 @@ class Belief:
 
 
 class Watcher(Protocol):
-    """Who is told of every fact."""
+    """A listener that is told of every fact."""
 
     def called(self, call: Call) -> None:
-        """Take note of a command, before its node has it."""
+        """Record a command, before its node has it."""
 
     def replied(self, call: Call, result: Result, revision: int, now_us: int) -> None:
-        """Take note of a result."""
+        """Record a result."""
 
     def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
-        """Take note of an error, or of a client that gave up."""
+        """Record an error, or of a client that gave up."""
 
     def read_called(self, read: Read) -> None:
-        """Take note of a read, before its node has it."""
+        """Record a read, before its node has it."""
 
     def read_replied(self, read: Read, value: View, revision: int) -> None:
-        """Take note of what a read saw."""
+        """Record what a read saw."""
 
     def read_ended(self, read: Read) -> None:
-        """Take note of a read without an answer."""
+        """Record a read without an answer."""
 
     def believes(self, belief: Belief) -> None:
-        """Take note of a belief, new or prolonged."""
+        """Record a belief, new or prolonged."""
 
     def stopped_believing(self, hold_id: HoldId, now_us: int) -> None:
-        """Take note that a client gives a hold up, or knows that it lost it."""
+        """Record that a client gives a hold up, or knows that it lost it."""
 
 
 @dataclass

@@ -122,7 +122,7 @@ class Inode:
         self.data[at] ^= mask
 
     def _note_part(self, data: bytes, offset: int) -> None:
-        """Take note of what is written, as far as it may say something of what was there before."""
+        """Record what is written, as far as it may say something of what was there before."""
         self._forget_parts(offset)
         # Zeros, ahead of a log or over what was torn of it, say nothing.
         if data.strip(b"\0"):
@@ -139,7 +139,7 @@ class Inode:
                 parts.pop()
 
     def _note_stored(self) -> None:
-        """Take note of which parts have got to the platter. Nothing waits any more: the others are lost."""
+        """Record which parts have got to the platter. Nothing waits any more: the others are lost."""
         for part in self._unsynced:
             if self.synced[part.start : part.end] == part.data:
                 self._stored.append(part._replace(data=b""))

@@ -206,7 +206,7 @@ class Endpoint(asyncio.Transport):
             self._read_later()
 
     def were_read(self, size_bytes: int) -> None:
-        """Take note that the other process has read so much: there is room again."""
+        """Record that the other process has read so much: there is room again."""
         self._under_way_bytes -= size_bytes
         if self._queue:
             self.pump()

@@ -31,7 +31,7 @@ RUN_COST_US: Final = 20
 
 
 class Facts(Protocol):
-    """Who is told of what happens in a node, as it happens."""
+    """A listener that is told of what happens in a node, as it happens."""
 
     def made(self, node_id: str, group: Group) -> None:
         """A node has recovered from its disk."""

@@ -1,8 +1,8 @@
 """The simulated network: hosts, paths between them, and what may happen to connections.
 
 A connection keeps its bytes in order and loses none, as TCP does, until it breaks; how they are cut into
-pieces is anybody's guess. Paths delay, are slow, or are cut, each direction by itself. Who cannot be told
-that a connection is over goes on believing in it.
+pieces is anybody's guess. Paths delay, are slow, or are cut, each direction by itself. An end that cannot be
+told that a connection is over goes on believing in it.
 """
 
 import asyncio
@@ -176,7 +176,7 @@ class Network:
         """Let nothing through in one direction; what is on its way still arrives."""
         self.path(source, target).is_cut = True
 
-    def mend(self, source: str, target: str) -> None:
+    def repair(self, source: str, target: str) -> None:
         """Let everything through again: what has piled up comes now."""
         path = self.path(source, target)
         if path.is_cut:

@@ -42,7 +42,7 @@ class NodeObserver:
     # -- machine.Facts --------------------------------------------------------------------------------------
 
     def made(self, node_id: str, group: Group) -> None:
-        """Take note of what a node read from its disk."""
+        """Record what a node read from its disk."""
         journal, machine = group.journal, group.machine
         term, voted_for = journal.term, journal.voted_for
         self.add(node_id, "recovered", term, voted_for, journal.first_index, journal.last_index)
@@ -51,7 +51,7 @@ class NodeObserver:
             self._checkers.restored(node_id, group.replica.engine.applied_index, machine)
 
     def applied(self, node_id: str, group: Group, index: int, entry: bytes) -> None:
-        """Take note of an applied entry."""
+        """Record an applied entry."""
         term = group.replica.log.term_at(index) or 0
         digest = hashlib.blake2b(entry, digest_size=6).hexdigest()
         self.add(node_id, "applied", index, term, group.machine.revision, digest)
@@ -67,19 +67,19 @@ class NodeObserver:
         return blocks[0] if blocks else ()
 
     def _matched(self, node_id: str, group: Group) -> None:
-        """Take note of what a leader believes of the others."""
+        """Record what a leader believes of the others."""
         replica = group.replica
         for peer_id in sorted(replica.membership.latest.nodes.keys() - {node_id}):
             self._checkers.matched(node_id, replica.role.term, peer_id, replica.engine.match_index(peer_id))
 
     def restored(self, node_id: str, group: Group) -> None:
-        """Take note of a snapshot that was taken over."""
+        """Record a snapshot that was taken over."""
         self.add(node_id, "restored", group.machine.revision)
         self.counts["snapshots-installed"] += 1
         self._checkers.restored(node_id, 0, group.machine)
 
     def sent(self, node_id: str, group: Group, target: str, message: Message) -> None:
-        """Take note of a Raft message."""
+        """Record a Raft message."""
         told = _as_told(message)
         place = told.get("prevLogIdx", told.get("next_node_idx", told.get("last_log_index", "-")))
         count = len(message.entries or ()) if isinstance(message, AppendEntries) else 0
@@ -90,7 +90,7 @@ class NodeObserver:
     def _election(
         self, node_id: str, group: Group, target: str, message: Message, told: dict[str, Any]
     ) -> None:
-        """Take note of a step of an election."""
+        """Record a step of an election."""
         replica, prevote, elections = group.replica, group.replica.prevote, self._checkers.elections
         silence_ms = prevote.leader_silence_s * 1000
         hears_leader = not prevote._is_leader_cut_off and silence_ms < group._config.election_ms_min
@@ -99,11 +99,11 @@ class NodeObserver:
             elections.stands(node_id, message.term, _voters(replica.membership.latest))
 
     def received(self, node_id: str, source: str, message: Message) -> None:
-        """Take note of a vote that arrives."""
+        """Record a vote that arrives."""
         self._checkers.elections.received(node_id, source, _as_told(message))
 
     def members_changed(self, node_id: str, group: Group) -> None:
-        """Take note of a member list that a leader has just appended, or of another change."""
+        """Record a member list that a leader has just appended, or of another change."""
         replica = group.replica
         self.add(node_id, "members", replica.membership.latest, replica.membership.committed)
         lists = replica.membership._lists
@@ -128,7 +128,7 @@ class NodeObserver:
             )
 
     def stored(self, node_id: str, group: Group) -> None:
-        """Take note of a synced journal."""
+        """Record a synced journal."""
         journal = group.journal
         term, voted_for = journal.term, journal.voted_for
         self._checkers.stored(node_id, term, voted_for)
@@ -137,7 +137,7 @@ class NodeObserver:
             self._checkers.acknowledged(node_id, journal.synced_index)
 
     def led(self, node_id: str, group: Group) -> None:
-        """Take note of who leads."""
+        """Record which node leads."""
         replica = group.replica
         self.add(node_id, "follows", replica.role.leader_id, replica.role.term, replica.role.is_leader)
         if replica.role.is_leader:
@@ -154,7 +154,7 @@ class NodeObserver:
             self.fail("damage-unnoticed", f"{process.machine.node_id} starts from a damaged disk")
 
     def ended(self, process: Process, reason: str, exit_code: int) -> None:
-        """Take note that a process ended by itself."""
+        """Record that a process ended by itself."""
         self.add(process.machine.node_id, "exit", exit_code, reason)
         self.on_end(process, reason, exit_code)
 
@@ -177,7 +177,7 @@ def _as_told(message: Message) -> dict[str, Any]:
 
 
 def _voters(members: Members) -> frozenset[str]:
-    """Return who votes, from the list itself."""
+    """Return the voters, from the list itself."""
     return frozenset([node_id for node_id, member in members.nodes.items() if member.is_voter])
 
 

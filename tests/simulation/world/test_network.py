@@ -103,7 +103,7 @@ def test_bytes_arrive_in_order_however_they_are_cut(net: Net) -> None:
     assert other.pieces > 10
 
 
-def test_cut_path_holds_bytes_back_until_it_is_mended(net: Net) -> None:
+def test_cut_path_holds_bytes_back_until_it_is_repaired(net: Net) -> None:
     """In a cut direction bytes pile up and come later; the other direction works."""
     one, other = net.connect()
     net.network.cut("a", "b")
@@ -111,18 +111,18 @@ def test_cut_path_holds_bytes_back_until_it_is_mended(net: Net) -> None:
     other.transport.write(b"in time")
     net.pass_s(5)
     assert (one.heard, other.heard) == (b"in time", b"")
-    net.network.mend("a", "b")
+    net.network.repair("a", "b")
     net.pass_s(1)
     assert other.heard == b"late"
 
 
 def test_cut_path_delays_a_connection(net: Net) -> None:
-    """Who connects over a cut path gets neither answer nor refusal until it is mended."""
+    """A connection over a cut path gets neither answer nor refusal until the path is repaired."""
     net.network.cut("b", "a")
     task = net.begin_connect()
     net.pass_s(3)
     assert not task.done()
-    net.network.mend("b", "a")
+    net.network.repair("b", "a")
     net.pass_s(3)
     assert task.done()
 

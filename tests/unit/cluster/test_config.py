@@ -60,7 +60,7 @@ def test_peers_may_be_a_table_in_the_file(tmp_path: Path) -> None:
 
 
 def test_who_listens_everywhere_advertises_a_host() -> None:
-    """A wildcard is no address for clients: the host known to peers stands for it."""
+    """A wildcard is not an address for clients: the host known to peers stands for it."""
     arguments = ["--peers", THREE, "--secret", SECRET, "--http", "0.0.0.0:80"]
     assert load(arguments, {}).advertise_http == "http://10.0.0.1:80"
     told = load([*arguments, "--advertise-http", "https://locks.example:443/"], {})
@@ -75,7 +75,7 @@ def test_an_even_number_of_nodes_is_allowed_with_a_warning() -> None:
 
 
 def test_a_secret_file_is_read_without_its_last_newline(tmp_path: Path) -> None:
-    """What an editor adds at the end of a file is no part of the secret."""
+    """What an editor adds at the end of a file is not part of the secret."""
     path = tmp_path / "secret"
     path.write_text(SECRET + "\n")
     assert load([], {"HOLDFAST_SECRET_FILE": str(path)}).secret == SECRET.encode()

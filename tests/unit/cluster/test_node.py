@@ -190,7 +190,7 @@ def campaign(hold_id: str, session_id: str) -> Campaign:
 async def test_permits_and_elections_are_waited_for_like_locks(
     tmp_path: Path, command: Callable[[str, str], AcquirePermits | Campaign]
 ) -> None:
-    """Who waits for permits, or to lead, is answered when its turn comes, and undone when it leaves."""
+    """A client that waits for permits, or to lead, is answered in its turn, and undone when it leaves."""
     async with running(tmp_path) as node:
         for session_id in ("s1", "s2"):
             await node.submit(OpenSession(SessionId(session_id), 60_000), DEADLINE_S)
@@ -241,7 +241,7 @@ async def test_a_lone_node_ends_leases_in_time_after_a_restart(
 
 
 async def test_shutdown_can_be_waited_for(tmp_path: Path) -> None:
-    """Who waits for this node to shut down is told at once, also who asks later."""
+    """Callers that wait for this node to shut down are told at once, also those that ask later."""
     async with running(tmp_path) as node:
         waiting = asyncio.create_task(node.wait_shutdown())
         await asyncio.sleep(0)

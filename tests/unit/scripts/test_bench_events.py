@@ -189,7 +189,7 @@ def test_a_heartbeat_that_promises_too_much_is_found() -> None:
 
 
 def test_how_watches_end_is_judged() -> None:
-    """Live watchers have everything or were told why not; who reads nothing may just have been dropped."""
+    """Live watchers have everything or were told why not; one that reads nothing may have been dropped."""
     judge = endings
     assert judge({"complete": 2, "cut: slow-reader": 1}, {"slow-reader": 1}, is_mute=False) == []
     assert judge({"lost": 2, "cut: slow-reader": 1, "behind": 1}, {"slow-reader": 4}, is_mute=True) == []

@@ -73,7 +73,7 @@ def test_a_recycled_pid_is_not_a_node(tmp_path: Path) -> None:
 
 
 def test_a_node_that_does_not_run_cannot_be_paused(tmp_path: Path) -> None:
-    """Who pauses a dead node is told so: a test that believed it would prove nothing."""
+    """Pausing a dead node is refused: a test that believed it would prove nothing."""
     cluster_file.create(tmp_path, 3, 0, [])
     with pytest.raises(ClusterFailure, match="n1 does not run"):
         LocalCluster(tmp_path).pause("n1")

@@ -94,7 +94,7 @@ class World(VirtualLoop):
 
     @property
     def queue(self) -> list[str]:
-        """Who waits, in order."""
+        """The owners that wait, in order."""
         return [waiter.owner for waiter in self.machine.lock(NAME).queue]
 
 

@@ -69,7 +69,7 @@ async def test_a_frame_is_limited_and_the_next_goes_on_behind_it(monkeypatch: py
 
 
 async def test_an_outcome_is_handed_over_once() -> None:
-    """The future gets the answer; a repetition finds nobody, and a caller who left is no trouble."""
+    """The future gets the answer; a repetition finds nobody, and a caller that left does no harm."""
     outbox, _ = new_outbox()
     kept, left = submit(outbox, b"one", b"two")
     left.future.cancel()
@@ -134,7 +134,7 @@ async def test_too_many_commands_are_refused_at_once(monkeypatch: pytest.MonkeyP
 
 
 async def test_reads_share_a_barrier_until_it_is_sent() -> None:
-    """A barrier that is under way is no good for later reads.
+    """A barrier that is under way does not serve later reads.
 
     What was answered meanwhile may be behind it.
     """

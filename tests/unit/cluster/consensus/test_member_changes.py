@@ -173,7 +173,7 @@ class BusyLeader:
 
 
 async def test_a_learner_counts_though_the_log_never_stops_growing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has what was committed a round ago is caught up, also if it never has what is committed now."""
+    """A learner that has what was committed a round ago is caught up, even if it never has the newest."""
     monkeypatch.setattr(member_changes, "ROUND_S", 0.02)
     leader = BusyLeader()
     changes = changes_of(cast("Replica", leader), disk_ids={"n4": "disk"})
@@ -267,7 +267,7 @@ async def test_a_removed_leader_answers_before_it_ends(tmp_path: Path) -> None:
 
 
 async def test_a_joining_node_asks_for_the_leader_to_be_removed(tmp_path: Path) -> None:
-    """Who does not count yet passes it on like any other, and is no successor."""
+    """A learner passes it on like any other follower, and is not made a successor."""
     async with three_nodes(tmp_path) as nodes:
         leader = nodes["n1"].group.leader_id() or ""
         peer = f"127.0.0.1:{free_port()}"

@@ -66,7 +66,7 @@ def test_versions_count_the_changes() -> None:
     one = member_list.with_learner(make("abc"), "d", "h:d")
     two = member_list.promoted(one, "d", "disk-d")
     three = member_list.without(two, "a", "disk-a", "bcd")
-    assert [it.version for it in (one, two, member_list.with_disks(two, {"a": "disk-a"}), three)] == [
+    assert [item.version for item in (one, two, member_list.with_disks(two, {"a": "disk-a"}), three)] == [
         1,
         2,
         2,

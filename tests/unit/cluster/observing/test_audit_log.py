@@ -70,7 +70,7 @@ def test_expiries_are_told_up_to_a_number(caplog: pytest.LogCaptureFixture) -> N
 
 @pytest.mark.parametrize("kind", EventKind)
 def test_what_happens_all_the_time_is_for_debug(kind: EventKind, caplog: pytest.LogCaptureFixture) -> None:
-    """Grants and ends in order are told at debug only, waits never, and nothing to who wants warnings."""
+    """Grants and ends in order are logged at debug only, waits never, and none of it as a warning."""
     is_news = kind in {EventKind.FORCED, EventKind.EXPIRED, EventKind.SESSION_EXPIRED}
     is_audited = kind not in {EventKind.QUEUED, EventKind.WAIT_ENDED}
     assert len(lines(caplog, logging.WARNING, event(kind))) == 0

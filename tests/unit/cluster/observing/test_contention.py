@@ -49,7 +49,11 @@ class Counted(MachineDriver):
     def value(self, name: str, path: str, kind: str = "lock", **labels: str) -> float:
         """Return the value of one sample, 0 if it is not shown."""
         wanted = {"kind": kind, "path": path, **labels}
-        found = [it[4] for it in self.contention.samples() if it[0] == f"holdfast_{name}" and it[3] == wanted]
+        found = [
+            item[4]
+            for item in self.contention.samples()
+            if item[0] == f"holdfast_{name}" and item[3] == wanted
+        ]
         assert len(found) <= 1
         return found[0] if found else 0
 
@@ -77,9 +81,9 @@ def queue_lengths(contention: Contention) -> dict[tuple[str, str], float]:
 def queues_of(machine: LockMachine) -> dict[tuple[str, str], int]:
     """Return the same from the state."""
     return Counter(
-        (ticket.kind.value, it.name.split("/")[0])
+        (ticket.kind.value, item.name.split("/")[0])
         for ticket in machine.state.tickets.values()
-        for it in ticket.locks or (ticket,)
+        for item in ticket.locks or (ticket,)
     )
 
 
@@ -95,7 +99,7 @@ def test_only_who_waited_has_a_wait() -> None:
 
 
 def test_a_wait_of_no_time_is_a_wait() -> None:
-    """Who is let through within the millisecond in which he came has waited for 0 seconds."""
+    """A client that is let through within the millisecond in which it came has waited for 0 seconds."""
     driver = Counted()
     first = driver.granted("a")
     driver.queued("a")
@@ -329,7 +333,7 @@ class Traffic:
         ids = [*machine.state.holds, *machine.state.tickets] or [HoldId("none")]
         some_id = rng.choice(ids)
         scope = rng.choice(list(Scope))
-        wanted = tuple(Wanted(it, mode) for it in rng.sample(NAMES, 2))
+        wanted = tuple(Wanted(item, mode) for item in rng.sample(NAMES, 2))
         leased: dict[str, Any] = {"ttl_ms": 200} if rng.random() < 0.3 else {"session_id": session_id}
         if rng.random() < 0.2:
             return OpenSession(SessionId(session_id), 2_000)

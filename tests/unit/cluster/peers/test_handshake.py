@@ -122,7 +122,7 @@ def test_every_nonce_is_another_one() -> None:
 
 @EXCHANGES
 def test_a_refusal_cannot_be_forged(exchange: Exchange) -> None:
-    """Only who knows the secret can make a node stop, and only for the reason that it gave."""
+    """Only a peer that knows the secret can make a node stop, and only for the reason that it gave."""
     refusal = exchange.refuse(SECRET, Objection("another disk"))
     assert exchange.is_refused(SECRET, refusal)
     assert not exchange.is_refused(SECRET, Refusal(Objection("another reason"), refusal.mac))

@@ -366,7 +366,7 @@ async def test_the_larger_id_dials_whoever_does_not_dial_it(monkeypatch: pytest.
 
 
 async def test_a_wrong_proof_gets_a_challenge_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    """Who knows the names but not the secret learns one random nonce."""
+    """A stranger that knows the names but not the secret learns one random nonce."""
     async with acceptor() as (_, host, address), raw(address) as stranger:
         exchange = await stranger.hello()
         particulars = Particulars("disk-a", "http://a")

@@ -147,7 +147,7 @@ def test_a_new_node_takes_part_when_it_has_met_all(
 
 
 def test_a_stranger_is_told_to_be_added(datadir: DataDir) -> None:
-    """Who is no peer is not let in, and nothing of it is remembered."""
+    """A node that is not a peer is not let in, and nothing of it is remembered."""
     peering = make(datadir)
     objection = peering.objection("n4", disk("n4"), is_known=False)
     assert objection is not None
@@ -319,7 +319,7 @@ def test_a_disk_that_cannot_remember_ends_the_node(tmp_path: Path) -> None:
 
 
 def test_only_a_removed_disk_is_refused_for_ever(datadir: DataDir) -> None:
-    """What a node that is behind may say, or says too late, is no reason to stop; a removed disk is one."""
+    """A refusal by a node that is behind, or a late one, stops nobody; that of a removed disk does."""
     peering = make(datadir)
     peering.objection("n3", disk("n3"), is_known=True)
     unknown = peering.objection("n4", disk("n4"), is_known=False)
@@ -336,7 +336,7 @@ def test_only_a_removed_disk_is_refused_for_ever(datadir: DataDir) -> None:
 
 
 def test_a_node_that_joined_later_is_not_gone(datadir: DataDir) -> None:
-    """A linked peer that an older list does not have yet is no removed one."""
+    """A linked peer that an older list does not have yet is not a removed one."""
     peering = make(datadir)
     peering.objection("n3", disk("n3"), is_known=True)
     peering.objection("n4", disk("n4", version=5), is_known=False)

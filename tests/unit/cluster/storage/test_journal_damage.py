@@ -218,7 +218,7 @@ def test_what_is_no_segment_of_this_format_is_refused(content: bytes) -> None:
 
 
 def test_the_message_names_the_remedy() -> None:
-    """The operator learns what to do, and that deleting the journal is no remedy."""
+    """The operator learns what to do, and that deleting the journal does not help."""
     disk = CrashDisk()
     write_some(disk)
     path = segments(disk)[0]
