@@ -133,6 +133,11 @@ class LocalCluster:
         """Return the file that holds what a node has said since it was made."""
         return self.directory / node_id / "log"
 
+    def tree(self, node_id: str) -> Path:
+        """Return the checkout whose code a node runs: this one, unless a test says otherwise."""
+        del node_id
+        return PROJECT
+
     # --- processes
 
     def is_alive(self, node_id: str) -> bool:
@@ -149,8 +154,9 @@ class LocalCluster:
             if self.is_alive(node_id):
                 raise ClusterFailure(f"{node_id} runs already (pid {self.node(node_id).pid})")
             document = cluster_file.read(self.directory)
+            tree = self.tree(node_id)
             pid = processes.start(
-                self._argv(node_id, document), log=self.log(node_id), cwd=PROJECT, env=node_environment()
+                self._argv(node_id, document), log=self.log(node_id), cwd=tree, env=node_environment(tree)
             )
             for node in document["nodes"]:
                 if node["id"] == node_id:
@@ -354,8 +360,8 @@ def _only_up(directory: Path) -> Iterator[None]:
         yield
 
 
-def node_environment() -> dict[str, str]:
-    """Return the environment of nodes: this checkout first, none of the caller's Holdfast settings."""
+def node_environment(tree: Path = PROJECT) -> dict[str, str]:
+    """Return the environment of nodes: the checkout `tree` first, none of the caller's Holdfast settings."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
-    path = [str(PROJECT), *filter(None, [inherited.get("PYTHONPATH")])]
+    path = [str(tree), *filter(None, [inherited.get("PYTHONPATH")])]
     return inherited | {"PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}

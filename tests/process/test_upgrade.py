@@ -1,0 +1,287 @@
+"""Two releases in one cluster: a rolling upgrade, the way back, and what cannot be mixed.
+
+The release before this one is named in tests/compat/previous_release.txt and comes from git.
+"""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cluster.storage.journal import Journal
+from scripts.local_cluster import PROJECT
+from tests.process import history_checkers
+from tests.process.load import Load
+from tests.process.nodes import (
+    Http,
+    LogSince,
+    exit_code,
+    followers,
+    http_to,
+    make_node,
+    node_ids,
+    until,
+    urls,
+    wait_whole,
+)
+from tests.process.releases import MixedCluster, patched_release, previous_release
+
+pytestmark = pytest.mark.process
+
+IDENTITY_REFUSED: Final = 4
+FAILED: Final = 70
+RULES: Final = "holdfast_rules_active"
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the code of the release before this one."""
+    return previous_release(tmp_path_factory.mktemp("previous") / "tree")
+
+
+def leader_last(cluster: MixedCluster) -> list[str]:
+    """Return all nodes, the leader last."""
+    others = followers(cluster)
+    return [*others, *(set(node_ids(cluster)) - set(others))]
+
+
+def leader_first(cluster: MixedCluster) -> list[str]:
+    """Return all nodes, the leader first."""
+    return leader_last(cluster)[::-1]
+
+
+async def replace_under_load(cluster: MixedCluster, load: Load, node_id: str, tree: Path) -> None:
+    """Replace a node's release while clients work, and let them work on with the mixture."""
+    await asyncio.to_thread(cluster.terminate, node_id)
+    # More than the log keeps: the node comes back to a snapshot of the others.
+    await load.grants(150)
+    cluster.set_tree(node_id, tree)
+    cluster.start(node_id)
+    await asyncio.to_thread(wait_whole, cluster)
+    await load.grants(50)
+
+
+async def rules_of(http: Http, cluster: MixedCluster) -> set[float]:
+    """Return the rules that the nodes follow, as they say themselves."""
+    return {await http.metric(node_id, RULES) for node_id in node_ids(cluster)}
+
+
+async def check_history(http: Http, load: Load, prefix: str) -> None:
+    """Check what clients were told against each other and against what every node has now."""
+    assert not history_checkers.violations(load.history)
+    assert not history_checkers.errors(load.history)
+    kept = [
+        grant for name, grant in history_checkers.still_held(load.history).items() if f"{prefix}/kept" in name
+    ]
+    assert len(kept) > 20
+    for node_id in ("n1", "n2", "n3"):
+        tokens = await http.tokens(node_id, f"{prefix}/kept")
+        assert not history_checkers.lost_grants(kept, tokens)
+
+
+@pytest.mark.parametrize("order", [leader_last, leader_first])
+async def test_the_previous_release_is_replaced_node_by_node(
+    tmp_path: Path, old: Path, order: Callable[[MixedCluster], list[str]]
+) -> None:
+    """Clients notice nothing of a rolling upgrade; the rules move when the last node has been replaced."""
+    with MixedCluster.of(tmp_path / "mixed", old) as cluster:
+        prefix = "up"
+        async with http_to(cluster) as http:
+            async with Load(urls(cluster), prefix=prefix, keep_every=3) as load:
+                nodes = order(cluster)
+                for node_id in nodes:
+                    with pytest.raises(ValueError, match="not enough values"):
+                        await http.metric(node_id, RULES)  # it really is the release before
+                logs = {node_id: LogSince(cluster, node_id) for node_id in nodes}
+                for number, node_id in enumerate(nodes, 1):
+                    await replace_under_load(cluster, load, node_id, PROJECT)
+                    if number < len(nodes):
+                        assert await http.metric(node_id, RULES) == 1
+                        assert not logs[node_id].lines("event=rules-proposed")
+
+                async def advanced() -> bool:
+                    return await rules_of(http, cluster) == {2}
+
+                await until(advanced, "the rules move")
+                await load.grants(50)
+            await check_history(http, load, prefix)
+            assert all(log.lines("event=rules-advance from=1 to=2") for log in logs.values())
+            snapshots = [log.lines("event=snapshot-installed") for log in logs.values()]
+            assert any(snapshots), "snapshots travelled between the releases"
+
+
+async def test_an_upgrade_can_be_taken_back_until_the_rules_move(tmp_path: Path, old: Path) -> None:
+    """A node that has run this release goes back to the one before, on the same directory, under load."""
+    with MixedCluster.of(tmp_path / "mixed", old) as cluster:
+        prefix = "back"
+        async with http_to(cluster) as http:
+            async with Load(urls(cluster), prefix=prefix, keep_every=3) as load:
+                first, second, _ = leader_first(cluster)
+                for node_id in (first, second):
+                    await replace_under_load(cluster, load, node_id, PROJECT)
+                # Now a node of this release leads one of each.
+                moved = await http.call(first, "POST", "/v1/cluster/transfer-leadership", {"to": first})
+                assert moved.status == 200, moved
+                await load.grants(150)
+                for node_id in (second, first):
+                    assert await http.metric(node_id, RULES) == 1
+                    await replace_under_load(cluster, load, node_id, old)
+            await check_history(http, load, prefix)
+
+
+def directory_facts(directory: Path, copy: Path) -> tuple[object, ...]:
+    """Return what a stopped node's directory says of its data, without touching it."""
+    shutil.copytree(directory, copy)
+    journal = Journal.open(copy)
+    entries = journal[:]
+    journal.close()
+    snapshot = (directory / "snapshot").read_bytes() if (directory / "snapshot").exists() else b""
+    return entries, snapshot, json.loads((directory / "identity.json").read_text())
+
+
+async def test_after_the_rules_moved_the_previous_release_is_refused(tmp_path: Path, old: Path) -> None:
+    """A node of it is told why, ends, and changes nothing; upgraded again it has everything."""
+    with MixedCluster.of(tmp_path / "new", PROJECT) as cluster:
+        async with http_to(cluster) as http:
+
+            async def advanced() -> bool:
+                return await rules_of(http, cluster) == {2}
+
+            await until(advanced, "the rules of a new cluster move at once")
+            got = await http.acquire("n1", "a")
+            assert got.status == 200
+            asked, node_id = cluster.leader(), followers(cluster)[0]
+            cluster.terminate(node_id)
+            before = directory_facts(cluster.data_dir(node_id), tmp_path / "before")
+            log = LogSince(cluster, node_id)
+            cluster.set_tree(node_id, old)
+            cluster.start(node_id)
+            assert await asyncio.to_thread(exit_code, cluster, node_id) in (IDENTITY_REFUSED, FAILED)
+            # Its own log tells it, or the first of the others that it meets.
+            refused = f"node {node_id} knows rules 1 and the cluster follows rules 2: upgrade {node_id}"
+            assert log.lines("written by a newer version of Holdfast: upgrade this node") or log.lines(
+                refused
+            )
+            assert directory_facts(cluster.data_dir(node_id), tmp_path / "after") == before
+
+            cluster.replace(node_id, PROJECT)
+            await until(lambda: (cluster.view(node_id) or {}).get("ready"), "it is upgraded again")
+            assert await http.token(node_id, "a") == got.body["token"]
+
+            new_peer = make_node(cluster, "n4")
+            joining = LogSince(cluster, "n4")
+            cluster.set_tree("n4", old)
+            cluster.start("n4")
+            assert (await http.add_member(asked, "n4", new_peer)).status == 200
+            await until(
+                lambda: joining.lines("event=not-let-in", "follows rules 2: upgrade n4"), "it is told why"
+            )
+            assert (await http.remove_member(asked, "n4")).status == 200
+            cluster.kill("n4")
+
+
+async def test_the_previous_release_does_not_read_what_the_new_rules_wrote(tmp_path: Path, old: Path) -> None:
+    """When all nodes go back together nobody refuses them: their logs do, loudly, and nothing is lost."""
+    with MixedCluster.of(tmp_path / "new", PROJECT) as cluster:
+        async with http_to(cluster) as http:
+
+            async def advanced() -> bool:
+                return await rules_of(http, cluster) == {2}
+
+            await until(advanced, "the rules of a new cluster move at once")
+            got = await http.acquire("n1", "a")
+            cluster.down()
+            logs = {node_id: LogSince(cluster, node_id) for node_id in node_ids(cluster)}
+            for node_id in logs:
+                cluster.set_tree(node_id, old)
+                cluster.start(node_id)
+            for node_id, log in logs.items():
+                assert await asyncio.to_thread(exit_code, cluster, node_id) == FAILED
+                assert log.lines("written by a newer version of Holdfast: upgrade this node")
+            for node_id in logs:
+                cluster.set_tree(node_id, PROJECT)
+                cluster.start(node_id)
+            await asyncio.to_thread(wait_whole, cluster)
+            assert await http.token("n2", "a") == got.body["token"]
+            assert (await http.acquire("n3", "b")).body["token"] > got.body["token"]
+
+
+# -- rules that differ --------------------------------------------------------------------------------------
+
+STEAL: Final = """
+
+_acquire = Locks.acquire
+
+
+def _acquire_or_steal(self, command, key=None):
+    if command.note == "steal" and self._state.rules >= {since}:
+        self.force_release(ForceRelease(command.name, "stolen"))
+    return _acquire(self, command, key)
+
+
+Locks.acquire = _acquire_or_steal
+"""
+"""A change of what an acquire does, as careless as can be: a client takes a lock from its holder."""
+
+RULES_3: Final = """
+
+RULES[3] = Rules(3, 3, 5, 18, "An acquire may steal.")
+RULES_NEWEST = 3
+"""
+
+
+async def holders_after_a_steal(http: Http, cluster: MixedCluster, asked: str) -> list[list[str]]:
+    """Let A hold a lock and B steal it through `asked`; return the holders that each node knows then."""
+    assert (await http.acquire("n1", "y", owner="A")).status == 200
+    await http.acquire(asked, "y", owner="B", note="steal")
+    seen = []
+    for node_id in node_ids(cluster):
+        view = await http.lock(node_id, "y")
+        seen.append([holder["owner"] for holder in view.body["holders"]])
+    return seen
+
+
+async def test_a_change_without_a_number_gives_one_lock_two_holders(tmp_path: Path) -> None:
+    """What the numbers are for: two builds differ in what a command does, and nothing keeps them apart."""
+    changed = patched_release(tmp_path / "changed", [("lockstate/locks.py", STEAL.format(since=0))])
+    with MixedCluster.of(tmp_path / "mixed", PROJECT) as cluster:
+        async with http_to(cluster) as http:
+            upgraded = followers(cluster)[0]
+            cluster.replace(upgraded, changed)
+            await asyncio.to_thread(wait_whole, cluster)
+            seen = await holders_after_a_steal(http, cluster, upgraded)
+            assert sorted(seen) == [["A"], ["A"], ["B"]]
+
+
+async def test_a_change_behind_a_number_never_gives_one_lock_two_holders(tmp_path: Path) -> None:
+    """The same change as rules 3: nobody follows it until all can, and then all do, from one entry on."""
+    changed = patched_release(
+        tmp_path / "changed",
+        [("lockstate/locks.py", STEAL.format(since=3)), ("lockstate/versions.py", RULES_3)],
+    )
+    with MixedCluster.of(tmp_path / "mixed", PROJECT) as cluster:
+        async with http_to(cluster) as http:
+            nodes = leader_first(cluster)
+            for node_id in nodes[:-1]:
+                await asyncio.to_thread(cluster.replace, node_id, changed)
+                await asyncio.to_thread(wait_whole, cluster)
+                assert await holders_after_a_steal(http, cluster, node_id) == [["A"]] * 3
+                assert await rules_of(http, cluster) == {2}
+                held = await http.lock(node_id, "y")
+                assert (await http.call("n1", "POST", "/v1/locks/force-release", FORCE)).status == 200
+                assert len(held.body["holders"]) == 1
+            await asyncio.to_thread(cluster.replace, nodes[-1], changed)
+            await asyncio.to_thread(wait_whole, cluster)
+
+            async def advanced() -> bool:
+                return await rules_of(http, cluster) == {3}
+
+            await until(advanced, "the rules move on")
+            assert await holders_after_a_steal(http, cluster, nodes[0]) == [["B"]] * 3
+
+
+FORCE: Final = {"name": "y", "reason": "the next round"}
