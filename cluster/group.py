@@ -15,7 +15,7 @@ from cluster.commands.client_requests import ClientRequests
 from cluster.commands.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
 from cluster.commands.expiry import Expiry
 from cluster.commands.outbox import Answer, Forwarded, Outbox, new_origin
-from cluster.commands.rules import RulesAdvance
+from cluster.commands.rules import RulesAdvance, decode_entry, decode_state
 from cluster.commands.waiters import Waiters
 from cluster.config import Address, NodeConfig
 from cluster.consensus.handover import Handovers
@@ -72,7 +72,7 @@ class Group:
         """Set, and replaced by a new one, when who leads may have changed."""
         self.is_shutting_down = False
         self._batcher = Batcher()
-        self._rules = RulesAdvance(self, self._batcher)
+        self._rules = RulesAdvance(self._batcher, self._rules_known_by_all)
         self._clock = ClusterClock(SystemClock())
         self._expiry = Expiry(self._loop, self._clock, self._pass_time)
         self._abandoned = AbandonedWaits(
@@ -87,7 +87,7 @@ class Group:
             journal,
             store,
             room_bytes=self._room_bytes,
-            decode_state=RulesAdvance.decode_state,
+            decode_state=decode_state,
         )
         state, self.replica.loaded_state = self.replica.loaded_state, None
         if state is not None:
@@ -217,7 +217,7 @@ class Group:
 
     def apply(self, index: int, entry: bytes) -> None:
         """Apply one committed entry and complete what it answers here."""
-        outcome = self.machine.apply(self._rules.decode_entry(entry))
+        outcome = self.machine.apply(decode_entry(entry, self.machine.rules))
         for batch in outcome.batches:
             if batch.origin == self.outbox.origin:
                 for seq, result in zip(batch.seqs, batch.results, strict=True):
@@ -302,7 +302,8 @@ class Group:
         """Go on with a handover, with changes of the members, and with an advance of the rules."""
         self.handovers.step()
         self.changes.step()
-        self._rules.step()
+        if self._rules.step(self.machine.rules):
+            self.loop.request_tick()
 
     def time_passed(self) -> None:
         """Look at the clock, at who leads, and at the deadlines of commands."""
@@ -323,15 +324,19 @@ class Group:
         self.outbox.close(ShuttingDown("this node stops; ask another"), unknown)
         self.waiters.fail_all(unknown)
 
-    def request_tick(self) -> None:
-        """Tick soon: there is something to propose."""
-        self.loop.request_tick()
-
     def _pass_time(self) -> None:
         """Propose that time has passed: something is due."""
         if self.replica.role.is_leader:
             self._batcher.add_tick()
             self.loop.request_tick()
+
+    def _rules_known_by_all(self) -> int:
+        """Return the newest rules that all members know, 0 if this leader cannot be sure of that."""
+        replica = self.replica
+        if not replica.role.is_leader or replica.membership.learners or not replica.may_change_members:
+            return 0
+        known = (self.peering.rules_known(node_id) for node_id in replica.membership.latest.nodes)
+        return min(known, default=0)
 
     def _waiting_origins(self) -> list[str]:
         """Return whose clients wait. The machine is another one after a snapshot."""
