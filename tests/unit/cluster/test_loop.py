@@ -1,0 +1,426 @@
+"""The loop with a replica that says what the test wants: what a `Ready` leads to, and in which order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import cast
+
+import pytest
+
+from cluster.consensus.messages import AppendEntries, Message, NewerTerm, Vote
+from cluster.consensus.ready import Ready, SnapshotDue
+from cluster.consensus.replica import Replica
+from cluster.errors import IdentityRefused, NodeFailed
+from cluster.loop import Loop
+from cluster.peers.link import FrameKind
+from cluster.storage.journal import Journal
+
+DEADLINE_S = 20.0
+NEVER_S = 3_600.0
+"""A timer's period, in seconds, in which no test sees it ring a second time."""
+HEARTBEAT = AppendEntries(term=1, commit_index=1)
+VOTE = Vote(term=1)
+DUE = SnapshotDue((b"last", 5, 1), (b"previous", 4, 1), b"members")
+
+
+class _Node:
+    """The loop's surroundings in one: replica, journal, links and owner write down what they are asked.
+
+    `readies` are what the replica returns, one after the other, and an empty value when there is none left.
+    `broken` is where something raises.
+    """
+
+    def __init__(self, *readies: Ready, broken: str = "", period_s: float = NEVER_S) -> None:
+        self.log: list[object] = []
+        self.readies = deque(readies)
+        self.broken = broken
+        self.to_propose: list[bytes] = []
+        self.has_members_to_propose = False
+        self.takes_part = True
+        self.sync_times: list[float] = []
+        self.loop = Loop(
+            cast("Replica", self),
+            cast("Journal", self),
+            self,
+            self,
+            period_s=period_s,
+            on_sync=self.sync_times.append,
+        )
+
+    def _note(self, what: str, *details: object) -> None:
+        self.log.append((what, *details) if details else what)
+        if what == self.broken:
+            raise OSError(what)
+
+    def _next(self) -> Ready:
+        return self.readies.popleft() if self.readies else Ready()
+
+    # -- the replica
+
+    def receive(self, peer_id: str, message: Message) -> Ready:
+        self._note("receive", peer_id, message)
+        return self._next()
+
+    def tick(self, *, has_entry: bool) -> Ready:
+        self._note("tick with an entry" if has_entry else "tick")
+        return self._next()
+
+    def propose(self, entries: Iterator[bytes]) -> Ready:
+        self._note("propose", list(entries))
+        return self._next()
+
+    def peer_up(self, peer_id: str) -> None:
+        self._note("up", peer_id)
+
+    def peer_down(self, peer_id: str) -> None:
+        self._note("down", peer_id)
+
+    def write_snapshot(self, due: SnapshotDue, encode_state: Callable[[], bytes]) -> None:
+        self._note("snapshot", due, encode_state())
+
+    # -- the journal and the links
+
+    def sync(self) -> bool:
+        self._note("sync")
+        return True
+
+    def send(self, peer_id: str, kind: FrameKind, body: object) -> bool:
+        assert kind is FrameKind.RAFT
+        self._note("send", peer_id, body)
+        return True
+
+    def flush(self) -> None:
+        self._note("flush")
+
+    # -- the owner
+
+    def has_entry(self) -> bool:
+        return bool(self.to_propose)
+
+    def entries(self) -> Iterator[bytes]:
+        while self.to_propose:
+            yield self.to_propose.pop(0)
+
+    def restore(self, state: object) -> None:
+        self._note("restore", state)
+
+    def apply(self, index: int, entry: bytes) -> None:
+        self._note("apply", index, entry)
+
+    def encode_state(self) -> bytes:
+        return b"the state"
+
+    def role_changed(self) -> None:
+        self._note("role")
+
+    def members_changed(self) -> None:
+        self._note("members")
+
+    def ticked(self) -> None:
+        self._note("ticked")
+
+    def time_passed(self) -> None:
+        self._note("time")
+
+    def failed(self) -> None:
+        self.log.append("failed")
+
+
+async def quiet() -> None:
+    """Let everything happen that is due in this run of the event loop, and what that asks for."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def everything() -> Ready:
+    """Return a value that asks for everything there is."""
+    return Ready(
+        restored="state",
+        is_role_changed=True,
+        messages=[("n2", HEARTBEAT), ("n3", HEARTBEAT)],
+        committed=[(4, b"four"), (5, b"five")],
+        are_members_changed=True,
+        snapshot=DUE,
+        promises=[("n2", VOTE)],
+        needs_sync=True,
+        wants_tick=True,
+    )
+
+
+# -- the order ----------------------------------------------------------------------------------------------
+
+
+async def test_everything_happens_in_the_order_of_the_fields() -> None:
+    """Restored, role, messages on their way, apply, members, snapshot; then the sync, and then promises."""
+    node = _Node(everything())
+    node.loop.receive("n2", HEARTBEAT)
+    at_once = [
+        ("receive", "n2", HEARTBEAT),
+        ("restore", "state"),
+        "role",
+        ("send", "n2", HEARTBEAT),
+        ("send", "n3", HEARTBEAT),
+        "flush",
+        ("apply", 4, b"four"),
+        ("apply", 5, b"five"),
+        "members",
+        ("snapshot", DUE, b"the state"),
+    ]
+    assert node.log == at_once
+    await quiet()
+    assert node.log == [*at_once, "sync", ("send", "n2", VOTE), "tick", "ticked"]
+
+
+async def test_an_empty_value_leads_to_nothing() -> None:
+    """A message that changes nothing costs neither a tick nor a sync."""
+    node = _Node(Ready())
+    node.loop.receive("n2", HEARTBEAT)
+    await quiet()
+    assert node.log == [("receive", "n2", HEARTBEAT)]
+
+
+async def test_a_tick_tells_of_a_role_before_an_entry_is_stamped() -> None:
+    """Who begins to lead starts its clock first; the rest of the tick is done when all is proposed."""
+    node = _Node(
+        Ready(is_role_changed=True, messages=[("n2", HEARTBEAT)], committed=[(4, b"four")]),
+        Ready(messages=[("n3", NewerTerm(term=1))], needs_sync=True),
+    )
+    node.to_propose = [b"five"]
+    node.loop.request_tick()
+    await quiet()
+    assert node.log == [
+        "tick with an entry",
+        "role",
+        ("propose", [b"five"]),
+        ("send", "n2", HEARTBEAT),
+        ("send", "n3", NewerTerm(term=1)),
+        "flush",
+        ("apply", 4, b"four"),
+        "ticked",
+        "sync",
+    ]
+
+
+async def test_without_an_entry_nothing_is_proposed() -> None:
+    """A tick of an idle node does not ask for entries; a member list alone is proposed, too."""
+    node = _Node()
+    node.loop.request_tick()
+    await quiet()
+    assert node.log == ["tick", "ticked"]
+    node.has_members_to_propose = True
+    node.loop.request_tick()
+    await quiet()
+    assert node.log[2:] == ["tick", ("propose", []), "ticked"]
+
+
+@pytest.mark.parametrize(
+    ("ready", "is_flushed"),
+    [
+        (Ready(messages=[("n2", HEARTBEAT)], needs_sync=True), True),
+        (Ready(messages=[("n2", HEARTBEAT)], committed=[(4, b"four")]), True),
+        (Ready(messages=[("n2", HEARTBEAT)]), False),
+        (Ready(promises=[("n2", VOTE)], needs_sync=True), False),
+    ],
+)
+async def test_messages_travel_while_this_node_works(ready: Ready, *, is_flushed: bool) -> None:
+    """What was sent leaves before a sync or an apply; if neither comes, the links send it in time."""
+    node = _Node(ready)
+    node.loop.receive("n2", HEARTBEAT)
+    assert ("flush" in node.log) == is_flushed
+
+
+# -- promises -----------------------------------------------------------------------------------------------
+
+
+async def test_promises_of_many_messages_share_a_sync() -> None:
+    """Everything that was promised until the sync begins leaves behind it, in order."""
+    node = _Node(
+        Ready(promises=[("n2", VOTE)], needs_sync=True),
+        Ready(promises=[("n3", VOTE)], needs_sync=True),
+        Ready(promises=[("n2", HEARTBEAT)], needs_sync=True),
+    )
+    for _ in range(3):
+        node.loop.receive("n2", HEARTBEAT)
+    await quiet()
+    assert node.log[3:] == ["sync", ("send", "n2", VOTE), ("send", "n3", VOTE), ("send", "n2", HEARTBEAT)]
+    assert len(node.sync_times) == 1
+    assert node.sync_times[0] >= 0
+
+
+async def test_a_promise_leaves_once() -> None:
+    """The next sync sends nothing again."""
+    node = _Node(Ready(promises=[("n2", VOTE)], needs_sync=True))
+    node.loop.receive("n2", HEARTBEAT)
+    await quiet()
+    node.loop.request_sync()
+    await quiet()
+    assert node.log[-3:] == ["sync", ("send", "n2", VOTE), "sync"]
+
+
+async def test_promises_of_a_broken_connection_are_dropped() -> None:
+    """What was promised on the connection before must not arrive on the next one; others keep theirs."""
+    node = _Node(Ready(promises=[("n2", VOTE), ("n3", VOTE)], needs_sync=True))
+    node.loop.receive("n2", HEARTBEAT)
+    node.loop.peer_down("n2")
+    node.loop.peer_up("n2")
+    await quiet()
+    assert node.log[1:] == [("down", "n2"), ("up", "n2"), "sync", ("send", "n3", VOTE)]
+
+
+async def test_a_failed_sync_lets_no_promise_out() -> None:
+    """What could not be written was not promised, and never will be."""
+    node = _Node(Ready(promises=[("n2", VOTE)], needs_sync=True), broken="sync")
+    node.loop.receive("n2", HEARTBEAT)
+    await quiet()
+    assert node.log[1:] == ["sync", "failed"]
+    node.broken = ""
+    node.loop.request_sync()
+    await quiet()
+    assert node.log[-1] == "failed"
+    assert node.sync_times == []
+
+
+# -- failures -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "receive",
+        "restore",
+        "role",
+        "send",
+        "flush",
+        "apply",
+        "members",
+        "snapshot",
+        "sync",
+        "tick",
+        "ticked",
+    ],
+)
+async def test_a_failure_in_any_step_ends_the_node_once(step: str) -> None:
+    """The owner hears of it once, the cause is kept, and no callback does anything any more."""
+    node = _Node(everything(), everything(), broken=step)
+    node.loop.receive("n2", HEARTBEAT)
+    await quiet()
+    assert node.loop.failure.done()
+    failure = node.loop.failure.result()
+    assert isinstance(failure, NodeFailed)
+    assert str(OSError(step)) in str(failure)
+    assert node.log.count("failed") == 1
+    assert node.log[-1] == "failed"
+    node.broken = ""
+    so_far = list(node.log)
+    node.loop.receive("n2", HEARTBEAT)
+    node.loop.peer_up("n2")
+    node.loop.peer_down("n2")
+    node.loop.request_tick()
+    node.loop.request_sync()
+    node.loop.start()
+    await quiet()
+    assert node.log == so_far
+
+
+async def test_nothing_behind_a_failed_step_is_done() -> None:
+    """An entry that cannot be applied ends the node before the next one, the snapshot and the promises."""
+    node = _Node(everything(), broken="apply")
+    node.loop.receive("n2", HEARTBEAT)
+    await quiet()
+    assert node.log[-2:] == [("apply", 4, b"four"), "failed"]
+
+
+async def test_the_first_failure_counts() -> None:
+    """What this node says of itself at last is what broke it first."""
+    node = _Node()
+    first, second = NodeFailed("first"), IdentityRefused("second")
+    node.loop.fail(first)
+    node.loop.fail(second)
+    assert node.loop.failure.result() is first
+    assert node.log == ["failed"]
+
+
+@pytest.mark.parametrize("failure", [NodeFailed("the disk"), IdentityRefused("removed")])
+async def test_a_failure_with_a_reason_is_kept_as_it_is(failure: Exception) -> None:
+    """What people are told of is not wrapped."""
+    node = _Node()
+    node.loop.fail(failure)
+    assert node.loop.failure.result() is failure
+
+
+async def test_a_failed_proposal_ends_the_node() -> None:
+    """An entry that the log could not take is lost to nobody: its clients send it to the next leader."""
+    node = _Node(Ready(messages=[("n2", HEARTBEAT)]), broken="propose")
+    node.to_propose = [b"five"]
+    node.loop.request_tick()
+    await quiet()
+    assert node.log == ["tick with an entry", ("propose", [b"five"]), "failed"]
+
+
+# -- requests and the timer ---------------------------------------------------------------------------------
+
+
+async def test_requests_of_ticks_and_syncs_are_coalesced() -> None:
+    """However many ask within one run of the event loop, there is one tick and one sync."""
+    node = _Node()
+    for _ in range(5):
+        node.loop.request_tick()
+        node.loop.request_sync()
+    assert node.log == [], "not before this run of the event loop ends"
+    await quiet()
+    assert node.log == ["tick", "ticked", "sync"]
+    node.loop.request_tick()
+    node.loop.request_sync()
+    await quiet()
+    assert node.log[3:] == ["tick", "ticked", "sync"], "later requests count again"
+
+
+async def test_a_tick_that_asks_for_the_next_one_gets_it() -> None:
+    """A request made during a tick is not part of it."""
+    node = _Node(Ready(wants_tick=True), Ready(wants_tick=True), Ready())
+    node.loop.request_tick()
+    await quiet()
+    await quiet()
+    assert node.log == ["tick", "ticked"] * 3
+
+
+async def test_the_timer_ticks_at_once_and_again() -> None:
+    """A started node ticks without being asked; clocks and deadlines are looked at first."""
+    node = _Node(period_s=0.001)
+    node.loop.start()
+    assert node.log == ["time", "tick", "ticked"]
+    async with asyncio.timeout(DEADLINE_S):
+        while len(node.log) < 9:  # noqa: ASYNC110 - the timer has no event to tell of it
+            await asyncio.sleep(0.001)
+    assert node.log[:9] == ["time", "tick", "ticked"] * 3
+    node.loop.stop()
+
+
+async def test_a_node_that_takes_no_part_only_looks_at_the_time() -> None:
+    """In a new cluster nobody ticks before all have met; what clients wait for still ends in time."""
+    node = _Node()
+    node.takes_part = False
+    node.loop.start()
+    await quiet()
+    assert node.log == ["time"]
+    node.loop.stop()
+
+
+async def test_stop_ends_the_timer() -> None:
+    """A stopped node does nothing any more, whatever comes; stopping again changes nothing."""
+    node = _Node()
+    node.loop.start()
+    so_far = list(node.log)
+    timer = node.loop._timer
+    assert timer is not None
+    assert not timer.cancelled()
+    node.loop.stop()
+    node.loop.stop()
+    assert timer.cancelled()
+    node.loop.request_tick()
+    node.loop.request_sync()
+    node.loop.receive("n2", HEARTBEAT)
+    node.loop.start()
+    await quiet()
+    assert node.log == so_far
+    assert not node.loop.failure.done()
