@@ -1,0 +1,269 @@
+"""One replica for tests: with a real journal and snapshot store, and a clock that the test moves.
+
+The test is everybody else: it hands in what peers say, and looks at the `Ready` that comes back.
+"""
+
+import os
+from collections.abc import Callable, Collection, Generator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+
+from cluster.consensus.library_words import EngineJournal
+from cluster.consensus.member_list import Member, Members
+from cluster.consensus.messages import (
+    UNSET,
+    Acknowledgement,
+    AppendEntries,
+    Message,
+    PreVoteGranted,
+    Vote,
+    VoteRequest,
+)
+from cluster.consensus.ready import Ready
+from cluster.consensus.replica import Replica
+from cluster.storage.files import Files
+from cluster.storage.forked_child import Child, ChildState
+from cluster.storage.journal_format import LogEntry
+from cluster.storage.snapshot_store import SnapshotStore
+
+COMMAND = b"\x00"
+"""The mark of a command in the log, in front of the entry."""
+MEMBERS = b"\x10"
+"""The mark of a member list in the log."""
+THREE = ("n1", "n2", "n3")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a replica needs of a configuration; the defaults are those of a real node."""
+
+    node_id: str
+    heartbeat_ms: int = 100
+    election_ms_min: int = 500
+    election_ms_max: int = 1000
+    compact_entries: int = 20_000
+
+
+class Clock:
+    """The library's monotonic time, in seconds; it stands still until the test moves it."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+    @classmethod
+    def install(cls, monkeypatch: pytest.MonkeyPatch) -> "Clock":
+        """Return the clock that the library sees from now on."""
+        clock = cls()
+        monkeypatch.setattr("cluster.consensus.engine.library.monotonicTime", clock)
+        return clock
+
+
+class QuickFiles(Files):
+    """Real files, without waiting for the disk."""
+
+    def fdatasync(self, fd: int) -> None:
+        """Do not wait."""
+
+    def fsync_dir(self, directory: Path) -> None:
+        """Do not wait."""
+
+
+class InlineChild:
+    """Does a child's work at once; `poll` tells it later, as for a real one."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._outcome: ChildState = "idle"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the end has not been told yet."""
+        return self._outcome != "idle"
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Work."""
+        work()
+        self._outcome = "done"
+
+    def poll(self) -> ChildState:
+        """Tell the outcome once."""
+        outcome, self._outcome = self._outcome, "idle"
+        return outcome
+
+    def kill(self) -> None:
+        """Fail, though all is written."""
+        self._outcome = "failed"
+
+    def stop(self) -> None:
+        """Forget it."""
+        self._outcome = "idle"
+
+
+def members_of(voters: Collection[str], learners: Collection[str] = ()) -> Members:
+    """Return the list of these nodes."""
+    nodes = {node_id: Member(f"{node_id}:1", is_voter=True) for node_id in voters}
+    return Members(nodes | {node_id: Member(f"{node_id}:1", is_voter=False) for node_id in learners})
+
+
+def decode_state(state: bytearray) -> Generator[None, None, object]:
+    """Decode a state in two steps."""
+    yield
+    return "decoded", bytes(state)
+
+
+class Site:
+    """A replica with its disk. All peers are connected unless `connected` says otherwise."""
+
+    def __init__(
+        self,
+        directory: Path,
+        clock: Clock,
+        node_id: str = "n2",
+        *,
+        members: Members | None = None,
+        connected: Collection[str] | None = None,
+        compact_entries: int = 20_000,
+    ) -> None:
+        directory.mkdir(exist_ok=True)
+        self.clock = clock
+        self.directory = directory
+        self.room_bytes = 1_000_000
+        self.members = members or members_of(THREE)
+        self.journal = EngineJournal.open(directory, files=QuickFiles())
+        self.store = SnapshotStore(directory, QuickFiles(), cast("Child", InlineChild()))
+        self.replica = Replica(
+            Config(node_id, compact_entries=compact_entries),
+            self.members,
+            self.journal,
+            self.store,
+            room_bytes=lambda _: self.room_bytes,
+            decode_state=decode_state,
+        )
+        self.journal.sync()
+        for peer_id in sorted(self.members.nodes.keys() - {node_id} if connected is None else connected):
+            self.replica.peer_up(peer_id)
+
+    def close(self) -> None:
+        """End this run; another Site may begin on the directory."""
+        self.replica.close()
+        self.store.close()
+        self.journal.close()
+
+    @property
+    def last(self) -> LogEntry:
+        """The newest entry of the log."""
+        return self.journal[-1]
+
+    # -- as a follower
+
+    def append(
+        self, terms: Iterable[int] = (), *, term: int = 1, commit: int = 1, contents: Iterable[bytes] = ()
+    ) -> AppendEntries:
+        """Return what the leader of `term` says: entries behind the end of this log, a command in each.
+
+        Their contents are those given, or made of index and term.
+        """
+        _, last_index, last_term = self.last
+        entries = [
+            (COMMAND + b"%d:%d" % (index, entry_term), index, entry_term)
+            for index, entry_term in enumerate(terms, last_index + 1)
+        ] + [(content, index, term) for index, content in enumerate(contents, last_index + 1)]
+        return AppendEntries(
+            term=term,
+            commit_index=commit,
+            entries=entries,
+            previous_index=last_index,
+            previous_term=last_term,
+        )
+
+    def follow(self, leader_id: str = "n1", *, term: int = 1) -> None:
+        """Hear a leader for the first time, and sync."""
+        self.replica.receive(leader_id, self.append(term=term))
+        self.journal.sync()
+
+    def vote_request(self, term: int, *, transfer: bool = False) -> VoteRequest:
+        """Return the request of a candidate whose log is as good as this node's."""
+        _, index, last_term = self.last
+        return VoteRequest(term=term, last_log_index=index, last_log_term=last_term, transfer=transfer)
+
+    # -- as a leader
+
+    def lead(self) -> Ready:
+        """Win an election with everybody's votes, and sync; return what the last vote led to."""
+        replica, others = self.replica, sorted(self.members.voters - {self.node_id})
+        self.clock.now_s += 2
+        replica.tick(has_entry=False)
+        for peer_id in others:
+            replica.receive(peer_id, PreVoteGranted(term=replica.engine.term + 1))
+        replica.tick(has_entry=False)
+        self.journal.sync()
+        ready = Ready()
+        for peer_id in others:
+            ready.extend(replica.receive(peer_id, Vote(term=replica.engine.term)))
+        self.journal.sync()
+        assert replica.role.is_leader
+        return ready
+
+    @property
+    def node_id(self) -> str:
+        """This node."""
+        return self.replica._node_id
+
+    def acknowledge(self, *peer_ids: str, up_to: int | None = None) -> Ready:
+        """Let peers acknowledge the whole log, or all up to an index."""
+        ready = Ready()
+        next_index = (self.journal.last_index if up_to is None else up_to) + 1
+        term = self.replica.role.term
+        for peer_id in peer_ids:
+            acknowledgement = Acknowledgement(next_index=next_index, reset=False, success=True, term=term)
+            ready.extend(self.replica.receive(peer_id, acknowledgement))
+        return ready
+
+    def propose(self, *entries: bytes) -> Ready:
+        """Tick and propose, as the loop does."""
+        ready = self.replica.tick(has_entry=bool(entries))
+        ready.extend(self.replica.propose(iter(entries)))
+        return ready
+
+    def commit(self, *entries: bytes) -> list[tuple[int, bytes]]:
+        """Propose entries one by one and let everybody acknowledge each; return what is handed out."""
+        committed: list[tuple[int, bytes]] = []
+        for entry in entries or (None,):
+            ready = self.propose(*([] if entry is None else [entry]))
+            ready.extend(self.acknowledge(*sorted(self.members.nodes.keys() - {self.node_id})))
+            ready.extend(self.replica.tick(has_entry=False))
+            committed += ready.committed
+        return committed
+
+
+def kinds(sent: list[tuple[str, Message]]) -> list[tuple[str, type[Message]]]:
+    """Return to whom what kind of message goes."""
+    return [(peer_id, type(message)) for peer_id, message in sent]
+
+
+def entries_for(peer_id: str, sent: list[tuple[str, Message]]) -> list[LogEntry]:
+    """Return the entries that are sent to a peer."""
+    return [
+        entry
+        for to, message in sent
+        if to == peer_id and isinstance(message, AppendEntries) and message.entries is not UNSET
+        for entry in message.entries
+    ]
+
+
+def is_empty(ready: Ready) -> bool:
+    """Whether nothing is to be done."""
+    return msgspec.structs.asdict(ready) == msgspec.structs.asdict(Ready())
+
+
+def acknowledged(index: int, term: int = 1) -> Acknowledgement:
+    """Return the acknowledgement of everything up to an index."""
+    return Acknowledgement(next_index=index + 1, reset=False, success=True, term=term)
