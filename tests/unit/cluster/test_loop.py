@@ -179,8 +179,8 @@ async def test_an_empty_value_leads_to_nothing() -> None:
     assert node.log == [("receive", "n2", HEARTBEAT)]
 
 
-async def test_a_tick_tells_of_a_role_before_an_entry_is_stamped() -> None:
-    """Who begins to lead starts its clock first; the rest of the tick is done when all is proposed."""
+async def test_an_entry_is_stamped_by_the_state_behind_the_tick() -> None:
+    """The role is known and everything committed is applied before the next entry is made."""
     node = _Node(
         Ready(is_role_changed=True, messages=[("n2", HEARTBEAT)], committed=[(4, b"four")]),
         Ready(messages=[("n3", NewerTerm(term=1))], needs_sync=True),
@@ -191,11 +191,12 @@ async def test_a_tick_tells_of_a_role_before_an_entry_is_stamped() -> None:
     assert node.log == [
         "tick with an entry",
         "role",
-        ("propose", [b"five"]),
         ("send", "n2", HEARTBEAT),
-        ("send", "n3", NewerTerm(term=1)),
         "flush",
         ("apply", 4, b"four"),
+        ("propose", [b"five"]),
+        ("send", "n3", NewerTerm(term=1)),
+        "flush",
         "ticked",
         "sync",
     ]
@@ -354,7 +355,12 @@ async def test_a_failed_proposal_ends_the_node() -> None:
     node.to_propose = [b"five"]
     node.loop.request_tick()
     await quiet()
-    assert node.log == ["tick with an entry", ("propose", [b"five"]), "failed"]
+    assert node.log == [
+        "tick with an entry",
+        ("send", "n2", HEARTBEAT),
+        ("propose", [b"five"]),
+        "failed",
+    ]
 
 
 # -- requests and the timer ---------------------------------------------------------------------------------

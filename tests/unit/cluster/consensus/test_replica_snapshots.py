@@ -7,7 +7,7 @@ from cluster.consensus import member_list
 from cluster.consensus.messages import Acknowledgement, AppendEntries, Chunk, SnapshotPosition
 from cluster.storage.files import Files
 from cluster.storage.snapshot_format import Snapshot, SnapshotId, write_snapshot
-from tests.unit.cluster.consensus.one_replica import THREE, Site, acknowledged, members_of
+from tests.unit.cluster.consensus.one_replica import THREE, Site, acknowledged, extend, members_of
 
 FOUR = members_of(THREE, learners=["n4"])
 """Three voters, and one that is catching up."""
@@ -20,8 +20,8 @@ def test_a_snapshot_is_due_after_so_many_entries_and_written_when_told(make: Cal
     due = []
     for number in range(12):
         ready = site.propose(b"%d" % number)
-        ready.extend(site.acknowledge("n2", "n3", "n4"))
-        ready.extend(site.replica.tick(has_entry=False))
+        extend(ready, site.acknowledge("n2", "n3", "n4"))
+        extend(ready, site.replica.tick(has_entry=False))
         if ready.snapshot is not None:
             due.append((site.journal.last_index, ready))
     assert due, "the log is longer than it may be"
