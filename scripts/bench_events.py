@@ -37,17 +37,17 @@ DESCRIPTION: Final = (
     "watcher neither got every event once and in order nor was cut off with a reason."
 )
 PAUSE_MS_MAX: Final = 100.0
-"""For how long the loop may stop when many leases end at once: the followers wait for a heartbeat."""
+"""Milliseconds for which the loop may stop when many leases end: the followers wait for a heartbeat."""
 LEASES: Final = 100_000
 WATCHERS: Final = (0, 100, 1_000)
 SECONDS: Final = 15.0
-"""Longer than it takes until a watcher that reads nothing is cut."""
+"""Length of a step in seconds: long enough for watchers that read nothing to be cut off."""
 WARM_UP_S: Final = 1.0
 LEASE_S: Final = 2.0
 FILLED_PER_S: Final = 4_000
-"""The leases last so long that all can be taken before they end, even at this rate."""
+"""Leases acquired per second, at least: they last until the last of them has been acquired."""
 NEAR_S: Final = 0.2
-"""Before the leases end, and after all have, so much belongs to what they cost."""
+"""How many seconds before the leases end, and after all have ended, belong to what they cost."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +115,7 @@ def _say(text: str) -> None:
 
 
 async def _leases(directory: Path, leases: int) -> dict[str, Any]:
-    """Let so many leases end in one moment, under load; return what the loop did before and meanwhile."""
+    """Let many leases end at once, under load; return how the loop did before and while they ended."""
     async with leading_node(single_config(directory)) as (node, child):
         ends_s = time.monotonic() + LEASE_S + leases / FILLED_PER_S
         await fill(node, leases, ends_s)

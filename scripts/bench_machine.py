@@ -32,11 +32,11 @@ DESCRIPTION: Final = (
     "both. A million locks take some minutes and 2 GiB of memory."
 )
 PAIRS_PER_S_MIN: Final = 200_000
-"""What one node shall do of uncontended acquires with their releases, decoding included."""
+"""Uncontended pairs of acquire and release per second that one node must do, decoding included."""
 SLOWER_MAX: Final = 2.0
-"""How many times as long a pair may take when as many locks are held as the largest level has."""
+"""Factor by which a pair may be slower when as many locks are held as the largest level has."""
 APPLY_MS_MAX: Final = 100.0
-"""For how long one entry may stop a node when many leases end at once: the followers wait for a heartbeat."""
+"""How long one entry may stop a node when many leases end at once, in ms: followers wait for a heartbeat."""
 LEVELS: Final = (1, 1_000, 1_000_000)
 DUE_COUNT: Final = 100_000
 PROGRESS_S: Final = 10.0

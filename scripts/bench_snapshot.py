@@ -1,4 +1,4 @@
-"""What a large state costs: memory, a snapshot of it, the node's pauses meanwhile, and a restart.
+"""What a large state costs: memory, a snapshot of it with the node's pauses, and a restart.
 
 Run by `scripts/bench snapshot`. One node in this process, with fsync on, its loop watched from inside; then a
 real node process on the directory it left.
@@ -35,9 +35,9 @@ DESCRIPTION: Final = (
     "some minutes and 4 GiB of memory."
 )
 COMPACT_ENTRIES: Final = 1_000_000
-"""So many that no snapshot is written but the one that is watched."""
+"""Entries before a compaction: so many that only the snapshot under test is written."""
 GATHER_S: Final = 15.0
-"""Under load before the snapshot: so long a large node takes to gather its memory after the last one."""
+"""Seconds under load before the snapshot: a large node needs that to gather its memory after the last one."""
 FORKS: Final = 5
 RESTART_S_MAX: Final = 120.0
 

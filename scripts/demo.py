@@ -1,4 +1,4 @@
-"""The command line of scripts/demo: what a lock is worth when the leader dies, told and checked."""
+"""The command line of scripts/demo: shows and checks what happens to a lock when the leader dies."""
 
 import argparse
 import asyncio
@@ -23,7 +23,7 @@ POLL_S = 0.05
 
 
 class ClaimFailed(Exception):
-    """A claim of the story turned out false."""
+    """A claim of the demonstration turned out to be false."""
 
 
 class Narrator:
@@ -38,7 +38,7 @@ class Narrator:
         print(f"[{time.monotonic() - self._began_s:6.2f} s]  {text}", flush=True)
 
     def claim(self, text: str, *, holds: bool, because: object = "") -> None:
-        """State a fact that was just checked. Raises ClaimFailed when it is none."""
+        """State a fact that was just checked. Raises ClaimFailed if it does not hold."""
         if not holds:
             raise ClaimFailed(f"not true: {text}" + (f" ({because})" if because != "" else ""))
         self.claims_count += 1
@@ -58,7 +58,7 @@ async def tell(cluster: LocalCluster, narrator: Narrator) -> None:
         hold = await alice.acquire(LOCK, ttl_ms=TTL_MS)
         narrator.claim(f"alice holds it, with fencing token {hold.token}", holds=hold.is_valid)
 
-        narrator.say(f"bob wants it, too, through {second.id}, and waits")
+        narrator.say(f"bob asks for it through {second.id}, and waits")
         waiting = asyncio.create_task(bob.acquire(LOCK, ttl_ms=TTL_MS, wait_ms=WAIT_MS))
         try:
             await _waits(alice)

@@ -1,8 +1,8 @@
 """A cluster of real node processes on loopback, for people (`scripts/cluster`), tests and benchmarks.
 
-Everything about it stands in its directory: `cluster.json` (who listens where, with which pid), and for each
-node its data and its `log`. Nodes outlive the process that started them; any process may take the cluster up
-again by its directory.
+Everything about it is in its directory: `cluster.json` (which node listens where, with which pid), and the
+data and the `log` of each node. Nodes outlive the process that started them; any process may take the cluster
+up again by its directory.
 """
 
 import contextlib
@@ -276,7 +276,7 @@ class LocalCluster:
             time.sleep(POLL_S)
 
     def _leader_by(self, node_id: str) -> str | None:
-        """Return whom a node takes for the leader; nobody if it does not answer soon."""
+        """Return the node that a node takes for the leader; None if it does not answer soon."""
         if not self.is_alive(node_id) or self.is_paused(node_id):
             return None
         leader = (self.view(node_id) or {}).get("leader")
@@ -321,7 +321,7 @@ class LocalCluster:
     def _argv(self, node_id: str, document: dict[str, Any]) -> list[str]:
         """Return the command that starts a node."""
         node = self.node(node_id)
-        # Nodes that joined later are told of all; the first ones keep what they began with.
+        # Nodes that join later get all addresses; the first ones keep those that they began with.
         joins = node_id in document.get("joined", [])
         peers = document.get("first_peers", "") if not joins else ""
         peers = peers or ",".join(f"{peer['id']}={peer['peer']}" for peer in document["nodes"])
@@ -345,7 +345,7 @@ class LocalCluster:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep other processes from changing cluster.json meanwhile."""
+        """Keep other processes from changing cluster.json inside this block."""
         with (self.directory / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

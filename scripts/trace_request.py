@@ -251,7 +251,7 @@ async def asking(node: Node, *, over_http: bool) -> AsyncIterator[Asker]:
 
 
 async def trace_once(loop: PausableLoop, asker: Asker, node: Node) -> TracedRun:
-    """CallTrace one request; None when a timer fired meanwhile. Raises TracingError."""
+    """Trace one request. Raises TracingError."""
     entry_sends: list[int] = []
 
     def on_send(index: int, frame: FrameType) -> None:

@@ -75,7 +75,7 @@ class Feed:
             yield self.entry(waiting)
 
     def apply_all(self, commands: Iterable[Command]) -> None:
-        """Apply commands that are no part of what is measured."""
+        """Apply commands that are not part of the measurement."""
         for entry in self.entries(commands):
             self.machine.apply(codec.decode_entry(entry))
 

@@ -100,7 +100,7 @@ class QueueLoad(Load):
         return [self._newcomer(feed) for _ in range(self._length + 1)]
 
     def end(self) -> Iterable[Command]:
-        """Let them all go: the last ones first, so that nobody else gets it."""
+        """End all of them, the last ones first, so that nobody else gets the lock."""
         gone = [Cancel(acquire.hold_id, acquire.attempt_id) for acquire in reversed(self._queue)]
         self._queue.clear()
         return gone

@@ -4,7 +4,7 @@ import resource
 from typing import Final
 
 RESERVED: Final = 200
-"""Files that are no connections: journal, snapshots, pipes, libraries."""
+"""Number of open files that are not connections: journal, snapshots, pipes, libraries."""
 
 
 def raise_limit() -> int:

@@ -1,4 +1,4 @@
-"""How long the event loop of this process does nothing else: what everybody who waits for it sees."""
+"""Pauses of this process's event loop, as everything that waits for it sees them."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ class PauseMeter:
         return max(self._late_s, default=0.0) * 1000
 
     def take(self) -> Pauses:
-        """Return what was seen since the last call, and begin anew.
+        """Return what was seen since the last call, and start afresh.
 
         A pause that still lasts, with this very call in it, belongs to the next ones.
         """

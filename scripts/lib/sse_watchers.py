@@ -32,7 +32,7 @@ LOOK_S: Final = 0.02
 NEWEST_BYTES: Final = 100_000
 """Among so many the last event is to be found."""
 MUTE_BUFFER_BYTES: Final = 4096
-"""The kernel of who reads nothing shall read little for him."""
+"""Receive buffer in bytes of watchers that read nothing: the kernel should take little for them."""
 _END_OF_HEAD: Final = b"\r\n\r\n"
 
 

@@ -23,7 +23,7 @@ SHOWN_MAX: Final = 5
 
 
 class Told(NamedTuple):
-    """A change, as its client was told of it and as an event tells it."""
+    """A change, as its client's answer and as its event describe it."""
 
     revision: int
     kind: str
@@ -73,7 +73,7 @@ class Reader:
             self._take_blocks(whole.split(_END)[:-1])
 
     def _take_blocks(self, blocks: Iterable[bytes]) -> None:
-        """Read blocks of which some are no events, or are new to everybody."""
+        """Read blocks, some of which are not events or are new to all watchers."""
         known = self._transcript.data
         for block in blocks:
             if block.startswith(b"id: ") and b"\nevent: " in block:
@@ -131,8 +131,8 @@ def check(data: bytes, told: Iterable[Told], *, is_whole: bool) -> list[str]:
         return [f"ends within a revision, with {_text(ids[-1])}"]
     return [
         *(f"out of order: {then} comes after {first}" for first, then in _misplaced(ids)),
-        *(f"lost, or told too seldom: {missing}" for missing in wanted - found),
-        *(f"told too often: {more}" for more in found - wanted),
+        *(f"lost, or sent too seldom: {missing}" for missing in wanted - found),
+        *(f"sent too often: {more}" for more in found - wanted),
     ]
 
 

@@ -55,7 +55,7 @@ holdfast_ensure_venv() {
     local root=$1
     holdfast_venv_is_ready "$root" && return 0
     (
-        # Where there is no flock, only the protection against a second script that starts now is lost.
+        # Without flock, only the protection against another script that starts at the same time is lost.
         if command -v flock >/dev/null; then
             flock 9 || exit 1
         fi

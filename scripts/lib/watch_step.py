@@ -1,4 +1,4 @@
-"""One step of scripts/bench events: watchers of all that happens, and the load meanwhile."""
+"""One step of scripts/bench events: clients that watch everything, under load."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ WARM_UP_S: Final = 1.0
 DRAIN_S: Final = 120.0
 """So long watchers that are behind at the end of the load may take for the rest."""
 MUTE_DRAIN_S: Final = CLOSING_S + 3
-"""After the load, those who read nothing read for so long what was sent to them."""
+"""Seconds after the load in which watchers that read nothing read what was sent to them."""
 CUT: Final = "cut: "
 """So begin the outcomes of watches that the node ended."""
 LOOK_S: Final = 0.25
@@ -38,7 +38,7 @@ BUFFER_BYTES_MAX: Final = BUFFERED_BYTES_MAX + (FED_COUNT_MAX + 2 * LOAD_WORKERS
 
 
 class Step(NamedTuple):
-    """So many watchers, which read or do not, and the load meanwhile."""
+    """How many watchers there are, whether they read, and under which load."""
 
     watchers: int
     is_mute: bool
@@ -132,9 +132,9 @@ class BufferMeter:
 
 
 def endings(outcomes: dict[str, int], cuts: dict[str, int], *, is_mute: bool) -> list[str]:
-    """Return what is wrong with how watches ended: a watcher that has not got everything must know why.
+    """Return what is wrong with how watches ended: a watcher that missed something must have been told why.
 
-    One that reads nothing may not hear it: the node drops the connection, and it may go on from the log.
+    One that reads nothing may not hear it, because the node drops its connection; it may resume from the log.
     """
     told = Counter(
         {outcome.removeprefix(CUT): n for outcome, n in outcomes.items() if outcome.startswith(CUT)}
@@ -145,7 +145,7 @@ def endings(outcomes: dict[str, int], cuts: dict[str, int], *, is_mute: bool) ->
         told[Cut.SLOW_READER] += lost
     elif lost:
         faults.append(f"{lost} connections ended without a word")
-    # A watcher that is behind may be cut just now.
+    # Who is behind may be cut just now.
     if told - Counter(cuts) or sum(cuts.values()) > told.total() + behind:
         faults.append(f"the node cut {cuts}, and the watchers were cut {dict(told)}")
     if set(cuts) - {Cut.SLOW_READER}:

@@ -157,15 +157,15 @@ def test_a_gap_of_one_watcher_is_found() -> None:
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
-        (FIRST + THIRD, "lost, or told too seldom"),
+        (FIRST + THIRD, "lost, or sent too seldom"),
         (FIRST + text(WHOLE[1], 2) + THIRD, "out of order: 3.2 comes after 2"),
         (SECOND + THIRD + FIRST, "out of order: 2 comes after 3"),
         (FIRST + FIRST + SECOND + THIRD, "out of order: 2 comes after 2"),
-        (FIRST + text(WHOLE[2], 1) + THIRD, "told too often"),
+        (FIRST + text(WHOLE[2], 1) + THIRD, "sent too often"),
         (FIRST + SECOND, "ends within a revision, with 3.1"),
         (FIRST + SECOND + THIRD.replace(b"id: 3", b"id: 4"), "say different things"),
         (FIRST + b"nonsense\n\n", "no event"),
-        (b"", "lost, or told too seldom"),
+        (b"", "lost, or sent too seldom"),
     ],
 )
 def test_a_wrong_transcript_is_found(data: bytes, fault: str) -> None:
