@@ -113,6 +113,10 @@ def members_of(voters: Collection[str], learners: Collection[str] = ()) -> Membe
     return Members(nodes | {node_id: Member(f"{node_id}:1", is_voter=False) for node_id in learners})
 
 
+FOUR = members_of(THREE, learners=["n4"])
+"""Three voters, and one that is catching up."""
+
+
 def decode_state(state: bytearray) -> Generator[None, None, object]:
     """Decode a state in two steps."""
     yield

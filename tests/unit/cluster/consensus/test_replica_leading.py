@@ -3,10 +3,7 @@
 from collections.abc import Callable
 
 from cluster.consensus.messages import AppendEntries, NewerTerm, TakeOver
-from tests.unit.cluster.consensus.one_replica import THREE, Clock, Site, entries_for, kinds, members_of
-
-FOUR = members_of(THREE, learners=["n4"])
-"""Three voters, and one that is catching up."""
+from tests.unit.cluster.consensus.one_replica import FOUR, Clock, Site, entries_for, kinds, members_of
 
 
 def test_a_proposal_travels_ahead_of_the_sync_and_is_not_committed_yet(leader: Site) -> None:

@@ -1,0 +1,195 @@
+"""When a node stands for election: whose word it needs, when it asks, and whom it holds for alive."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from cluster.consensus.messages import NewerTerm, PreVoteGranted, PreVoteRequest, TakeOver
+from cluster.consensus.prevote import PRE_VOTE_PAUSE_S
+from tests.unit.cluster.consensus.one_replica import FOUR, THREE, Clock, Site, members_of
+
+BOTH = {"n1", "n3"}
+"""The peers of n2."""
+
+
+def question(site: Site, term: int = 1) -> PreVoteRequest:
+    """Return the question of a node whose log is as good as this one's."""
+    _, index, last_term = site.last
+    return PreVoteRequest(term=term, last_log_index=index, last_log_term=last_term)
+
+
+def lose_patience(site: Site) -> None:
+    """Let so much time pass that no leader is believed to be alive, and ask."""
+    site.clock.now_s += 2
+    site.replica.prevote.ask(BOTH)
+
+
+# -- asking -------------------------------------------------------------------------------------------------
+
+
+def test_nobody_is_asked_before_the_patience_ends(follower: Site, clock: Clock) -> None:
+    """A node that has just started waits as if it had heard a leader."""
+    prevote = follower.replica.prevote
+    clock.now_s += 0.4
+    assert prevote.ask(BOTH) == []
+    clock.now_s += 0.7
+    assert prevote.ask(BOTH) == [("n1", question(follower)), ("n3", question(follower))]
+
+
+def test_only_connected_voters_are_asked(make: Callable[..., Site], clock: Clock) -> None:
+    """A learner's word counts for nothing, and who is not connected cannot hear."""
+    site = make("n2", members=FOUR)
+    clock.now_s += 2
+    assert site.replica.prevote.ask({"n1", "n4"}) == [("n1", question(site))]
+
+
+def test_a_learner_asks_nobody(make: Callable[..., Site], clock: Clock) -> None:
+    """It may not lead, so it never stands, not even if it is asked to take over."""
+    site = make("n4", members=FOUR)
+    clock.now_s += 2
+    assert site.replica.prevote.ask(set(THREE)) == []
+    assert not site.replica.prevote.count("n1", PreVoteGranted(term=1))
+    assert not site.replica.prevote.may_stand
+
+
+def test_a_leader_asks_nobody(leader: Site, clock: Clock) -> None:
+    """Whatever time has passed."""
+    clock.now_s += 2
+    assert leader.replica.prevote.ask({"n2", "n3"}) == []
+
+
+def test_after_a_pause_it_is_asked_again(follower: Site, clock: Clock) -> None:
+    """Questions get lost, and peers lose patience later; between two rounds there is a pause."""
+    lose_patience(follower)
+    assert follower.replica.prevote.ask(BOTH) == []
+    clock.now_s += 3 * PRE_VOTE_PAUSE_S
+    assert len(follower.replica.prevote.ask(BOTH)) == 2
+
+
+def test_the_turns_of_the_nodes_are_staggered(
+    make: Callable[..., Site], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the leader is gone the others' next rounds are a pause apart, so that votes are not split."""
+    sites = [make(node_id) for node_id in ("n2", "n3")]
+    for site in sites:
+        monkeypatch.setattr(site.replica.engine, "random", lambda: 0.5)
+        site.follow("n1")
+        site.replica.peer_down("n1")
+    first, second = (site.replica.engine.election_deadline_s for site in sites)
+    assert first == pytest.approx(clock.now_s + 1.25 * PRE_VOTE_PAUSE_S)
+    assert second - first == pytest.approx(PRE_VOTE_PAUSE_S)
+
+
+# -- counting -----------------------------------------------------------------------------------------------
+
+
+def test_a_majority_lets_it_stand(make: Callable[..., Site]) -> None:
+    """Of five, two others have to agree; the same one twice is one."""
+    site = make("n2", members=members_of(["n1", "n2", "n3", "n4", "n5"]))
+    prevote = site.replica.prevote
+    lose_patience(site)
+    assert not prevote.count("n1", PreVoteGranted(term=1))
+    assert not prevote.count("n1", PreVoteGranted(term=1))
+    before = prevote.may_stand
+    assert prevote.count("n4", PreVoteGranted(term=1))
+    assert (before, prevote.may_stand) == (False, True)
+    assert site.replica.engine.election_deadline_s == 0.0, "the next tick stands for election"
+
+
+def test_a_strangers_word_does_not_count(follower: Site) -> None:
+    """Only voters are a majority."""
+    lose_patience(follower)
+    assert not follower.replica.prevote.count("n9", PreVoteGranted(term=1))
+
+
+def test_an_answer_to_another_round_does_not_count(follower: Site, clock: Clock) -> None:
+    """Neither one for another term, nor what was said before the questions were asked again."""
+    prevote = follower.replica.prevote
+    lose_patience(follower)
+    assert not prevote.count("n1", PreVoteGranted(term=2))
+    assert prevote.count("n1", PreVoteGranted(term=1))
+    follower.replica.receive("n3", NewerTerm(term=5))
+    assert not prevote.may_stand, "the term that they agreed to is over"
+    clock.now_s += 2
+    prevote.ask(BOTH)
+    assert not prevote.count("n1", PreVoteGranted(term=1))
+    assert prevote.count("n1", PreVoteGranted(term=6))
+
+
+def test_a_leader_that_speaks_ends_the_round(follower: Site) -> None:
+    """Whoever agreed before has to be asked again."""
+    prevote = follower.replica.prevote
+    lose_patience(follower)
+    prevote.count("n1", PreVoteGranted(term=1))
+    prevote.leader_heard()
+    assert not prevote.may_stand
+    assert not prevote.count("n1", PreVoteGranted(term=1))
+
+
+def test_a_node_alone_needs_nobody(make: Callable[..., Site]) -> None:
+    """There is nobody else who could lead."""
+    assert make("n1", members=members_of(["n1"])).replica.prevote.may_stand
+
+
+def test_the_leaders_own_wish_is_enough(follower: Site) -> None:
+    """Who is asked to take over asks nobody; when the connection breaks, the wish is forgotten."""
+    follower.follow()
+    follower.replica.receive("n1", TakeOver(term=1))
+    before = follower.replica.prevote.may_stand
+    follower.replica.peer_down("n1")
+    assert (before, follower.replica.prevote.may_stand) == (True, False)
+
+
+# -- answering ----------------------------------------------------------------------------------------------
+
+
+def test_a_yes_needs_a_lost_leader_and_a_good_log(follower: Site, clock: Clock) -> None:
+    """There is no answer at all as long as a leader is alive here, or for a log that lacks something."""
+    follower.follow()
+    follower.replica.receive("n1", follower.append([1]))
+    prevote, asked = follower.replica.prevote, question(follower, term=2)
+    poor = PreVoteRequest(term=2, last_log_index=1, last_log_term=1)
+    assert prevote.answer(asked) is None
+    clock.now_s += 0.6
+    assert prevote.answer(asked) == PreVoteGranted(term=2)
+    assert prevote.answer(poor) is None
+
+
+@pytest.mark.parametrize("term", [3, 4])
+def test_a_sender_that_is_behind_is_told_the_term(follower: Site, term: int) -> None:
+    """It asks for a term that has begun already, and would ask for ever."""
+    follower.follow(term=4)
+    assert follower.replica.prevote.answer(question(follower, term)) == NewerTerm(term=4)
+
+
+# -- whom it holds for alive --------------------------------------------------------------------------------
+
+
+def test_a_leader_is_alive_while_it_is_heard(follower: Site, clock: Clock) -> None:
+    """For the shortest patience, on a connection that is still there."""
+    prevote = follower.replica.prevote
+    assert (prevote.leader_silence_s, prevote.lag_s) == (math.inf, math.inf)
+    clock.now_s += 2
+    follower.follow()
+    alive = []
+    for passed_s in (0.4, 0.2):
+        clock.now_s += passed_s
+        alive.append((prevote.leader_is_alive, prevote.hears_leader))
+    assert alive == [(True, True), (False, False)]
+    assert prevote.leader_silence_s == pytest.approx(0.6)
+    follower.follow()
+    heard = prevote.leader_is_alive
+    follower.replica.peer_down("n1")
+    assert (heard, prevote.leader_is_alive, prevote.hears_leader) == (True, False, False)
+
+
+def test_a_leader_hears_itself(leader: Site, clock: Clock) -> None:
+    """It has no silence to wait out; when it leads no more, its own leadership was the last one."""
+    prevote = leader.replica.prevote
+    leader.replica.tick(has_entry=False)
+    assert (prevote.leader_silence_s, prevote.leader_is_alive, prevote.hears_leader) == (0.0, True, True)
+    leader.replica.receive("n2", NewerTerm(term=7))
+    clock.now_s += 0.25
+    assert prevote.leader_silence_s == math.inf
+    assert prevote.lag_s == pytest.approx(0.25)
