@@ -31,8 +31,8 @@ def test_a_new_log_begins_with_an_entry_of_nobody(tmp_path: Path) -> None:
     engine = Engine(Config("n1"), journal, lambda _: 0, applied_index=1)
     assert (journal.first_index, journal.last_index) == (1, 1)
     assert (engine.commit_index, engine.applied_index, engine.term) == (1, 1, 0)
-    assert engine.leader_id is None
-    assert not (engine.is_leader or engine.is_candidate or engine.has_work)
+    assert [engine.leader_id, engine.is_leader, engine.is_candidate] == [None, False, False]
+    assert not engine.has_work
     journal.close()
 
 

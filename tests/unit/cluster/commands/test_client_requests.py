@@ -1,0 +1,298 @@
+"""What the faces ask for, and what becomes of it when a client goes away at any moment of its request."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+
+from cluster.commands.client_requests import ClientRequests
+from cluster.commands.outbox import Answer, Outbox
+from cluster.errors import NoLeader, OutcomeUnknown, ShuttingDown
+from cluster.observing.metrics import Metrics
+from lockstate.commands import Acquire, Cancel, Command, Convert, MayWait, Release
+from lockstate.ids import AttemptId, HoldId
+from lockstate.machine import LockMachine
+from lockstate.modes import Mode
+from lockstate.results import Done, Granted, Queued, Reason, Refused, Result
+
+LONG_S = 3_600.0
+"""A timeout, in seconds, that no test waits for."""
+SHORT_S = 0.01
+"""A timeout, in seconds, whose end a test is about."""
+RELEASE = Release(HoldId("h1"))
+QUEUED = Queued(HoldId("h1"), 0)
+UNDO = Cancel(HoldId("h1"), AttemptId("of-h1"))
+
+_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+
+
+class _Faces:
+    """A node's client side; the test is the cluster, and answers commands by their numbers, from 1 on."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.outbox = Outbox("a.1", loop)
+        self.metrics = Metrics(list)
+        self.flushes = 0
+        self.is_open = True
+        self.requests = ClientRequests(self.outbox, self.metrics, self._flush, lambda: self.is_open)
+        self.wait: asyncio.Future[Answer] = loop.create_future()
+
+    def _flush(self) -> None:
+        self.flushes += 1
+
+    def answer(self, seq: int, result: Result) -> None:
+        """Let a command have its outcome; of a queued one `wait` is the end."""
+        wait = self.wait if isinstance(result, Queued) else None
+        self.outbox.complete(seq, Answer(result, seq, wait), LockMachine())
+
+    async def begin(self, command: MayWait, timeout_s: float = LONG_S) -> "asyncio.Task[Answer]":
+        """Return a request whose command is in the outbox."""
+        task = asyncio.create_task(self.requests.acquire(command, timeout_s))
+        await asyncio.sleep(0)
+        assert self.sent() == [command]
+        return task
+
+    def sent(self) -> list[Command]:
+        """Return what was submitted since the last look."""
+        return [_decoder.decode(command) for command in self.outbox.take()[1]]
+
+
+def acquire(*, request_id: str = "", wait_ms: int = 1_000_000) -> Acquire:
+    """Return a request that may wait."""
+    return Acquire(
+        "a",
+        Mode.EXCLUSIVE,
+        HoldId("h1"),
+        AttemptId("of-h1"),
+        ttl_ms=60_000,
+        wait_ms=wait_ms,
+        request_id=request_id,
+    )
+
+
+def granted(hold_id: str = "h1") -> Granted:
+    """Return the grant of a hold."""
+    return Granted(HoldId(hold_id), 1, "a", Mode.EXCLUSIVE, 60_000)
+
+
+CONVERT = Convert(HoldId("h0"), Mode.EXCLUSIVE, HoldId("h1"), AttemptId("of-h1"), wait_ms=1_000_000)
+"""A conversion of h0 whose wait answers to h1."""
+
+
+async def settle() -> None:
+    """Let everything happen that is due."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def leave(task: "asyncio.Task[Any]") -> None:
+    """Let the client go away."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await settle()
+
+
+# -- commands and reads -------------------------------------------------------------------------------------
+
+
+async def test_a_command_is_submitted_and_answered() -> None:
+    """It is flushed once, and the outcome goes to who asked."""
+    faces = _Faces()
+    task = asyncio.create_task(faces.requests.submit(RELEASE, LONG_S))
+    await asyncio.sleep(0)
+    assert faces.sent() == [RELEASE]
+    assert faces.flushes == 1
+    faces.answer(1, Done())
+    assert await task == Answer(Done(), 1)
+
+
+async def test_a_read_is_answered_from_the_state_at_its_barrier() -> None:
+    """It is flushed like a command."""
+    faces = _Faces()
+    task = asyncio.create_task(faces.requests.read(lambda machine: machine.revision, LONG_S))
+    await asyncio.sleep(0)
+    assert faces.flushes == 1
+    faces.answer(1, Done())
+    assert await task == 0
+
+
+async def test_a_closed_node_takes_nothing() -> None:
+    """Neither commands nor reads: it says so, counts it, and has nothing in its outbox."""
+    faces = _Faces()
+    faces.is_open = False
+    asked: list[Coroutine[Any, Any, object]] = [
+        faces.requests.submit(RELEASE, LONG_S),
+        faces.requests.acquire(acquire(), LONG_S),
+        faces.requests.read(lambda machine: machine.revision, LONG_S),
+    ]
+    for question in asked:
+        with pytest.raises(ShuttingDown):
+            await question
+    assert faces.metrics.failures == {"shutting-down": 3}
+    assert (len(faces.outbox), faces.flushes) == (0, 0)
+
+
+async def test_what_the_outbox_refuses_is_counted() -> None:
+    """The reason goes to who asked."""
+    faces = _Faces()
+    faces.outbox.close(ShuttingDown("stops"), OutcomeUnknown("stops"))
+    with pytest.raises(ShuttingDown, match="stops"):
+        await faces.requests.submit(RELEASE, LONG_S)
+    assert faces.metrics.failures == {"shutting-down": 1}
+
+
+# -- waiting ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("result", [granted(), Refused(Reason.LOCK_HELD, "held")])
+async def test_what_need_not_wait_is_answered_at_once(result: Result) -> None:
+    """A grant or a refusal is the end."""
+    faces = _Faces()
+    task = await faces.begin(acquire())
+    faces.answer(1, result)
+    assert (await task).result == result
+
+
+async def test_the_end_of_a_wait_is_the_answer() -> None:
+    """Who is queued hears nothing before that."""
+    faces = _Faces()
+    task = await faces.begin(acquire())
+    faces.answer(1, QUEUED)
+    await settle()
+    assert not task.done()
+    faces.wait.set_result(Answer(granted(), 9))
+    assert await task == Answer(granted(), 9)
+    assert faces.sent() == []
+
+
+@pytest.mark.parametrize(("request_id", "undone"), [("", [UNDO]), ("r", [])])
+async def test_a_wait_without_an_end_is_unknown(request_id: str, undone: list[Command]) -> None:
+    """If nobody can ask for it again it is undone; with a request id the client may repeat it."""
+    faces = _Faces()
+    task = await faces.begin(acquire(request_id=request_id, wait_ms=1), SHORT_S)
+    faces.answer(1, QUEUED)
+    with pytest.raises(OutcomeUnknown):
+        await task
+    await settle()
+    assert faces.sent() == undone
+
+
+# -- clients that go away -----------------------------------------------------------------------------------
+
+
+async def test_who_leaves_the_queue_is_taken_out_of_it() -> None:
+    """The cancel goes out in the background; the wait is nobody's any more."""
+    faces = _Faces()
+    task = await faces.begin(acquire())
+    faces.answer(1, QUEUED)
+    await settle()
+    await leave(task)
+    assert faces.sent() == [UNDO]
+    assert faces.flushes == 2
+    assert faces.wait.cancelled()
+
+
+@pytest.mark.parametrize("result", [QUEUED, granted()])
+async def test_who_leaves_before_the_answer_is_undone_when_it_comes(result: Result) -> None:
+    """Until then nobody knows whether there is anything to undo."""
+    faces = _Faces()
+    task = await faces.begin(acquire())
+    await leave(task)
+    assert faces.sent() == []
+    faces.answer(1, result)
+    await settle()
+    assert faces.sent() == [UNDO]
+
+
+@pytest.mark.parametrize("result", [Refused(Reason.LOCK_HELD, "held"), granted("h0")])
+async def test_what_this_request_did_not_get_is_not_undone(result: Result) -> None:
+    """A refusal left nothing; a hold that was there before belongs to who got it."""
+    faces = _Faces()
+    await leave(await faces.begin(acquire()))
+    faces.answer(1, result)
+    await settle()
+    assert faces.sent() == []
+
+
+async def test_a_command_without_an_outcome_is_not_undone() -> None:
+    """If it was not applied there is nothing; if it was, ticket or hold end by themselves."""
+    faces = _Faces()
+    await leave(await faces.begin(acquire()))
+    faces.outbox.fail(1, NoLeader("none"))
+    await settle()
+    assert faces.sent() == []
+
+
+async def test_of_a_conversion_only_the_wait_is_undone() -> None:
+    """One that came through stays, as the hold does."""
+    waiting, converted = _Faces(), _Faces()
+    for faces, result in ((waiting, QUEUED), (converted, granted("h0"))):
+        await leave(await faces.begin(CONVERT))
+        faces.answer(1, result)
+        await settle()
+    assert waiting.sent() == [UNDO]
+    assert converted.sent() == []
+
+
+# -- nodes that stop ----------------------------------------------------------------------------------------
+
+
+async def test_who_leaves_a_stopping_node_is_not_undone() -> None:
+    """Its client may ask on another node: the connection ended because this one stops."""
+    faces = _Faces()
+    task = await faces.begin(acquire())
+    faces.answer(1, QUEUED)
+    await settle()
+    faces.is_open = False
+    await leave(task)
+    assert faces.sent() == []
+
+
+@pytest.mark.parametrize(("request_id", "undone"), [("", [UNDO]), ("r", [])])
+async def test_a_stopping_node_takes_back_what_nobody_can_ask_for(
+    request_id: str, undone: list[Command]
+) -> None:
+    """The answer waits until the ticket is gone; one with a request id keeps its place in the queue."""
+    faces = _Faces()
+    task = await faces.begin(acquire(request_id=request_id))
+    faces.answer(1, QUEUED)
+    await settle()
+    faces.is_open = False
+    faces.wait.set_exception(OutcomeUnknown("this node stops"))
+    await settle()
+    assert faces.sent() == undone
+    assert task.done() != bool(undone)
+    faces.answer(2, Done())
+    with pytest.raises(OutcomeUnknown, match="this node stops"):
+        await task
+
+
+async def test_a_lost_wait_of_an_open_node_is_not_undone() -> None:
+    """What a snapshot has hidden may have been granted: the client repeats it, or it ends by itself."""
+    faces = _Faces()
+    task = await faces.begin(acquire())
+    faces.answer(1, QUEUED)
+    await settle()
+    faces.wait.set_exception(OutcomeUnknown("this node fell behind"))
+    with pytest.raises(OutcomeUnknown, match="fell behind"):
+        await task
+    assert faces.sent() == []
+
+
+async def test_a_cancel_that_nobody_takes_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """It is tried once; ticket and hold end by themselves, and people read why."""
+    faces = _Faces()
+    task = await faces.begin(acquire())
+    faces.answer(1, QUEUED)
+    await settle()
+    await leave(task)
+    assert faces.sent() == [UNDO]
+    faces.outbox.fail(2, NoLeader("none"))
+    await settle()
+    assert "event=cancel-failed code=no-leader name='a'" in caplog.text
+    assert faces.sent() == []
+    assert not faces.requests._cancels
