@@ -1,6 +1,7 @@
 """What the faces ask for, and what becomes of it when a client goes away at any moment of its request."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 from cluster.commands.client_requests import ClientRequests
 from cluster.commands.outbox import Answer, Outbox
 from cluster.errors import NoLeader, OutcomeUnknown, ShuttingDown
-from cluster.observing.metrics import Metrics
 from lockstate.commands import Acquire, Cancel, Command, Convert, MayWait, Release
 from lockstate.ids import AttemptId, HoldId
 from lockstate.machine import LockMachine
@@ -34,10 +34,10 @@ class _Faces:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.outbox = Outbox("a.1", loop)
-        self.metrics = Metrics(list)
+        self.failures: Counter[str] = Counter()
         self.flushes = 0
         self.is_open = True
-        self.requests = ClientRequests(self.outbox, self.metrics, self._flush, lambda: self.is_open)
+        self.requests = ClientRequests(self.outbox, self.failures, self._flush, lambda: self.is_open)
         self.wait: asyncio.Future[Answer] = loop.create_future()
 
     def _flush(self) -> None:
@@ -132,7 +132,7 @@ async def test_a_closed_node_takes_nothing() -> None:
     for question in asked:
         with pytest.raises(ShuttingDown):
             await question
-    assert faces.metrics.failures == {"shutting-down": 3}
+    assert faces.failures == {"shutting-down": 3}
     assert (len(faces.outbox), faces.flushes) == (0, 0)
 
 
@@ -142,7 +142,7 @@ async def test_what_the_outbox_refuses_is_counted() -> None:
     faces.outbox.close(ShuttingDown("stops"), OutcomeUnknown("stops"))
     with pytest.raises(ShuttingDown, match="stops"):
         await faces.requests.submit(RELEASE, LONG_S)
-    assert faces.metrics.failures == {"shutting-down": 1}
+    assert faces.failures == {"shutting-down": 1}
 
 
 # -- waiting ------------------------------------------------------------------------------------------------
