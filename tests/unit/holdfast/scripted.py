@@ -28,7 +28,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class ScriptedNode:
-    """Takes the steps of its script one after the other, the last one for ever."""
+    """Takes the steps of its script one after the other, and then repeats the last one."""
 
     def __init__(self, *script: Step) -> None:
         self._script = list(script)
@@ -99,7 +99,7 @@ async def reset(request: web.Request) -> web.StreamResponse:
 
 
 async def silence(_: web.Request) -> web.StreamResponse:
-    """Say nothing until the client goes away."""
+    """Do not answer until the client goes away."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
 

@@ -234,14 +234,14 @@ async def test_reads_are_decoded_and_names_are_encoded() -> None:
 
 
 async def test_an_answer_of_no_node_is_an_unknown_outcome() -> None:
-    """A 200 that is no answer of ours proves nothing."""
+    """A 200 that is not an answer of ours proves nothing."""
     async with ScriptedNode(status(200)) as node, holdfast.Client([node.url]) as client:
         with pytest.raises(holdfast.OutcomeUnknown):
             await client.acquire("a/b", ttl_ms=500)
 
 
 async def test_release_takes_a_hold_or_its_id() -> None:
-    """Who kept only the hold id can give the lock back."""
+    """A client that kept only the hold id can release the lock."""
     async with ScriptedNode(granted(), released) as node, holdfast.Client([node.url]) as client:
         hold = await client.acquire("a/b", ttl_ms=30_000)
         await client.release(hold)

@@ -53,7 +53,7 @@ async def test_acquire_prints_the_hold() -> None:
 
 
 async def test_a_held_lock_is_exit_code_1_and_names_its_holder() -> None:
-    """Who is refused learns who holds the lock and what to do."""
+    """A refusal says who holds the lock and what to do."""
     async with ScriptedNode(problem("lock-held", holders=[{"owner": "eve"}])) as node:
         code, out, err = await _holdfast(node.url, "acquire", "a/b")
         assert (code, out) == (1, "")
@@ -96,7 +96,7 @@ async def test_run_ends_the_command_when_the_lock_is_lost(tmp_path: Path) -> Non
 
 
 async def test_run_releases_when_the_command_cannot_be_started() -> None:
-    """A command that does not exist is told, and does not keep the lock."""
+    """A command that does not exist is reported, and does not keep the lock."""
     async with ScriptedNode(granted(), released) as node:
         code, _, err = await _holdfast(node.url, "run", "a/b", "--", "./no-such-command")
         assert code == 126
@@ -132,14 +132,14 @@ async def test_get_prints_the_lock() -> None:
     [["run", "a/b"], ["run", "a/b", "--"], ["get", "a", "--", "b"], ["acquire", "a", "--ttl", "soon"], []],
 )
 async def test_wrong_usage_is_exit_code_2(argv: list[str]) -> None:
-    """What cannot be understood is told before anything is sent."""
+    """What cannot be understood is refused before anything is sent."""
     code, _, err = await _holdfast("http://127.0.0.1:1", *argv)
     assert code == 2
     assert "usage" in err
 
 
 async def test_a_wrong_node_is_exit_code_2() -> None:
-    """A node that is no URL is told, with an example of one."""
+    """A node that is not a URL is refused, with an example of one."""
     code, _, err = await _holdfast("localhost:7701", "status")
     assert code == 2
     assert "http://" in err

@@ -135,7 +135,7 @@ async def test_the_bodys_own_error_comes_out_and_the_lock_is_released() -> None:
 
 
 async def test_a_cancellation_from_outside_stays_one() -> None:
-    """A task that somebody else cancels ends cancelled, not with LeaseLost, and gives the lock back."""
+    """A task that somebody else cancels ends cancelled, not with LeaseLost, and releases the lock."""
     async with ScriptedNode(granted(), released) as node, holdfast.Client([node.url]) as client:
         entered = asyncio.Event()
 

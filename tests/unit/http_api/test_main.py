@@ -127,7 +127,7 @@ def test_a_disk_that_fails_while_a_node_stops(tmp_path: Path) -> None:
 
 
 def _stop_with_waiter(program: Program, file_bytes_max: int = resource.RLIM_INFINITY) -> int:
-    """Stop a node at which somebody waits, and return the exit code; the waiter has to get an answer.
+    """Stop a node at which a client waits, and return the exit code; the waiter has to get an answer.
 
     The node takes the wait back, for nobody can ask for its outcome again: it has to write that.
     """

@@ -61,7 +61,7 @@ async def test_logs_carry_the_request_id_and_no_secret(caplog: pytest.LogCapture
 
 
 async def test_polling_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """That a lock is held, and that a node is not ready yet, is logged at debug."""
+    """Refusals because a lock is held, and probes of a node that is not ready, are logged at debug."""
     caplog.set_level(logging.DEBUG, ACCESS)
     async with serving() as served:
         await served.acquire("a")
@@ -72,7 +72,7 @@ async def test_polling_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_a_bug_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """An unexpected error is told to the client by id only, and to the log in full."""
+    """The client gets only the id of an unexpected error, the log gets all of it."""
     async with serving() as served:
         served.node.failure = RuntimeError("deep inside")
         got = await served.acquire("a")
@@ -125,7 +125,7 @@ async def test_http_1_0_is_answered_and_closed() -> None:
 
 
 async def test_expect_100_continue_is_honoured() -> None:
-    """A client that waits for leave to send its body gets it."""
+    """A client that waits for permission to send its body gets it."""
     async with serving() as served:
         body = b'{"name":"a","ttl_ms":60000}'
         head = b"POST /v1/locks/acquire HTTP/1.1\r\nHost: x\r\n"

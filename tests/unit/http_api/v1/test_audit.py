@@ -16,7 +16,7 @@ async def _events(served: Served, path: str = wire.AUDIT) -> list[dict[str, Any]
 
 
 async def test_what_happened_is_told_newest_first() -> None:
-    """Every grant and end of a hold is there, with who, when and why, and no secret."""
+    """Every grant and end of a hold is there, with its owner, time and reason, and without a secret."""
     async with serving() as served:
         hold = await served.acquire("a", owner="ann", mode="shared")
         await served.post(wire.LOCK_FORCE_RELEASE, name="a", reason="it hangs")
@@ -42,7 +42,7 @@ async def test_who_gave_no_owner_is_called_the_same_everywhere() -> None:
 
 
 async def test_one_name_is_asked_for() -> None:
-    """With a name only what happened to it is told, and with a limit only the last of that."""
+    """With a name only what happened to it is shown, and with a limit only the last of that."""
     async with serving() as served:
         for name in ("a", "a/b", "a"):
             got = await served.acquire(name)
@@ -56,7 +56,7 @@ async def test_one_name_is_asked_for() -> None:
 
 
 async def test_a_session_is_asked_for() -> None:
-    """Who knows the id of a session, or of a hold of its own, sees what it did, also when it is over."""
+    """The id of a session, or of a hold without one, shows what it did, also when it is over."""
     async with serving() as served:
         session_id = await served.session()
         await served.acquire("a", session_id=session_id)
@@ -85,7 +85,7 @@ async def test_a_session_is_asked_for() -> None:
 
 
 async def test_the_end_of_a_session_is_about_no_lock() -> None:
-    """An expired session is told by its owner, without kind, mode and token."""
+    """An expired session is shown with its owner, without kind, mode and token."""
     async with serving() as served:
         session_id = await served.session(ttl_ms=50)
         path = wire.SESSION_AUDIT.format(session_id=session_id)

@@ -92,7 +92,7 @@ async def _filled(served: Served, bound: Bound, value: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: f"{bound.path}-{bound.field}")
 async def test_bounds(bound: Bound) -> None:
-    """What is within the bounds is done; what is not is refused by the name of the field, and not applied."""
+    """Values within the bounds are applied; others are refused by the name of the field, and not applied."""
     for value in bound.good:
         async with serving() as served:
             got = await served.call("POST", bound.path, await _filled(served, bound, value))

@@ -7,7 +7,7 @@ from tests.unit.http_api.serving import serving
 
 
 async def test_the_cluster_is_shown() -> None:
-    """Any node tells who leads and how each node is doing."""
+    """Any node says who leads and how each node is doing."""
     async with serving() as served:
         got = await served.call("GET", wire.CLUSTER)
         assert got.status == 200

@@ -17,7 +17,7 @@ Way = Callable[[Served], Awaitable[Got]]
 
 
 def _call(method: str, path: str, body: Any = None) -> Way:
-    """Return a call that is refused whatever there is."""
+    """Return a call that is refused whatever the state."""
     return lambda served: served.call(method, path, body)
 
 
@@ -144,7 +144,7 @@ WAYS: dict[str, Way] = {
 
 @pytest.mark.parametrize("code", wire.PROBLEMS)
 async def test_every_code_is_answered(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each code is told with the status and the outcome of the table, whatever brought it about."""
+    """Each code comes with the status and the outcome of the table, whatever its cause."""
     monkeypatch.setattr(limits, "QUEUE_LENGTH_MAX", 1)
     monkeypatch.setattr(limits, "SESSION_CLAIMS_MAX", 5)
     kind = wire.PROBLEMS[code]
@@ -153,7 +153,7 @@ async def test_every_code_is_answered(code: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_there_is_no_code_besides() -> None:
-    """Refusals and failures have no code, and no outcome, that the table does not know; none is unused."""
+    """Every code and outcome of a refusal or failure is in the table, and none of the table is unused."""
     assert set(WAYS) == set(wire.PROBLEMS)
     assert {reason.value for reason in Reason} <= set(wire.PROBLEMS)
     for kind in errors.ClusterError.__subclasses__():
@@ -161,7 +161,7 @@ def test_there_is_no_code_besides() -> None:
 
 
 async def test_a_deadlock_is_told_step_by_step() -> None:
-    """The cycle begins with who asked; each step waits for what the next one has, and it names no secret."""
+    """The cycle begins with the asker; each step waits for what the next one has, and no secret is named."""
     async with serving() as served:
         one = await served.session()
         two = await served.session()

@@ -14,7 +14,7 @@ async def _campaign(served: Served, session_id: str, value: str = "http://a", **
 
 
 async def test_the_first_candidate_leads() -> None:
-    """A campaign that is won says who leads; everybody sees the leader, and nobody its secrets."""
+    """A campaign that is won names the leader; everybody sees the leader, and nobody its secrets."""
     async with serving() as served:
         session_id = await served.session()
         got = await _campaign(served, session_id, owner="ann")
@@ -32,7 +32,7 @@ async def test_the_first_candidate_leads() -> None:
 
 
 async def test_nobody_leads_at_first() -> None:
-    """An election that nobody stands in has no leader, which is no error."""
+    """An election without candidates has no leader, which is not an error."""
     async with serving() as served:
         got = await served.call("GET", "/v1/elections/none")
         assert got.body == {"name": "none", "leader": None, "queue": []}
@@ -53,7 +53,7 @@ async def test_an_election_is_no_lock_of_that_name() -> None:
 
 
 async def test_a_candidate_waits_until_the_leader_resigns() -> None:
-    """The next candidate is told by the resignation, and leads with its own value and a higher token."""
+    """A resignation makes the next candidate lead, with its own value and a higher token."""
     async with serving() as served:
         first = await _campaign(served, await served.session(), owner="ann")
         refused = await _campaign(served, await served.session())
@@ -79,7 +79,7 @@ async def test_a_candidate_waits_until_the_leader_resigns() -> None:
 
 
 async def test_a_leader_proclaims() -> None:
-    """The leader's value changes under the same token; who does not lead proclaims nothing."""
+    """The leader's value changes under the same token; other candidates cannot proclaim."""
     async with serving() as served:
         led = await _campaign(served, await served.session())
         got = await served.post(wire.ELECTION_PROCLAIM, hold_id=led.body["hold_id"], value="http://c")
@@ -95,7 +95,7 @@ async def test_a_leader_proclaims() -> None:
 
 
 async def test_campaigning_again_says_something_else() -> None:
-    """A leader that campaigns again keeps hold and token, and says the new value."""
+    """A leader that campaigns again keeps hold and token, and takes the new value."""
     async with serving() as served:
         session_id = await served.session()
         first = await _campaign(served, session_id)

@@ -49,7 +49,7 @@ def ids(text: bytes) -> list[str]:
 
 
 class Client:
-    """A watcher. `is_slow` says that it cannot bear more."""
+    """A watcher. `is_slow` means that it cannot take more."""
 
     def __init__(self, prefix: str, since: int = 0) -> None:
         self.prefix, self.position = prefix, Position.behind(since)
@@ -63,12 +63,12 @@ class Client:
         return not self.is_slow
 
     def cut(self, reason: Cut) -> None:
-        """Take the end."""
+        """Record the end."""
         self.cuts.append(reason)
 
     @property
     def ids(self) -> list[str]:
-        """The ids of what it got."""
+        """Return the ids of what it got."""
         return ids(b"".join(self.got))
 
 
@@ -111,7 +111,7 @@ def test_every_id_is_a_place_to_resume(watched: str, resumed: str) -> None:
 
 
 def test_an_event_is_told_without_secrets() -> None:
-    """Each kind of hold has its own fields; a session has none of a hold; no id of a session is told."""
+    """Each kind of hold has its own fields; a session has none of a hold's; ids of sessions are not shown."""
     told = [
         event(4, "a"),
         event(4, "s", EventKind.FORCED, of=HoldKind.SEMAPHORE, permits=3, reason="stuck\nfor ever"),
@@ -144,9 +144,9 @@ async def test_those_who_are_fed_get_what_matches(monkeypatch: pytest.MonkeyPatc
     encoded: list[str] = []
     plain = event_feeds.encode
 
-    def encode(it: Event) -> bytes:
-        encoded.append(it.name)
-        return plain(it)
+    def encode(event: Event) -> bytes:
+        encoded.append(event.name)
+        return plain(event)
 
     monkeypatch.setattr(event_feeds, "encode", encode)
     log = EventLog(asyncio.get_running_loop())
@@ -172,7 +172,7 @@ async def test_those_who_are_fed_get_what_matches(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_much_news_is_handed_out_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes at once reaches those who are fed in pieces of some entries, and without further news."""
+    """What comes at once reaches fed watchers in pieces of some entries, without further news."""
     monkeypatch.setattr(event_feeds, "FED_COUNT_MAX", 2)
     log = EventLog(asyncio.get_running_loop())
     feeds = EventFeeds(log)
@@ -188,9 +188,9 @@ async def test_who_began_after_the_last_event_costs_nothing_more(monkeypatch: py
     encoded: list[str] = []
     plain = event_feeds.encode
 
-    def encode(it: Event) -> bytes:
-        encoded.append(it.name)
-        return plain(it)
+    def encode(event: Event) -> bytes:
+        encoded.append(event.name)
+        return plain(event)
 
     monkeypatch.setattr(event_feeds, "encode", encode)
     log = EventLog(asyncio.get_running_loop())
@@ -204,7 +204,7 @@ async def test_who_began_after_the_last_event_costs_nothing_more(monkeypatch: py
 
 
 async def test_who_is_ahead_of_the_feed_gets_nothing_twice() -> None:
-    """A watcher that resumes within what was not handed out yet begins where it was, to the event."""
+    """A watcher that resumes within what was not handed out yet begins exactly where it was."""
     log = EventLog(asyncio.get_running_loop())
     feeds = EventFeeds(log)
     first = fed(feeds, "db/")
@@ -224,7 +224,7 @@ async def test_who_is_ahead_of_the_feed_gets_nothing_twice() -> None:
 
 
 async def test_who_is_slow_is_not_fed_and_knows_its_place() -> None:
-    """A watcher that bears no more keeps the place behind what it got, and the others are fed on."""
+    """A watcher that cannot take more keeps the place behind what it got, and the others are fed on."""
     log = EventLog(asyncio.get_running_loop())
     feeds = EventFeeds(log)
     slow, quick = fed(feeds, ""), fed(feeds, "")
@@ -263,7 +263,7 @@ async def test_the_loop_goes_on_between_watchers(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_who_leaves_before_its_turn_knows_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has not been given a piece yet has only reached what is before it, and can go on from there."""
+    """A watcher that has not got a piece yet has only reached what is before it, and can go on from there."""
     monkeypatch.setattr(event_feeds, "SLICE_S", 0)
     log = EventLog(asyncio.get_running_loop())
     feeds = EventFeeds(log)
@@ -282,7 +282,7 @@ async def test_who_leaves_before_its_turn_knows_its_place(monkeypatch: pytest.Mo
 
 
 async def test_a_snapshot_cuts_who_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the history begins anew amid a piece, who has not been given it is cut and gets no more of it."""
+    """When the history begins anew amid a piece, watchers that have not got it are cut and never get it."""
     monkeypatch.setattr(event_feeds, "SLICE_S", 0)
     log = EventLog(asyncio.get_running_loop())
     feeds = EventFeeds(log)
@@ -299,7 +299,7 @@ async def test_a_snapshot_cuts_who_was_due(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_a_snapshot_cuts_those_who_missed_something() -> None:
-    """Behind a snapshot only who had not got there yet goes on; the others must resume elsewhere."""
+    """Behind a snapshot only watchers that were up to date go on; the others must resume elsewhere."""
     log = EventLog(asyncio.get_running_loop())
     feeds = EventFeeds(log)
     missed, ahead = fed(feeds, "", 1), fed(feeds, "", 20)
@@ -312,7 +312,7 @@ async def test_a_snapshot_cuts_those_who_missed_something() -> None:
 
 
 async def test_more_news_than_the_log_keeps_cuts_who_is_fed() -> None:
-    """When more happens at once than is kept nobody can go on; nothing is left out in silence."""
+    """When more happens at once than is kept, all are cut; nothing is left out in silence."""
     log = EventLog(asyncio.get_running_loop(), count_max=3)
     feeds = EventFeeds(log)
     client = fed(feeds, "")
@@ -323,7 +323,7 @@ async def test_more_news_than_the_log_keeps_cuts_who_is_fed() -> None:
 
 
 async def test_a_stopping_node_cuts_everybody() -> None:
-    """Every watcher, fed or not, hears why it ends; those who left are not counted any more."""
+    """Every watcher, fed or not, hears why it ends; those that left are not counted any more."""
     log = EventLog(asyncio.get_running_loop())
     feeds = EventFeeds(log)
     client, left, catching_up = fed(feeds, ""), fed(feeds, "a"), Client("")
@@ -338,7 +338,7 @@ async def test_a_stopping_node_cuts_everybody() -> None:
 
 
 async def test_there_is_a_largest_number_of_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The feeds say when they are full, and have room again when somebody leaves."""
+    """The feeds say when they are full, and have room again when a watcher leaves."""
     monkeypatch.setattr(event_feeds, "WATCHERS_COUNT_MAX", 2)
     feeds = EventFeeds(EventLog(asyncio.get_running_loop()))
     one = fed(feeds, "")

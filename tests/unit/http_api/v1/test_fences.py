@@ -6,7 +6,7 @@ from tests.unit.http_api.serving import check_problem, serving
 
 
 async def test_a_token_is_good_while_its_holder_holds() -> None:
-    """A check says whether the token is a present holder's, and which the highest of those is."""
+    """A check says whether the token is that of a current holder, and which is the highest of those."""
     async with serving() as served:
         hold = await served.acquire("a")
         token = hold.body["token"]
@@ -39,7 +39,7 @@ async def test_a_check_is_a_read() -> None:
 
 
 async def test_a_resource_accepts_no_smaller_token() -> None:
-    """Equal and higher tokens are accepted; a smaller one is stale, and the highest is told."""
+    """Equal and higher tokens are accepted; a smaller one is stale, and the answer has the highest."""
     async with serving() as served:
         for token in (5, 5, 9):
             got = await served.post(wire.FENCE_ADVANCE, resource="disk/1", token=token)

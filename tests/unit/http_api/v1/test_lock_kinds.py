@@ -23,7 +23,7 @@ async def _until_queued(served: Served, name: str, count: int) -> None:
 
 
 async def test_an_update_lock_lets_readers_in() -> None:
-    """Whoever holds a lock for update shares it with readers, and with nobody else who may write."""
+    """A holder for update shares the lock with readers, and with nobody else that may write."""
     async with serving() as served:
         got = await served.acquire("a", mode="update")
         assert (got.status, got.body["mode"]) == (200, "update")
@@ -33,7 +33,7 @@ async def test_an_update_lock_lets_readers_in() -> None:
 
 
 async def test_a_subtree_is_locked_as_a_whole() -> None:
-    """A lock of a subtree says so, covers what lies below, and is named by whom it is in the way of."""
+    """A lock of a subtree says so, covers what lies below, and is named in the refusals that it causes."""
     async with serving() as served:
         got = await served.acquire("db", scope="subtree", owner="migration")
         assert tuple(got.body) == (*http_contract.ANSWER_FIELDS[f"POST {wire.LOCK_ACQUIRE}"], "scope")

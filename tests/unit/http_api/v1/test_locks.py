@@ -140,7 +140,7 @@ async def test_a_name_may_be_any_printable_text() -> None:
 
 
 async def test_a_lock_that_nobody_holds_is_free() -> None:
-    """An unknown name is no error: it is a free lock."""
+    """An unknown name is not an error: it is a free lock."""
     async with serving() as served:
         got = await served.call("GET", "/v1/locks/never/seen")
         assert got.body == {"name": "never/seen", "state": "free", "holders": [], "queue": []}

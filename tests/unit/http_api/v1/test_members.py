@@ -11,7 +11,7 @@ ADD = {"id": "n4", "peer": "10.0.0.4:7800"}
 
 
 async def test_a_node_is_added_and_removed() -> None:
-    """Both calls answer with all members; who is added is joining; repeating an addition changes nothing."""
+    """Both calls answer with all members; a new one is joining; repeating an addition changes nothing."""
     async with serving() as served:
         added = await served.call("POST", wire.CLUSTER_MEMBERS, ADD)
         assert added.status == 200
@@ -54,7 +54,7 @@ async def test_the_node_to_be_removed_may_stand_in_the_query() -> None:
     ],
 )
 async def test_a_wrong_addition_names_its_field(fields: dict[str, object], field: str) -> None:
-    """What is no id or no address that others can reach is 400, and nothing is added."""
+    """An id that is not one, or an address that others cannot reach, is 400, and nothing is added."""
     async with serving() as served:
         got = await served.call("POST", wire.CLUSTER_MEMBERS, fields)
         assert (got.status, got.body["code"]) == (400, "invalid-request")

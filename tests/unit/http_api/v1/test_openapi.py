@@ -73,7 +73,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def test_bodies_have_the_fields_of_the_wire() -> None:
-    """What requests take and answers give is what clients are told in holdfast.wire."""
+    """Requests and answers have the published fields."""
     for route in ROUTES:
         call = f"{route.method} {route.path}"
         takes = route.takes.__struct_fields__ if route.takes else ()
@@ -105,7 +105,7 @@ def test_bounds_are_told() -> None:
 
 
 def test_words_are_those_of_the_wire() -> None:
-    """Modes, scopes, kinds and algorithms are told as clients know them."""
+    """Modes, scopes, kinds and algorithms are the published words."""
     schemas = DOCUMENT["components"]["schemas"]
     for name, words in (
         ("Mode", http_contract.MODES),

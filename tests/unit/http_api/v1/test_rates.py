@@ -16,7 +16,7 @@ async def _take(served: Served, **fields: Any) -> Got:
 
 
 async def test_so_many_are_allowed_in_a_window() -> None:
-    """An answer says whether it is allowed; one that is not is no error, and says when to come again."""
+    """An answer says whether it is allowed; if not, that is not an error, and it says when to come again."""
     async with serving() as served:
         first = await _take(served)
         assert first.status == 200
@@ -40,7 +40,7 @@ async def test_every_algorithm_is_served(algorithm: str) -> None:
 
 
 async def test_the_fixed_window_is_the_default() -> None:
-    """Without a word about it, the windows are those that all share."""
+    """Without an algorithm in the request, the windows are fixed, the same for all."""
     async with serving() as served:
         body = {"name": "a", "limit": 1, "window_ms": 3_600_000}
         assert (await served.post(wire.RATE_TAKE, **body)).body["allowed"] is True
@@ -61,7 +61,7 @@ async def test_answers_carry_the_fields_of_the_draft() -> None:
 
 
 async def test_the_answer_is_held_until_the_reserved_moment() -> None:
-    """Who is willing to wait gets the next place, and the answer when it has come."""
+    """A client that is willing to wait gets the next place, and the answer when its moment has come."""
     async with serving() as served:
         loop = asyncio.get_running_loop()
         await _take(served, limit=1, window_ms=200, algorithm="gcra")
@@ -73,7 +73,7 @@ async def test_the_answer_is_held_until_the_reserved_moment() -> None:
 
 
 async def test_a_place_that_is_too_far_away_is_refused_at_once() -> None:
-    """A wait that would not be enough is none; `retry_after_ms` says when it would be."""
+    """A wait that would not be enough is not begun; `retry_after_ms` says when it would be."""
     async with serving() as served:
         await _take(served, limit=1, algorithm="gcra")
         got = await _take(served, limit=1, algorithm="gcra", wait_ms=20_000)
@@ -82,7 +82,7 @@ async def test_a_place_that_is_too_far_away_is_refused_at_once() -> None:
 
 
 async def test_a_node_that_stops_does_not_let_anybody_go_early() -> None:
-    """Whoever still waits hears that the outcome is open, and gets it elsewhere under the same id."""
+    """A client that still waits hears that the outcome is unknown, and gets it elsewhere by the same id."""
     async with serving() as served:
         await _take(served, limit=1, algorithm="gcra")
         waiting = asyncio.ensure_future(

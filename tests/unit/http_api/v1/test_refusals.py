@@ -190,7 +190,7 @@ async def test_wrong_bodies(path: str, body: dict[str, Any], field: str) -> None
 
 @pytest.mark.parametrize(("sent", "field"), WRONG_BYTES)
 async def test_wrong_bytes(sent: bytes, field: str) -> None:
-    """What is no JSON object, or one with a field given twice, is refused."""
+    """A body that is not a JSON object, or has a field twice, is refused."""
     async with serving() as served:
         got = await served.call("POST", ACQUIRE, data=sent, headers={"Content-Type": wire.JSON})
         check_problem(got, 400, "invalid-request")
@@ -200,7 +200,7 @@ async def test_wrong_bytes(sent: bytes, field: str) -> None:
 
 @pytest.mark.parametrize(("path", "field"), WRONG_QUERIES)
 async def test_wrong_paths_and_queries(path: str, field: str) -> None:
-    """Unknown, repeated and wrong query parameters, and names that are none, are refused by name."""
+    """Unknown, repeated and wrong query parameters, and wrong names in paths, are refused by name."""
     async with serving() as served:
         head = await served.raw(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         assert head.startswith(b"HTTP/1.1 400 ")

@@ -18,7 +18,7 @@ def test_a_body_becomes_its_request() -> None:
 
 
 def test_the_words_of_the_wire_are_those_of_the_commands() -> None:
-    """Whatever clients may say is understood."""
+    """The published words are those of the state machine."""
     assert tuple(Mode) == http_contract.MODES
     assert tuple(Scope) == http_contract.SCOPES
     assert tuple(Algorithm) == http_contract.ALGORITHMS
@@ -35,7 +35,7 @@ def test_the_words_of_the_wire_are_those_of_the_commands() -> None:
     ],
 )  # fmt: skip
 def test_a_problem_within_a_list_says_where(body: bytes, detail: str) -> None:
-    """The entry and its field stand in front of what is wrong with it."""
+    """The detail begins with the index of the entry and its field."""
     with pytest.raises(ProblemError) as caught:
         schema.decode(body, AcquireRequest)
     assert caught.value.code == "invalid-request"

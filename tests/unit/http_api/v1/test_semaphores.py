@@ -29,7 +29,7 @@ async def test_permits_are_granted_and_given_back() -> None:
 
 
 async def test_one_permit_is_the_default() -> None:
-    """Whoever does not say how many gets one."""
+    """A request that does not say how many gets one."""
     async with serving() as served:
         assert (await _acquire(served)).body["permits"] == 1
 
@@ -93,7 +93,7 @@ async def test_renew_starts_the_lease_anew() -> None:
 
 
 async def test_a_semaphore_is_resized_live() -> None:
-    """A smaller limit takes nothing from anybody: what is available may be below zero for a while."""
+    """A smaller limit takes nothing from holders: what is available may be below zero for a while."""
     async with serving() as served:
         await _acquire(served, permits=3)
         got = await served.post(wire.SEMAPHORE_RESIZE, name="pool", limit=1)
@@ -106,7 +106,7 @@ async def test_a_semaphore_is_resized_live() -> None:
 
 
 async def test_a_wait_for_more_than_the_new_limit_ends() -> None:
-    """Who waits for more permits than there will ever be hears the new limit at once."""
+    """A client that waits for more permits than there will ever be hears the new limit at once."""
     async with serving() as served:
         await _acquire(served)
         waiting = asyncio.ensure_future(_acquire(served, permits=3, wait_ms=60_000))
@@ -135,7 +135,7 @@ async def test_a_semaphore_is_read() -> None:
 
 
 async def test_a_session_has_permits_and_acquires_them_again() -> None:
-    """A session shows its permits, gets the same hold for the same wish, and gives them back at its end."""
+    """A session shows its permits, gets the same hold for the same request, and releases them at its end."""
     async with serving() as served:
         session_id = await served.session()
         first = await _acquire(served, session_id=session_id, permits=2)

@@ -34,7 +34,7 @@ async def test_a_session_is_kept_alive() -> None:
 
 
 async def test_a_session_shows_its_holds_without_secrets() -> None:
-    """Who knows the id sees labels and holds with their names, and neither session id nor hold id."""
+    """The id of a session shows labels and holds with their names, and neither session id nor hold id."""
     async with serving() as served:
         session_id = await _open(served, labels={"app": "billing"})
         hold = await served.acquire("a", session_id=session_id, owner="w")

@@ -40,7 +40,7 @@ LONG = "x" * 400
 
 
 class Watched:
-    """A node that serves, and what tests do to it."""
+    """A node behind its server, and what tests do to it."""
 
     def __init__(self, node: Node, port: int, session: aiohttp.ClientSession) -> None:
         self.node, self.port, self.session = node, port, session
@@ -52,13 +52,13 @@ class Watched:
         return await EventSource.open(self.session, self.url, last_id, **query)
 
     async def refused(self, last_id: str = "", **query: str) -> tuple[int, dict[str, Any]]:
-        """Ask in vain; return status and problem."""
+        """Make a call that is refused; return status and problem."""
         headers = {"Last-Event-ID": last_id} if last_id else {}
         async with self.session.get(self.url, params=query, headers=headers) as response:
             return response.status, json.loads(await response.read())
 
     async def acquire(self, name: str, **fields: Any) -> Granted:
-        """Get a lock."""
+        """Acquire a lock."""
         hold_id = f"hold-{next(self._ids)}"
         fields.setdefault("ttl_ms", 0 if "session_id" in fields else 60_000)
         answer = await self.node.acquire(
@@ -68,7 +68,7 @@ class Watched:
         return answer.result
 
     async def cycle(self, *names: str) -> None:
-        """Acquire locks, one after the other, and give them back."""
+        """Acquire locks, one after the other, and release them."""
         for name in names:
             await self.node.submit(Release((await self.acquire(name)).hold_id), TIMEOUT_S)
 
@@ -97,22 +97,22 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
         await node.stop()
 
 
-def names(told: list[Told]) -> list[tuple[str, str]]:
+def names(events: list[Told]) -> list[tuple[str, str]]:
     """Return event and name."""
-    return [(it.event, it.data["name"]) for it in told]
+    return [(event.event, event.data["name"]) for event in events]
 
 
 async def test_a_watch_begins_now(tmp_path: Path) -> None:
-    """Without a place to begin nothing older is told, and everything after the answer's revision is."""
-    async with watched(tmp_path) as it:
-        await it.cycle("old")
-        source = await it.watch()
+    """Without a place to begin, nothing older is sent, and everything after the answer's revision is."""
+    async with watched(tmp_path) as served:
+        await served.cycle("old")
+        source = await served.watch()
         revision = int(source.response.headers["Holdfast-Revision"])
-        assert source.last_id == str(revision) == str(it.node.machine.revision)
+        assert source.last_id == str(revision) == str(served.node.machine.revision)
         assert source.response.headers["Content-Type"] == "text/event-stream"
         assert source.response.headers["Cache-Control"] == "no-store"
         assert source.response.headers["Holdfast-Request-Id"]
-        await it.cycle("new")
+        await served.cycle("new")
         granted, released = await source.take(2)
         assert names([granted, released]) == [("granted", "new"), ("released", "new")]
         assert revision < granted.data["revision"] < released.data["revision"]
@@ -122,11 +122,11 @@ async def test_a_watch_begins_now(tmp_path: Path) -> None:
 
 async def test_no_secret_is_told(tmp_path: Path) -> None:
     """Neither the id of a session nor that of a hold is in the stream; owner and reason are."""
-    async with watched(tmp_path) as it:
-        source = await it.watch(since="0")
-        await it.node.submit(OpenSession(SessionId("session-secret"), 60_000, {}), TIMEOUT_S)
-        await it.acquire("a", session_id="session-secret", owner="me")
-        await it.node.submit(CloseSession(SessionId("session-secret")), TIMEOUT_S)
+    async with watched(tmp_path) as served:
+        source = await served.watch(since="0")
+        await served.node.submit(OpenSession(SessionId("session-secret"), 60_000, {}), TIMEOUT_S)
+        await served.acquire("a", session_id="session-secret", owner="me")
+        await served.node.submit(CloseSession(SessionId("session-secret")), TIMEOUT_S)
         told = await source.take(2)
         assert names(told) == [("granted", "a"), ("released", "a")]
         assert told[0].data["owner"] == "me"
@@ -137,28 +137,28 @@ async def test_no_secret_is_told(tmp_path: Path) -> None:
 
 async def test_every_id_resumes(tmp_path: Path) -> None:
     """From the id of any event, given either way, exactly the later ones come, in order."""
-    async with watched(tmp_path) as it:
-        await it.node.submit(OpenSession(SessionId("s"), 60_000, {}), TIMEOUT_S)
+    async with watched(tmp_path) as served:
+        await served.node.submit(OpenSession(SessionId("s"), 60_000, {}), TIMEOUT_S)
         for name in ("db/a", "db/b", "x", "db/c"):
-            await it.acquire(name, session_id="s")
-        await it.node.submit(CloseSession(SessionId("s")), TIMEOUT_S)
-        await it.cycle("db/d")
-        source = await it.watch(since="0", prefix="db/")
+            await served.acquire(name, session_id="s")
+        await served.node.submit(CloseSession(SessionId("s")), TIMEOUT_S)
+        await served.cycle("db/d")
+        source = await served.watch(since="0", prefix="db/")
         whole = await source.take(8)
         assert [told.id.partition(".")[2] for told in whole] == ["", "", "", "1", "2", "", "", ""]
         for place, told in enumerate(whole):
-            again = await it.watch(told.id, prefix="db/", since="0")
+            again = await served.watch(told.id, prefix="db/", since="0")
             assert await again.take(8 - place - 1) == whole[place + 1 :]
-            other = await it.watch(since=told.id, prefix="db/")
+            other = await served.watch(since=told.id, prefix="db/")
             assert await other.take(8 - place - 1) == whole[place + 1 :]
             again.close()
             other.close()
 
 
 async def test_every_kind_of_event(tmp_path: Path) -> None:
-    """Locks, semaphores and elections tell what happens to them, each with what belongs to it."""
-    async with watched(tmp_path) as it:
-        source = await it.watch()
+    """Events of locks, semaphores and elections have the fields of their kind."""
+    async with watched(tmp_path) as served:
+        source = await served.watch()
         for command in (
             OpenSession(SessionId("s"), 60_000),
             AcquirePermits(
@@ -187,7 +187,7 @@ async def test_every_kind_of_event(tmp_path: Path) -> None:
             Convert(HoldId("h3"), Mode.SHARED, HoldId("t1"), AttemptId("a5")),
             ForceRelease("l", "by hand"),
         ):
-            await it.node.submit(command, TIMEOUT_S)
+            await served.node.submit(command, TIMEOUT_S)
         told = [{**event.data, "event": event.event} for event in await source.take(10)]
         shown = ("event", "kind", "name", "owner", "mode", "permits", "value", "token")
         assert [tuple(event.get(field, "") for field in shown) for event in told] == [
@@ -206,13 +206,13 @@ async def test_every_kind_of_event(tmp_path: Path) -> None:
 
 
 async def test_prefixes(tmp_path: Path) -> None:
-    """A prefix is told of the names that begin with it; the end of a session has no name."""
-    async with watched(tmp_path) as it:
-        everything, below = await it.watch(prefix=""), await it.watch(prefix="db/")
-        await it.node.submit(OpenSession(SessionId("s"), 50, {}), TIMEOUT_S)
-        await it.acquire("db/a", session_id="s")
-        await until(lambda: it.node.machine.lock("db/a").state == "free")
-        await it.cycle("dbx", "db/b")
+    """A prefix gets events of the names that begin with it; the end of a session has no name."""
+    async with watched(tmp_path) as served:
+        everything, below = await served.watch(prefix=""), await served.watch(prefix="db/")
+        await served.node.submit(OpenSession(SessionId("s"), 50, {}), TIMEOUT_S)
+        await served.acquire("db/a", session_id="s")
+        await until(lambda: served.node.machine.lock("db/a").state == "free")
+        await served.cycle("dbx", "db/b")
         told = await everything.take(7)
         assert sorted(names(told[:3])) == [("expired", "db/a"), ("granted", "db/a"), ("session-expired", "")]
         assert names(await below.take(4)) == [
@@ -221,46 +221,46 @@ async def test_prefixes(tmp_path: Path) -> None:
 
 
 async def test_what_is_gone_is_said(tmp_path: Path) -> None:
-    """Who resumes before the history begins, or from what never happened here, has to start over."""
-    async with watched(tmp_path) as it:
-        it.node.events._count_max = 3
-        await it.cycle("a", "b", "c")
-        oldest = it.node.events.oldest
+    """A client that resumes before the history begins, or from what never happened, has to start over."""
+    async with watched(tmp_path) as served:
+        served.node.events._count_max = 3
+        await served.cycle("a", "b", "c")
+        oldest = served.node.events.oldest
         assert oldest > 0
         for query in ({"since": str(oldest - 1)}, {"since": f"{oldest}.1"}, {"since": "0"}):
-            status, problem = await it.refused(**query)
+            status, problem = await served.refused(**query)
             assert (status, problem["code"], problem["oldest"]) == (410, "compacted", oldest)
-        status, problem = await it.refused("999999")
+        status, problem = await served.refused("999999")
         assert (status, problem["code"], problem["oldest"]) == (410, "compacted", oldest)
-        source = await it.watch(since=str(oldest))
-        assert len(await source.take(len(it.node.events))) == 3
+        source = await served.watch(since=str(oldest))
+        assert len(await source.take(len(served.node.events))) == 3
 
 
 async def test_what_is_no_place_is_refused(tmp_path: Path) -> None:
-    """A place that is no id, an unknown parameter and a prefix longer than any name are invalid."""
-    async with watched(tmp_path) as it:
+    """A place that is not an id, an unknown parameter and a prefix longer than any name are invalid."""
+    async with watched(tmp_path) as served:
         for query in ({"since": "x"}, {"since": ""}, {"since": "-1"}, {"until": "3"}, {"prefix": "p" * 513}):
-            status, problem = await it.refused(**query)
+            status, problem = await served.refused(**query)
             assert (status, problem["code"]) == (400, "invalid-request")
             assert next(iter(query)) in problem["detail"]
-        status, problem = await it.refused("1.2.3", since="0")
+        status, problem = await served.refused("1.2.3", since="0")
         assert (status, problem["detail"].partition(":")[0]) == (400, "Last-Event-ID")
 
 
 async def test_a_heartbeat_moves_the_place_to_resume_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A watcher of what never happens is told how far history is, so that its place is not compacted."""
+    """A watcher of what never happens learns how far history is, so that its place is not compacted."""
     monkeypatch.setattr(watch, "HEARTBEAT_S", 0.02)
-    async with watched(tmp_path) as it:
-        source = await it.watch(prefix="nothing")
-        await it.cycle("a")
-        await source.id_becomes(str(it.node.machine.revision))
+    async with watched(tmp_path) as served:
+        source = await served.watch(prefix="nothing")
+        await served.cycle("a")
+        await source.id_becomes(str(served.node.machine.revision))
         assert "heartbeat" in source.comments
 
 
 async def test_a_client_that_pauses_misses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who reads late gets every event once, in order, and the node buffers little for it meanwhile."""
+    """A client that reads late gets every event once, in order, and the node buffers little for it."""
     monkeypatch.setattr(watch, "HEARTBEAT_S", 1000)
     buffered: list[int] = []
     plain = watch.EventStream._write
@@ -270,10 +270,10 @@ async def test_a_client_that_pauses_misses_nothing(tmp_path: Path, monkeypatch: 
         buffered.append(stream._transport.get_write_buffer_size())
 
     monkeypatch.setattr(watch.EventStream, "_write", write)
-    async with watched(tmp_path) as it:
-        late, quick = await it.watch(), await it.watch()
+    async with watched(tmp_path) as served:
+        late, quick = await served.watch(), await served.watch()
         reading = asyncio.create_task(quick.take(15_000))
-        await it.flood(15_000)
+        await served.flood(15_000)
         told = await reading
         assert await late.take(15_000) == told
         revisions = [event.data["revision"] for event in told]
@@ -287,40 +287,40 @@ async def test_who_does_not_read_is_cut(tmp_path: Path, monkeypatch: pytest.Monk
     """A client that reads nothing for a while is cut; locks and other watchers go on."""
     monkeypatch.setattr(watch, "STALLED_S", 0.2)
     monkeypatch.setattr(watch, "CLOSING_S", 0.2)
-    async with watched(tmp_path) as it:
-        quick = await it.watch()
+    async with watched(tmp_path) as served:
+        quick = await served.watch()
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.setblocking(False)
             loop = asyncio.get_running_loop()
-            await loop.sock_connect(client, ("127.0.0.1", it.port))
+            await loop.sock_connect(client, ("127.0.0.1", served.port))
             await loop.sock_sendall(client, b"GET /v1/watch HTTP/1.1\r\nHost: h\r\n\r\n")
-            await until(lambda: it.node.events.watchers == 2)
+            await until(lambda: served.node.events.watchers == 2)
             reading = asyncio.create_task(quick.take(12_000))
-            await it.flood(12_000)
+            await served.flood(12_000)
             assert len(await reading) == 12_000
-            await until(lambda: it.node.events.watchers == 1)
-        assert it.node.events.cuts[Cut.SLOW_READER] == 1
-        await it.cycle("after")
+            await until(lambda: served.node.events.watchers == 1)
+        assert served.node.events.cuts[Cut.SLOW_READER] == 1
+        await served.cycle("after")
         assert names(await quick.take(2)) == [("granted", "after"), ("released", "after")]
 
 
 async def test_a_stopping_node_ends_its_watches(tmp_path: Path) -> None:
     """Watchers hear why the stream ends, keep their place, and new ones are sent elsewhere."""
-    async with watched(tmp_path) as it:
-        source = await it.watch()
-        await it.cycle("a")
+    async with watched(tmp_path) as served:
+        source = await served.watch()
+        await served.cycle("a")
         told = await source.take(2)
-        it.node.begin_shutdown()
-        await it.node.wait_shutdown()
+        served.node.begin_shutdown()
+        await served.node.wait_shutdown()
         last = await source.next()
         assert last is not None
         assert (last.event, last.data, last.id) == ("cut", {"reason": "shutting-down"}, told[-1].id)
         assert await source.next() is None
         for query in ({}, {"since": told[-1].id}):
-            status, problem = await it.refused(**query)
+            status, problem = await served.refused(**query)
             assert (status, problem["code"]) == (503, "shutting-down")
-        await until(lambda: it.node.events.watchers == 0)
+        await until(lambda: served.node.events.watchers == 0)
 
 
 async def test_a_node_without_a_cluster_ends_its_watches(
@@ -328,8 +328,8 @@ async def test_a_node_without_a_cluster_ends_its_watches(
 ) -> None:
     """A node that is not ready for two heartbeats cuts its watchers: another node may know more."""
     monkeypatch.setattr(watch, "HEARTBEAT_S", 0.02)
-    async with watched(tmp_path) as it:
-        source = await it.watch()
+    async with watched(tmp_path) as served:
+        source = await served.watch()
         monkeypatch.setattr(Node, "_is_ready", lambda *_: False)
         last = await source.next()
         assert last is not None
@@ -337,30 +337,30 @@ async def test_a_node_without_a_cluster_ends_its_watches(
 
 
 async def test_watchers_are_counted_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the largest number a watch is refused; who leaves makes room; metrics say how many there are."""
+    """Beyond the largest number a watch is refused; one that ends makes room; metrics count them."""
     monkeypatch.setattr(event_feeds, "WATCHERS_COUNT_MAX", 2)
-    async with watched(tmp_path) as it:
-        first, _ = await it.watch(), await it.watch()
-        status, problem = await it.refused()
+    async with watched(tmp_path) as served:
+        first, _ = await served.watch(), await served.watch()
+        status, problem = await served.refused()
         assert (status, problem["code"], problem["retry_after_ms"] > 0) == (429, "overloaded", True)
-        samples = {sample[0]: sample[4] for sample in it.node.metrics.samples()}
+        samples = {sample[0]: sample[4] for sample in served.node.metrics.samples()}
         assert samples["holdfast_watchers"] == 2
         first.close()
-        await until(lambda: it.node.events.watchers == 1)
-        await it.watch()
+        await until(lambda: served.node.events.watchers == 1)
+        await served.watch()
 
 
 async def test_old_clients_and_heads(tmp_path: Path) -> None:
     """HTTP/1.0 gets the same stream, ended by the connection; HEAD gets the head alone."""
-    async with watched(tmp_path) as it:
+    async with watched(tmp_path) as served:
         for request, length in ((b"GET /v1/watch?since=0 HTTP/1.0", 3), (b"HEAD /v1/watch HTTP/1.1", 1)):
-            reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(request + b"\r\nHost: h\r\n\r\n")
             parts = []
             async with asyncio.timeout(TIMEOUT_S):
                 if length > 1:
-                    await until(lambda: it.node.events.watchers == 1)
-                    await it.cycle("a")
+                    await until(lambda: served.node.events.watchers == 1)
+                    await served.cycle("a")
                     parts = [await reader.readuntil(b"\n\n") for _ in range(3)]
                     head, _, first = parts[0].partition(b"\r\n\r\n")
                     assert first == b"retry: 1000\nid: 0\n\n"
@@ -372,4 +372,4 @@ async def test_old_clients_and_heads(tmp_path: Path) -> None:
             assert b"Content-Length" not in head
             assert b"Transfer-Encoding" not in head
             writer.close()
-            await until(lambda: it.node.events.watchers == 0)
+            await until(lambda: served.node.events.watchers == 0)
