@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast import wire
 from holdfast._errors import LockError, OutcomeUnknown, Unavailable, refusal
-from holdfast._operations import Operation, Reply
+from holdfast._operations import Operation, TimedAnswer
 
 T = TypeVar("T")
 
@@ -128,8 +128,8 @@ class Exchange(Generic[T]):
     def on_answer(self, status: int, body: bytes, *, now_s: float, jitter: float) -> Answered[T] | Retry:
         """Handle an answer. `jitter` is random, 0 to 1. Raises Refused, Unavailable or OutcomeUnknown."""
         if status <= _OK_MAX:
-            reply = Reply(body, self._asked_at_s, self._attempted_at_s)
-            return Answered(self._operation.read(reply), self._node)
+            answer = TimedAnswer(body, self._asked_at_s, self._attempted_at_s)
+            return Answered(self._operation.read(answer), self._node)
         facts, document = _decode(body)
         code = facts.code or f"http-{status}"
         detail = facts.detail or f"a node answered with status {status}"

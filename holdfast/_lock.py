@@ -11,7 +11,7 @@ from holdfast._hold import Hold, now_s
 _log = logging.getLogger("holdfast")
 
 
-class Locks(Protocol):
+class LockCalls(Protocol):
     """What a lock needs of the client that made it."""
 
     async def acquire(
@@ -38,7 +38,7 @@ class Lock:
 
     def __init__(
         self,
-        locks: Locks,
+        locks: LockCalls,
         name: str,
         *,
         ttl_ms: int,
@@ -106,7 +106,7 @@ class Lock:
 class _Keeper:
     """Renews one hold from a task of its own and cancels the body's task when the hold is lost."""
 
-    def __init__(self, locks: Locks, hold: Hold) -> None:
+    def __init__(self, locks: LockCalls, hold: Hold) -> None:
         body = asyncio.current_task()
         assert body is not None
         self.hold = hold

@@ -19,7 +19,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Reply(msgspec.Struct, frozen=True):
+class TimedAnswer(msgspec.Struct, frozen=True):
     """A good answer; by our clock, when its operation and the attempt that was answered began."""
 
     body: bytes
@@ -36,7 +36,7 @@ class Operation(Generic[T_co]):
 
     method: str
     path: str
-    read: Callable[[Reply], T_co]
+    read: Callable[[TimedAnswer], T_co]
     body: bytes = b""
     request_id: str = ""
     wait_ms: int = 0
@@ -78,14 +78,14 @@ def acquire(
     return _write(wire.LOCK_ACQUIRE, fields, _granted, wait_ms=wait_ms)
 
 
-def _granted(reply: Reply) -> Hold:
-    granted = _decode(reply, _values.Granted)
+def _granted(answer: TimedAnswer) -> Hold:
+    granted = _decode(answer, _values.Granted)
     return Hold(
         hold_id=granted.hold_id,
         token=granted.token,
         name=granted.name,
         mode=granted.mode,
-        lease=Lease(reply.asked_at_s, granted.expires_in_ms),
+        lease=Lease(answer.asked_at_s, granted.expires_in_ms),
     )
 
 
@@ -98,8 +98,8 @@ def renew(hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
     return _write(wire.LOCK_RENEW, {"hold_id": hold_id, "ttl_ms": ttl_ms}, _renewed)
 
 
-def _renewed(reply: Reply) -> Lease:
-    return Lease(reply.attempted_at_s, _decode(reply, _values.Renewed).expires_in_ms)
+def _renewed(answer: TimedAnswer) -> Lease:
+    return Lease(answer.attempted_at_s, _decode(answer, _values.Renewed).expires_in_ms)
 
 
 def release(hold_id: str) -> Operation[None]:
@@ -116,7 +116,7 @@ def force_release(name: str, reason: str, lock_delay_ms: int) -> Operation[tuple
         "request_id": new_request_id(),
     }
     return _write(
-        wire.LOCK_FORCE_RELEASE, fields, lambda reply: _decode(reply, _values.HoldersReleased).released
+        wire.LOCK_FORCE_RELEASE, fields, lambda answer: _decode(answer, _values.HoldersReleased).released
     )
 
 
@@ -124,7 +124,7 @@ def get_lock(name: str, *, is_stale: bool) -> Operation[_values.LockInfo]:
     """Read one lock."""
     path = wire.LOCK.format(name=quote(name, safe=""))
     query = {"consistency": wire.STALE if is_stale else ""}
-    return _read(path, query, lambda reply: _decode(reply, _values.LockInfo))
+    return _read(path, query, lambda answer: _decode(answer, _values.LockInfo))
 
 
 def list_locks(prefix: str, limit: int, after: str, *, is_stale: bool) -> Operation[_values.LockPage]:
@@ -135,7 +135,7 @@ def list_locks(prefix: str, limit: int, after: str, *, is_stale: bool) -> Operat
         "after": after,
         "consistency": wire.STALE if is_stale else "",
     }
-    return _read(wire.LOCKS, query, lambda reply: _decode(reply, _values.LockPage))
+    return _read(wire.LOCKS, query, lambda answer: _decode(answer, _values.LockPage))
 
 
 # -- sessions ---------------------------------------------------------------------------------------------
@@ -147,9 +147,9 @@ def open_session(ttl_ms: int, labels: Mapping[str, str]) -> Operation[Session]:
     return _write(wire.SESSIONS, fields, _opened)
 
 
-def _opened(reply: Reply) -> Session:
-    opened = _decode(reply, _values.SessionOpened)
-    return Session(opened.session_id, Lease(reply.asked_at_s, opened.expires_in_ms))
+def _opened(answer: TimedAnswer) -> Session:
+    opened = _decode(answer, _values.SessionOpened)
+    return Session(opened.session_id, Lease(answer.asked_at_s, opened.expires_in_ms))
 
 
 def keepalive(session_id: str) -> Operation[Lease]:
@@ -157,15 +157,17 @@ def keepalive(session_id: str) -> Operation[Lease]:
     return _write(wire.SESSION_KEEPALIVE.format(session_id=quote(session_id, safe="")), {}, _kept)
 
 
-def _kept(reply: Reply) -> Lease:
-    return Lease(reply.attempted_at_s, _decode(reply, _values.SessionKept).expires_in_ms)
+def _kept(answer: TimedAnswer) -> Lease:
+    return Lease(answer.attempted_at_s, _decode(answer, _values.SessionKept).expires_in_ms)
 
 
 def close_session(session_id: str) -> Operation[tuple[str, ...]]:
     """Close a session; the answer names the locks that it held."""
     path = wire.SESSION.format(session_id=quote(session_id, safe=""))
     fields = {"request_id": new_request_id()}
-    return _write(path, fields, lambda reply: _decode(reply, _values.NamesReleased).released, method="DELETE")
+    return _write(
+        path, fields, lambda answer: _decode(answer, _values.NamesReleased).released, method="DELETE"
+    )
 
 
 # -- the cluster ------------------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ def close_session(session_id: str) -> Operation[tuple[str, ...]]:
 
 def cluster() -> Operation[_values.ClusterInfo]:
     """Ask a node how it sees the cluster."""
-    return _read(wire.CLUSTER, {}, lambda reply: _decode(reply, _values.ClusterInfo))
+    return _read(wire.CLUSTER, {}, lambda answer: _decode(answer, _values.ClusterInfo))
 
 
 def add_member(node_id: str, peer: str) -> Operation[tuple[_values.Member, ...]]:
@@ -186,8 +188,8 @@ def remove_member(node_id: str) -> Operation[tuple[_values.Member, ...]]:
     return _write(wire.CLUSTER_MEMBERS, {"id": node_id}, _members, method="DELETE")
 
 
-def _members(reply: Reply) -> tuple[_values.Member, ...]:
-    return _decode(reply, _values.MemberList).members
+def _members(answer: TimedAnswer) -> tuple[_values.Member, ...]:
+    return _decode(answer, _values.MemberList).members
 
 
 def transfer_leadership(to: str) -> Operation[str]:
@@ -195,7 +197,7 @@ def transfer_leadership(to: str) -> Operation[str]:
     return _write(
         wire.CLUSTER_TRANSFER_LEADERSHIP,
         {"to": to},
-        lambda reply: _decode(reply, _values.LeadershipTransferred).leader,
+        lambda answer: _decode(answer, _values.LeadershipTransferred).leader,
     )
 
 
@@ -210,7 +212,7 @@ def new_request_id() -> str:
 def _write(
     path: str,
     fields: Mapping[str, object],
-    read: Callable[[Reply], T],
+    read: Callable[[TimedAnswer], T],
     *,
     method: str = "POST",
     wait_ms: int = 0,
@@ -227,15 +229,15 @@ def _write(
     )
 
 
-def _read(path: str, query: Mapping[str, str], read: Callable[[Reply], T]) -> Operation[T]:
+def _read(path: str, query: Mapping[str, str], read: Callable[[TimedAnswer], T]) -> Operation[T]:
     """Make a read. Query parameters that are empty are left out."""
     given = urlencode({key: value for key, value in query.items() if value})
     return Operation(method="GET", path=f"{path}?{given}" if given else path, read=read)
 
 
-def _decode(reply: Reply, kind: type[T]) -> T:
+def _decode(answer: TimedAnswer, kind: type[T]) -> T:
     """Decode an answer. It may not come from a node at all; then the outcome is not known."""
     try:
-        return msgspec.json.decode(reply.body, type=kind)
+        return msgspec.json.decode(answer.body, type=kind)
     except msgspec.DecodeError as error:
         raise OutcomeUnknown(f"the answer is not that of a Holdfast node: {error}") from error

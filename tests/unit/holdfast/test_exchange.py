@@ -7,11 +7,11 @@ import holdfast
 from holdfast import _exchange, wire
 from holdfast._errors import _REFUSALS
 from holdfast._exchange import ATTEMPT_S_MAX, PROBE_S, Answered, Attempt, Exchange, Retry
-from holdfast._operations import Operation, Reply
+from holdfast._operations import Operation, TimedAnswer
 
 
-def _body(reply: Reply) -> bytes:
-    return reply.body
+def _body(answer: TimedAnswer) -> bytes:
+    return answer.body
 
 
 READ = Operation(method="GET", path="/", read=_body)
@@ -102,7 +102,7 @@ def test_success_is_the_value_that_the_operation_reads() -> None:
 def test_an_answer_knows_when_it_was_asked_for() -> None:
     """The operation reads the answer with the times of its beginning and of the attempt that succeeded."""
     times: Operation[tuple[float, float]] = Operation(
-        method="POST", path="/", read=lambda reply: (reply.asked_at_s, reply.attempted_at_s)
+        method="POST", path="/", read=lambda answer: (answer.asked_at_s, answer.attempted_at_s)
     )
     exchange = Exchange(times, nodes_count=2, node=0, now_s=100.0, timeout_s=10.0)
     exchange.attempt(100.5)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import _operations, wire
 from holdfast._hold import Lease
-from holdfast._operations import Operation, Reply
+from holdfast._operations import Operation, TimedAnswer
 from tests.support import http_contract
 
 
@@ -60,16 +60,18 @@ def test_an_acquire_is_for_a_session_or_has_a_lease_of_its_own() -> None:
 
 def test_the_lease_of_a_grant_counts_from_the_first_attempt_and_of_a_renewal_from_the_last() -> None:
     """A repeated grant may be as old as the first attempt, a renewal only as old as the answered one."""
-    granted = Reply(b'{"hold_id":"h","token":7,"name":"a","mode":"shared","expires_in_ms":500}', 1.0, 3.0)
+    granted = TimedAnswer(
+        b'{"hold_id":"h","token":7,"name":"a","mode":"shared","expires_in_ms":500}', 1.0, 3.0
+    )
     acquire = _operations.acquire(
         "a", session=None, ttl_ms=500, owner="", mode="shared", wait_ms=0, lock_delay_ms=0, note=""
     )
     hold = acquire.read(granted)
     assert (hold.hold_id, hold.token, hold.mode, hold.lease) == ("h", 7, "shared", Lease(1.0, 500))
-    renewed = Reply(b'{"token":7,"expires_in_ms":500,"revision":9}', 1.0, 3.0)
+    renewed = TimedAnswer(b'{"token":7,"expires_in_ms":500,"revision":9}', 1.0, 3.0)
     assert _operations.renew("h", None).read(renewed) == Lease(3.0, 500)
     assert _operations.keepalive("s").read(renewed) == Lease(3.0, 500)
-    opened = Reply(b'{"session_id":"s","expires_in_ms":500}', 1.0, 3.0)
+    opened = TimedAnswer(b'{"session_id":"s","expires_in_ms":500}', 1.0, 3.0)
     assert _operations.open_session(500, {}).read(opened).lease == Lease(1.0, 500)
 
 
@@ -83,7 +85,7 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
         _operations.transfer_leadership(""),
     ):
         with pytest.raises(holdfast.OutcomeUnknown):
-            operation.read(Reply(body, 0.0, 0.0))
+            operation.read(TimedAnswer(body, 0.0, 0.0))
 
 
 def test_reads_change_nothing() -> None:
