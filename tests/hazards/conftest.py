@@ -1,4 +1,4 @@
-"""What every hazard test gets: the library's files are closed behind it."""
+"""What every hazard test gets: files of the library and event loops are closed behind it."""
 
 import gc
 from collections.abc import Iterator
@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from pysyncobj import journal as library_journal
+
+from tests.support.hand_driven_loop import HandDrivenLoop
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +26,11 @@ def _closed_journals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         file._destroy()
     if opened:
         gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def _closed_loops() -> Iterator[None]:
+    """Close the loops of whole nodes."""
+    yield
+    while HandDrivenLoop.opened:
+        HandDrivenLoop.opened.pop().close()

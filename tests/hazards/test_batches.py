@@ -8,7 +8,7 @@ from pysyncobj import FAIL_REASON
 from lockstate.results import Granted
 from tests.hazards.bare_library import bare_cluster
 from tests.hazards.virtual_cluster import Cluster
-from tests.hazards.whole_nodes import Clients, elect, run_well, settle, whole_cluster
+from tests.hazards.whole_nodes import Clients, whole_cluster
 
 COUNT = 100
 
@@ -23,13 +23,13 @@ def test_a_command_waits_for_the_period_of_the_bare_library(monkeypatch: pytest.
     assert cluster.clock.now_s - before_s > 0.1
 
 
-async def test_our_command_waits_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_command_waits_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H14: in the same moves our follower's client has its answer while no time passes."""
     cluster, clients = whole_cluster(tmp_path, monkeypatch), Clients()
-    await elect(cluster, "a")
+    cluster.elect("a")
     before_s = cluster.clock.now_s
     answer = clients.ask(cluster["c"])
-    await settle(cluster)
+    cluster.settle()
     assert isinstance(answer.result().result, Granted)
     assert cluster.clock.now_s == before_s
 
@@ -56,13 +56,13 @@ def test_each_command_of_the_bare_library_is_a_message(monkeypatch: pytest.Monke
     assert len(ways) >= 2 * COUNT
 
 
-async def test_our_commands_share_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_commands_share_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H14: 100 of ours, with everything that nodes say about them, take fewer than 20 messages in all."""
     cluster, clients = whole_cluster(tmp_path, monkeypatch), Clients()
-    await elect(cluster, "a")
+    cluster.elect("a")
     ways = note_messages(cluster)
     answers = [clients.ask(cluster["a"]) for _ in range(COUNT)]
-    await settle(cluster)
+    cluster.settle()
     assert all(answer.done() for answer in answers)
     assert len(ways) < 20
-    await run_well(cluster, 100)
+    cluster.run_ms(100)

@@ -8,7 +8,7 @@ import pytest
 from tests.hazards.bare_library import bare_cluster
 from tests.hazards.replica_nodes import our_cluster
 from tests.hazards.virtual_cluster import STEP_MS, Cluster
-from tests.hazards.whole_nodes import Clients, elect, run_well, whole_cluster
+from tests.hazards.whole_nodes import Clients, whole_cluster
 
 ELECTION_MS_MAX = 1000
 ALONE_MS = 20_000
@@ -79,38 +79,38 @@ def test_the_next_leader_stays_while_the_old_one_is_half_cut_off(
 
 
 @CUTS
-async def test_a_node_without_a_majority_serves_nothing(
+def test_a_node_without_a_majority_serves_nothing(
     cut: set[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A whole node answers no write and no read from the moment of the cut on, and soon knows no leader."""
     cluster, clients = whole_cluster(tmp_path, monkeypatch), Clients()
-    await elect(cluster, "a")
+    cluster.elect("a")
     cluster.network.held |= cut
     core = cluster["a"].group
     answers, reads = [], []
     for _ in range(ELECTION_MS_MAX // STEP_MS + 2):
         answers.append(clients.ask(cluster["a"]))
         reads.append(core.outbox.read(lambda machine: machine.revision, 3600))
-        await run_well(cluster, STEP_MS)
+        cluster.run_ms(STEP_MS)
     assert core.role() != "leader"
     assert core.leader_id() != "a"
     assert not [future for future in (*answers, *reads) if future.done()]
     cluster.network.held.clear()
-    await run_well(cluster, 5000)
+    cluster.run_ms(5000)
     assert all(future.done() for future in (*answers, *reads))
 
 
-async def test_every_change_of_leadership_is_logged_and_counted(
+def test_every_change_of_leadership_is_logged_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Operators see it: a line with leader and term on each node, and a counter that rises."""
     caplog.set_level(logging.INFO)
     cluster = whole_cluster(tmp_path, monkeypatch)
-    await elect(cluster, "a")
+    cluster.elect("a")
     before = {node_id: cluster[node_id].group.metrics.leadership_changes for node_id in "abc"}
     caplog.clear()
     cluster.network.held |= CUT_OFF
-    await run_well(cluster, 4000)
+    cluster.run_ms(4000)
     leader_id = cluster.leader_of("bc")
     term = cluster[leader_id or ""].term
     for node_id in "abc":

@@ -12,7 +12,7 @@ from lockstate.machine import LockMachine
 from lockstate.results import Granted
 from tests.hazards.bare_library import bare_cluster
 from tests.hazards.virtual_cluster import Cluster
-from tests.hazards.whole_nodes import Clients, elect, run_callbacks, run_well, settle, whole_cluster
+from tests.hazards.whole_nodes import Clients, run_callbacks, whole_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library does not close its files
 
@@ -30,7 +30,7 @@ def tokens(machine: LockMachine) -> int:
 # -- answers that never come (H7) ---------------------------------------------------------------------------
 
 
-async def test_every_command_of_a_replaced_leader_gets_an_outcome(
+def test_every_command_of_a_replaced_leader_gets_an_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H7: a leader cut off with 40 commands, replaced behind a snapshot, answers all 40 when it is back.
@@ -38,22 +38,22 @@ async def test_every_command_of_a_replaced_leader_gets_an_outcome(
     The bare library, in the same moves, answers none: test_snapshot_transfer.py.
     """
     cluster = whole_cluster(tmp_path, monkeypatch, compact_entries=100)
-    await elect(cluster, "a")
+    cluster.elect("a")
     clients = Clients()
     told = clients.ask(cluster["a"])
-    await run_well(cluster, 500)
+    cluster.run_ms(500)
     assert told.done()
     cluster.isolate("a")
     answers = [clients.ask(cluster["a"]) for _ in range(TAIL)]
-    await run_well(cluster, 3000)
+    cluster.run_ms(3000)
     leader = cluster[cluster.leader_of("bc") or ""]
     for _ in range(NEWS):
         clients.ask(leader)
-        await settle(cluster)
+        cluster.settle()
     assert leader.journal.first_index > TAIL, "the log that a lacks is compacted"
     assert not [answer for answer in answers if answer.done()]
     cluster.heal()
-    await run_well(cluster, 3000)
+    cluster.run_ms(3000)
     for answer in answers:
         assert isinstance(answer.result().result, Granted)
     assert tokens(cluster["a"].machine) == tokens(leader.machine)
@@ -82,24 +82,24 @@ def test_the_bare_library_reads_an_old_state_as_a_leader(monkeypatch: pytest.Mon
     assert cluster["a"].values == []
 
 
-async def test_a_replaced_leader_answers_no_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replaced_leader_answers_no_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H12: a read on our cut-off leader waits, whether it still believes to lead or not; then it sees all."""
     cluster = whole_cluster(tmp_path, monkeypatch)
-    await elect(cluster, "a")
+    cluster.elect("a")
     cluster.isolate("a")
     reads = []
     clients = Clients()
     for _ in range(60):
         reads.append(cluster["a"].group.outbox.read(tokens, 3600))
         cluster["a"].group.request_flush()
-        await run_well(cluster, 50)
+        cluster.run_ms(50)
     leader = cluster[cluster.leader_of("bc") or ""]
     taken = clients.ask(leader)
-    await run_well(cluster, 500)
+    cluster.run_ms(500)
     assert isinstance(taken.result().result, Granted)
     assert not [read for read in reads if read.done()]
     cluster.heal()
-    await run_well(cluster, 3000)
+    cluster.run_ms(3000)
     assert [read.result() for read in reads] == [1] * len(reads)
 
 
@@ -126,24 +126,24 @@ def test_a_command_repeated_after_a_failover_is_done_twice_by_the_bare_library(
     assert cluster["b"].values == ["take", "take"]
 
 
-async def test_a_command_repeated_after_a_failover_has_one_outcome(
+def test_a_command_repeated_after_a_failover_has_one_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H13: the node sends it again by itself, a client asks again elsewhere: there is one grant."""
     cluster = whole_cluster(tmp_path, monkeypatch)
     clients = Clients()
-    await elect(cluster, "a")
+    cluster.elect("a")
     cluster.network.held.add(("a", "c"))
     answer = clients.ask(cluster["c"], request_id="take")
     plain = clients.ask(cluster["c"])
-    await run_well(cluster, 300)
+    cluster.run_ms(300)
     assert tokens(cluster["b"].machine) == 2
     assert not answer.done()
     assert not plain.done()
     cluster.crash("a")
-    await run_well(cluster, 3000)
+    cluster.run_ms(3000)
     again = clients.ask(cluster["b"], request_id="take")
-    await run_well(cluster, 1000)
+    cluster.run_ms(1000)
     first, second = answer.result().result, again.result().result
     assert isinstance(first, Granted)
     assert isinstance(second, Granted)
@@ -189,40 +189,40 @@ def test_the_bare_library_takes_the_answer_to_a_request_of_an_earlier_run(
     assert cluster["a"].values == cluster["b"].values == cluster["c"].values
 
 
-async def test_requests_of_an_earlier_run_are_nobodys_answer(
+def test_requests_of_an_earlier_run_are_nobodys_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """H22: after the same moves the command of this run has been done, once, and its client has its grant."""
     cluster = whole_cluster(tmp_path, monkeypatch)
     clients = Clients()
-    await elect(cluster, "a")
+    cluster.elect("a")
     first = clients.ask(cluster["c"])
-    await run_well(cluster, 500)
+    cluster.run_ms(500)
     assert first.done()
     cluster.network.held |= {("a", "b"), ("a", "c"), ("b", "a"), ("c", "a")}
     for _ in range(AHEAD):
         clients.ask(cluster["a"])
     earlier = clients.ask(cluster["c"])
-    await run_callbacks()
+    run_callbacks(cluster)
     while cluster.network.queues["c", "a"]:
         cluster.deliver("c", "a")
     cluster.crash("c")
     cluster.start("c")
     cluster.connect("a", "c")
-    await run_callbacks()
+    run_callbacks(cluster)
     cluster.clock.pass_ms(150)
     cluster["a"].timer()
-    await run_callbacks()
+    run_callbacks(cluster)
     while cluster.network.queues["a", "c"]:
         cluster.deliver("a", "c")
     answers = [clients.ask(cluster["c"]) for _ in THIS_RUN]
     hold_ids = [hold_id for hold_id, _, _ in clients.asked[-len(THIS_RUN) :]]
-    await run_callbacks()
+    run_callbacks(cluster)
     assert "FORWARD" in [message["type"] for message in cluster.network.queues["c", "a"]]
     cluster.connect("a", "c")
     cluster.network.held.clear()
     cluster.heal()
-    await run_well(cluster, 3000)
+    cluster.run_ms(3000)
     results = [answer.result().result for answer in answers]
     assert [result.hold_id for result in results if isinstance(result, Granted)] == hold_ids
     assert not earlier.done(), "whoever asked it died with that run"

@@ -18,7 +18,7 @@ from lockstate import snapshot
 from tests.hazards.bare_library import BareNode, bare_cluster
 from tests.hazards.replica_nodes import our_cluster
 from tests.hazards.virtual_cluster import Cluster, Network
-from tests.hazards.whole_nodes import Clients, elect, run_well, settle, whole_cluster
+from tests.hazards.whole_nodes import Clients, whole_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library does not close its files
 
@@ -205,19 +205,19 @@ def test_the_bare_library_leaves_state_out_of_its_snapshots(
     assert cluster["a"].count < 10
 
 
-async def test_our_snapshot_holds_all_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_snapshot_holds_all_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H15, H24: after a compaction and a restart the state of a whole node is the same, to the byte."""
     cluster, clients = whole_cluster(tmp_path, monkeypatch, node_ids="a", compact_entries=100), Clients()
-    await run_well(cluster, 3000)
+    cluster.run_ms(3000)
     for _ in range(150):
         clients.ask(cluster["a"])
-        await settle(cluster)
-    await run_well(cluster, 1000)
+        cluster.settle()
+    cluster.run_ms(1000)
     assert cluster["a"].journal.first_index > 2, "nothing was compacted"
     before = snapshot.encode(cluster["a"].machine)
     cluster.crash("a")
     cluster.start("a")
-    await run_well(cluster, 3000)
+    cluster.run_ms(3000)
     assert snapshot.encode(cluster["a"].machine) == before
 
 
@@ -262,9 +262,7 @@ def test_a_bare_node_that_lost_its_disk_votes_against_what_it_acknowledged(
     assert cluster["b"].values == cluster["c"].values == []
 
 
-async def test_a_node_that_lost_its_disk_is_not_let_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_lost_its_disk_is_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H18: in the same moves both others refuse ours, by the disk that they remember from the beginning."""
     cluster = whole_cluster(tmp_path, monkeypatch)
 
@@ -273,7 +271,7 @@ async def test_a_node_that_lost_its_disk_is_not_let_in(
         return [cluster[node_id].group.peering.objection("b", theirs, is_known=True) for node_id in others]
 
     assert objections_to_b("ac") == [None, None]
-    await elect(cluster, "a")
+    cluster.elect("a")
     cluster.isolate("c")
     cluster.crash("a")
     cluster.crash("b")

@@ -11,7 +11,7 @@ from pysyncobj import FAIL_REASON, replicated
 from cluster.errors import ClusterError, NodeFailed
 from lockstate import codec
 from tests.hazards.bare_library import BareNode, bare_cluster
-from tests.hazards.whole_nodes import Clients, elect, run_well, whole_cluster
+from tests.hazards.whole_nodes import Clients, whole_cluster
 
 
 class NewerNode(BareNode):
@@ -50,15 +50,13 @@ def test_an_older_node_of_the_bare_library_does_commands_twice(monkeypatch: pyte
     assert len({cluster[node_id].raftLastApplied for node_id in "abc"}) == 1
 
 
-async def test_a_node_that_is_older_than_the_log_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_is_older_than_the_log_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H19: our node applies nothing of a newer format and nothing behind it, stops, and says what to do."""
     cluster, clients = whole_cluster(tmp_path, monkeypatch), Clients()
-    await elect(cluster, "a")
+    cluster.elect("a")
     cluster["a"].group.replica.engine.append(msgspec.msgpack.encode((codec.FORMAT_NEWEST + 1, 0, [])))
     answers = [clients.ask(cluster["a"]) for _ in range(2)]
-    await run_well(cluster, 2000)
+    cluster.run_ms(2000)
     failed = [cluster[node_id].group.loop.failure for node_id in "abc"]
     failures = [future.result() for future in failed if future.done()]
     assert len(failures) >= 2, "those who heard that the entry is committed"

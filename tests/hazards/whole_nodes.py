@@ -1,6 +1,7 @@
 """Whole nodes in the harness, without sockets: a real `Group` each, on a directory; only links are ours.
 
-Their callbacks run when the test lets the event loop run (`run_callbacks`), so tests with them are async.
+They share one event loop, which runs when the cluster lets them work: everything happens by the same moves
+as for the other kinds of nodes.
 """
 
 import asyncio
@@ -32,7 +33,8 @@ from lockstate.ids import AttemptId, HoldId, OwnerName
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from tests.hazards.replica_nodes import InlineChild
-from tests.hazards.virtual_cluster import STEP_MS, Clock, Cluster, Network
+from tests.hazards.virtual_cluster import Clock, Cluster, Network
+from tests.support.hand_driven_loop import HandDrivenLoop
 
 TTL_MS = 600_000
 
@@ -78,10 +80,15 @@ class Links:
 
 
 class WholeNode:
-    """A group as the cluster drives it. Its callbacks run when the test lets its loop run."""
+    """A group as the cluster drives it."""
 
-    def __init__(self, config: NodeConfig, network: Network) -> None:
+    def __init__(self, config: NodeConfig, network: Network, loop: HandDrivenLoop) -> None:
+        """Start inside `loop`."""
         self.node_id = config.node_id
+        self.loop = loop
+        loop.call(self._start, config, network)
+
+    def _start(self, config: NodeConfig, network: Network) -> None:
         files = Files()
         self._datadir = DataDir.open(config.data_dir, config.node_id, files=files)
         self.journal = EngineJournal.open(config.data_dir, files=files)
@@ -119,27 +126,28 @@ class WholeNode:
 
     def connect(self, peer_id: str) -> None:
         """Record a connection."""
-        self.group.peer_up(peer_id)
+        self.loop.call(self.group.peer_up, peer_id)
 
     def disconnect(self, peer_id: str) -> None:
         """Record its end."""
-        self.group.peer_down(peer_id)
+        self.loop.call(self.group.peer_down, peer_id)
 
     def take(self, peer_id: str, message: dict[str, Any]) -> None:
         """Take a frame."""
-        self.group.peering.frame(peer_id, message["kind"], msgspec.Raw(message["body"]))
+        self.loop.call(self.group.peering.frame, peer_id, message["kind"], msgspec.Raw(message["body"]))
 
     def timer(self) -> None:
         """Do what the node's timer does."""
-        self.group.loop.run(self.group.loop._on_timer)
+        self.loop.call(self.group.loop.run, self.group.loop._on_timer)
 
     def work(self) -> bool:
-        """Do nothing: the event loop does it."""
+        """Do what all nodes have put off."""
+        self.loop.run_callbacks()
         return False
 
     def crash(self) -> None:
         """Let go of the disk without writing anything."""
-        self.group.loop.stop()
+        self.loop.call(self.group.loop.stop)
         self.group._expiry.stop()
         os.close(self.journal._fd)
         self._datadir.close()
@@ -172,39 +180,9 @@ class Clients:
         return pending.future
 
 
-async def run_callbacks() -> None:
+def run_callbacks(cluster: Cluster) -> None:
     """Let every node do what it has put off."""
-    for _ in range(3):
-        await asyncio.sleep(0)
-
-
-async def settle(cluster: Cluster) -> None:
-    """Deliver and work until nothing is left to do without time passing."""
-    await run_callbacks()
-    while waiting := cluster.network.waiting():
-        for source, target in waiting:
-            cluster.deliver(source, target)
-        await run_callbacks()
-
-
-async def run_well(cluster: Cluster, milliseconds: int) -> None:
-    """Let time pass with everything delivered at once."""
-    for _ in range(milliseconds // STEP_MS):
-        cluster.step()
-        await settle(cluster)
-
-
-async def elect(cluster: Cluster, node_id: str) -> None:
-    """Make `node_id` the leader: the others have to wait."""
-    for other, node in cluster.nodes.items():
-        if other != node_id:
-            node.be_patient()
-    for _ in range(200):
-        if cluster[node_id].is_leader:
-            break
-        await run_well(cluster, STEP_MS)
-    assert cluster[node_id].is_leader
-    await run_well(cluster, 200)
+    next(iter(cluster.nodes.values())).work()
 
 
 def whole_cluster(
@@ -215,10 +193,10 @@ def whole_cluster(
     node_ids: str = "abc",
     compact_entries: int = 20_000,
 ) -> Cluster:
-    """Return a cluster of whole nodes, connected. It needs a running event loop."""
+    """Return a cluster of whole nodes, connected."""
     monkeypatch.setattr(Files, "fdatasync", lambda *_: None)
     monkeypatch.setattr(Files, "fsync_dir", lambda *_: None)
-    clock, network = Clock(), Network(node_ids)
+    clock, network, loop = Clock(), Network(node_ids), HandDrivenLoop()
     monkeypatch.setattr(library, "monotonicTime", clock.read)
     monkeypatch.setattr(library, "random", Random(seed))
     peers = {node_id: Address("127.0.0.1", 7000 + number) for number, node_id in enumerate(node_ids)}
@@ -234,7 +212,7 @@ def whole_cluster(
             "http://127.0.0.1:1",
             compact_entries=compact_entries,
         )
-        return WholeNode(config, network)
+        return WholeNode(config, network, loop)
 
     cluster = Cluster(clock, network, make)
     cluster.heal()
