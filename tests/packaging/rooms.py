@@ -31,7 +31,7 @@ ROOMS = {
         ("cluster.errors",), "settings are text here; cluster/config.py gives them a meaning"
     ),
     "cluster/config.py": Room(
-        ("cluster.config_sources", "cluster.consensus.member_list", "cluster.errors"),
+        ("cluster.config_sources", "cluster.consensus.member_list"),
         "the configuration is read before anything else exists",
     ),
     "cluster/storage": Room(
@@ -54,10 +54,7 @@ ROOMS = {
         "links carry frames; what they mean is told by the callables that cluster/group.py gives them",
     ),
     "cluster/observing": Room(
-        (
-            "cluster.commands", "cluster.config", "cluster.consensus", "cluster.errors", "cluster.peers",
-            "lockstate",
-        ),
+        ("cluster.commands", "cluster.consensus", "cluster.peers", "lockstate"),
         "observing only looks: let cluster/group.py or cluster/node.py report to it",
     ),
     # -- what faces share ---------------------------------------------------------------------------------
