@@ -19,7 +19,7 @@ from cluster.consensus.messages import Acknowledgement, Message, Vote, VoteReque
 from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
 from cluster.storage.files import Files
-from cluster.storage.forked_child import ChildState
+from cluster.storage.forked_child import Child, ChildState
 from cluster.storage.snapshot_store import SnapshotStore
 from tests.hazards.virtual_cluster import Checker, Clock, Cluster, Network, WireMessage
 
@@ -50,6 +50,8 @@ class InlineChild:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.is_slow = False
+        """Whether it only seems to be running when it has written, until this is taken back."""
         self._outcome: ChildState = "idle"
 
     @property
@@ -64,6 +66,8 @@ class InlineChild:
 
     def poll(self) -> ChildState:
         """Tell the outcome once."""
+        if self.is_slow and self._outcome == "done":
+            return "running"
         outcome, self._outcome = self._outcome, "idle"
         return outcome
 
@@ -106,8 +110,8 @@ class OurNode:
         files = files or _MemoryFiles()
         self.journal = EngineJournal.open(directory, files=files)
         checker.recovered(self.node_id, self.journal.term)
-        self.store = SnapshotStore(directory, files)
-        self.store._child = InlineChild()  # type: ignore[assignment]
+        self.child = InlineChild()
+        self.store = SnapshotStore(directory, files, cast("Child", self.child))
         voters = {voter: Member(f"127.0.0.1:{ord(voter)}", is_voter=True) for voter in member_ids}
         self.replica = Replica(
             config,

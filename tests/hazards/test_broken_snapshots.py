@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from pysyncobj import FAIL_REASON
 
-from cluster.storage.forked_child import ChildState
 from tests.hazards.bare_library import bare_cluster
-from tests.hazards.replica_nodes import InlineChild, our_cluster
+from tests.hazards.replica_nodes import our_cluster
 from tests.hazards.test_snapshot_transfer import leave_behind
 from tests.hazards.virtual_cluster import Cluster
 
@@ -106,18 +105,6 @@ class SlowToPickle:
         return str, ("",)
 
 
-class SlowChild(InlineChild):
-    """Has finished writing, but is found so only when the test says so, or the store has killed it."""
-
-    is_found = False
-
-    def poll(self) -> ChildState:
-        """Tell the outcome when it is found."""
-        if not self.is_found and self._outcome == "done":
-            return "running"
-        return super().poll()
-
-
 def finish_an_old_snapshot_late(
     cluster: Cluster,
     begin: Callable[[], None],
@@ -193,10 +180,10 @@ def test_a_received_snapshot_ends_an_older_one_that_is_being_written(
 ) -> None:
     """H21: after the same moves our node has everything that was answered."""
     cluster, checker = our_cluster(tmp_path, monkeypatch, compact_entries=10_000, in_flight_max=10**6)
-    child = SlowChild()
+    child = cluster["b"].child
 
     def begin() -> None:
-        cluster["b"].store._child = child
+        child.is_slow = True
         cluster["b"].replica.engine.force_compaction()
 
     def compact() -> None:
@@ -205,7 +192,7 @@ def test_a_received_snapshot_ends_an_older_one_that_is_being_written(
         cluster.run_ms(200)
 
     def finish() -> None:
-        child.is_found = True
+        child.is_slow = False
 
     left = finish_an_old_snapshot_late(cluster, begin, compact, finish, lambda number: b"%d" % number)
     assert left == list(checker.committed.values()) == [b"%d" % number for number in range(50)]

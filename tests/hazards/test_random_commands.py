@@ -145,7 +145,7 @@ async def test_commands_for_another_leadership_are_not_taken(tmp_path: Path) -> 
     )
     for term in (group.replica.role.term - 1, group.replica.role.term + 1):
         group.forwarded(Forwarded(term, "other", [6], [command]))
-    assert group._batcher.is_empty
+    assert not group.has_entry()
     group.forwarded(Forwarded(group.replica.role.term, "other", [1], [command]))
     async with asyncio.timeout(20):
         while group.machine.applied_seq("other") == 0:  # noqa: ASYNC110 - the node works on this loop

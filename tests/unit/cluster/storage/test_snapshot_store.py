@@ -16,7 +16,7 @@ import pytest
 
 from cluster.errors import DataDirError
 from cluster.storage.files import Files
-from cluster.storage.forked_child import ChildState
+from cluster.storage.forked_child import Child, ChildState
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.snapshot_format import DIGEST_BYTES, write_snapshot
 from cluster.storage.snapshot_store import Snapshot, SnapshotDamaged, SnapshotId, SnapshotStore
@@ -83,9 +83,15 @@ def send(source: SnapshotStore, target: SnapshotStore, size_bytes: int) -> Snaps
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SnapshotStore:
+def child() -> Child:
+    """The child that writes the store's snapshots."""
+    return Child()
+
+
+@pytest.fixture
+def store(tmp_path: Path, child: Child) -> SnapshotStore:
     """Return a store in an empty directory."""
-    return SnapshotStore(tmp_path)
+    return SnapshotStore(tmp_path, child=child)
 
 
 def files_in(path: Path) -> list[str]:
@@ -121,11 +127,11 @@ def test_the_child_sees_the_state_of_the_fork(store: SnapshotStore) -> None:
     assert loaded.state == b"before"
 
 
-def test_the_old_snapshot_stays_until_the_poll_that_tells_done(store: SnapshotStore) -> None:
+def test_the_old_snapshot_stays_until_the_poll_that_tells_done(store: SnapshotStore, child: Child) -> None:
     """Only the node's own process replaces the snapshot."""
     write(store, b"old")
     store.begin_write(LAST, PREVIOUS, b"", lambda: b"new")
-    pid = store._child.pid
+    pid = child.pid
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert store.load() == Snapshot(PREVIOUS, LAST, b"old")
     assert store.poll() == "done"
@@ -162,10 +168,10 @@ def test_a_disk_error_of_the_child_is_named(store: SnapshotStore, caplog: pytest
     assert "No space left on device" in caplog.text
 
 
-def test_a_killed_child_is_failed(store: SnapshotStore, tmp_path: Path) -> None:
+def test_a_killed_child_is_failed(store: SnapshotStore, child: Child, tmp_path: Path) -> None:
     """A child that somebody kills leaves no file."""
     store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
-    os.kill(store._child.pid, signal.SIGKILL)
+    os.kill(child.pid, signal.SIGKILL)
     assert outcome_of(store) == "failed"
     assert files_in(tmp_path) == []
 
@@ -192,16 +198,18 @@ def test_without_a_process_to_spare_the_write_fails_once(
     write(store, b"state")
 
 
-def test_the_child_keeps_no_descriptor_and_no_handler(store: SnapshotStore, tmp_path: Path) -> None:
+def test_the_child_keeps_no_descriptor_and_no_handler(
+    store: SnapshotStore, child: Child, tmp_path: Path
+) -> None:
     """Sockets and locks of the node are closed in the child, and a SIGTERM ends it like any process."""
     held = os.open(tmp_path / "held", os.O_CREAT | os.O_RDWR)
     handler_ran = []
     before = signal.signal(signal.SIGTERM, lambda *_: handler_ran.append(True))
     try:
         store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
-        descriptors = Path(f"/proc/{store._child.pid}/fd")
+        descriptors = Path(f"/proc/{child.pid}/fd")
         wait_until(lambda: all(int(entry.name) < 3 for entry in descriptors.iterdir()))
-        os.kill(store._child.pid, signal.SIGTERM)
+        os.kill(child.pid, signal.SIGTERM)
         assert outcome_of(store) == "failed"
         assert not handler_ran
     finally:
@@ -216,10 +224,12 @@ def test_killing_the_node_ends_the_child_and_keeps_the_old_snapshot(
     write(store, b"old")
     program = (
         "import sys, pathlib, signal; from cluster.storage.snapshot_store import SnapshotStore;"
-        "path = pathlib.Path(sys.argv[1]); store = SnapshotStore(path);"
+        "from cluster.storage.forked_child import Child;"
+        "path = pathlib.Path(sys.argv[1]); child = Child();"
+        "store = SnapshotStore(path, child=child);"
         "encode = lambda: (path / 'snapshot.0.tmp').touch() or signal.pause();"
         "store.begin_write((b'l', 2, 1), (b'p', 1, 1), b'', encode);"
-        "print(store._child.pid, flush=True); signal.pause()"
+        "print(child.pid, flush=True); signal.pause()"
     )
     root = Path(__file__).parents[3]
     command = [sys.executable, "-c", program, str(tmp_path)]
@@ -379,10 +389,11 @@ def test_a_received_snapshot_is_not_replaced_by_an_older_write(tmp_path: Path) -
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
-    source, target = SnapshotStore(one), SnapshotStore(two)
+    child = Child()
+    source, target = SnapshotStore(one), SnapshotStore(two, child=child)
     write(source, b"newer")
     target.begin_write(LAST, PREVIOUS, b"", lambda: b"older")
-    os.waitid(os.P_PID, target._child.pid, os.WEXITED | os.WNOWAIT)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     send(source, target, 100)
     assert outcome_of(target) == "failed"
     assert target.poll() == "idle"
@@ -412,7 +423,8 @@ def test_a_received_snapshot_frees_no_replaced_one(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
-    source, target = SnapshotStore(one), SnapshotStore(two)
+    child = Child()
+    source, target = SnapshotStore(one), SnapshotStore(two, child=child)
     write(source, b"newer")
     write(target, b"older")
     replaced = (two / "snapshot").stat().st_ino
@@ -446,10 +458,10 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     assert files_in(tmp_path) == ["snapshot"]
 
 
-def test_closing_ends_the_child(store: SnapshotStore, tmp_path: Path) -> None:
+def test_closing_ends_the_child(store: SnapshotStore, child: Child, tmp_path: Path) -> None:
     """A node that stops leaves no process and no unfinished file."""
     store.begin_write(LAST, PREVIOUS, b"", wait_for_ever)
-    pid = store._child.pid
+    pid = child.pid
     store.begin_receive(announced(bytes(100)))
     store.close()
     assert not Path("/proc", str(pid)).exists()
