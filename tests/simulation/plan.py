@@ -77,6 +77,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How long a fault lasts, from and to."""
     quiet_every_s: float
     """How often all is healed for a while."""
+    upgraded_s: float = 0.0
+    """When the last node gets the newest release: until then it knows the first rules only."""
 
 
 def make_plan(
@@ -140,6 +142,7 @@ def make_plan(
         },
         fault_s=one_of("lasting", ((0.05, 2.0), (0.5, 10.0), (2.0, 40.0))),
         quiet_every_s=one_of("quiet", (40.0, 120.0)),
+        upgraded_s=one_of("upgraded", (0.0, 0.0, 10.0, 60.0)),
     )
     if hostile is not None:
         plan = msgspec.structs.replace(plan, hostile=chances if hostile else None)

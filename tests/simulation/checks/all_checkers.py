@@ -7,6 +7,7 @@ objects:
     logs.py        log-matching, leader-completeness, leader-append-only, committed-entry, apply-order
     elections.py   election-agreed, elected-by-majority, leader-kept
     members.py     one-change, sure-leader
+    rules.py       rules-known
     durability.py  committed-by-majority, promise-on-disk, promise-kept, match-index
     states.py      equal-digest, model-state, model-events
     replies.py     reply, asked-once, not-applied, real-time, deadlock-real
@@ -47,6 +48,7 @@ from tests.simulation.checks.reads import Reads
 from tests.simulation.checks.replies import Replies
 from tests.simulation.checks.report import Report, Violation
 from tests.simulation.checks.requests import Requests
+from tests.simulation.checks.rules import Rules
 from tests.simulation.checks.states import States
 from tests.simulation.checks.terms import Terms
 from tests.simulation.checks.waits import Waits
@@ -86,6 +88,7 @@ class Checkers:
         self.terms = Terms(report)
         self.elections = Elections(report)
         self.changes = Changes(report)
+        self.rules = Rules(report)
         self.committed = Committed(report)
         self.logs = Logs(report, self.committed)
         self.durability = Durability(report, node_ids)

@@ -24,6 +24,7 @@ def fingerprint(machine: LockMachine) -> int:
     state = machine.state
     return hash(
         (
+            machine.rules,
             machine.revision,
             machine.now_ms,
             machine.next_token,

@@ -16,6 +16,8 @@ from cluster.errors import NodeFailed, StartupError
 from cluster.group import Group
 from cluster.loop import Loop
 from cluster.node import Node
+from cluster.peers.links import PeerLinks
+from cluster.peers.peering import Peering
 from cluster.storage.snapshot_store import SnapshotStore
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
@@ -32,6 +34,9 @@ RUN_COST_US: Final = 20
 
 class Facts(Protocol):
     """A listener that is told of what happens in a node, as it happens."""
+
+    def rules_known(self, node_id: str) -> int:
+        """Return the newest rules that a node's release knows."""
 
     def made(self, node_id: str, group: Group) -> None:
         """A node has recovered from its disk."""
@@ -92,6 +97,11 @@ class WatchedGroup(Group):
 
         journal.sync = watched_sync  # type: ignore[method-assign]
         facts.made(self.node_id, self)
+
+    def connect(self, links: PeerLinks, peering: Peering) -> None:
+        """Connect, as a node of the release that is installed on its machine."""
+        peering.rules_newest = self._facts.rules_known(self.node_id)
+        super().connect(links, peering)
 
     def apply(self, index: int, entry: bytes) -> None:
         """Apply, and tell."""

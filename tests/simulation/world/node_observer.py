@@ -12,6 +12,7 @@ from cluster.consensus.messages import AppendEntries, Message, VoteRequest
 from cluster.group import Group
 from cluster.observing.event_log import Position
 from lockstate.results import Event
+from lockstate.versions import RULES_NEWEST
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.checks.members import Appended
 from tests.simulation.checks.report import Violation
@@ -27,6 +28,8 @@ class NodeObserver:
         self.counts: Counter[str] = Counter()
         self.on_end: Callable[[Process, str, int], None] = _nothing
         self.leader: tuple[str, int] = ("", 0)
+        self.rules_old: dict[str, int] = {}
+        """The newest rules that nodes of an older release know."""
         self._checkers = checkers
         self._trace = trace
         self._now_us = now_us
@@ -40,6 +43,10 @@ class NodeObserver:
         self._checkers.report.fail(checker, sentence, **facts)
 
     # -- machine.Facts --------------------------------------------------------------------------------------
+
+    def rules_known(self, node_id: str) -> int:
+        """Return the newest rules that a node's release knows."""
+        return self.rules_old.get(node_id, RULES_NEWEST)
 
     def made(self, node_id: str, group: Group) -> None:
         """Record what a node read from its disk."""
@@ -56,9 +63,14 @@ class NodeObserver:
         digest = hashlib.blake2b(entry, digest_size=6).hexdigest()
         self.add(node_id, "applied", index, term, group.machine.revision, digest)
         self.counts["entries"] = max(self.counts["entries"], group.machine.revision)
+        voters = _voters(group.replica.membership.latest)
         if group.replica.role.is_leader:
-            self._checkers.members(_voters(group.replica.membership.latest))
+            self._checkers.members(voters)
             self._matched(node_id, group)
+        if group.machine.rules > self._checkers.rules.newest:
+            self.counts["rules-advances"] += 1
+            known = {voter: self.rules_known(voter) for voter in voters}
+            self._checkers.rules.follow(node_id, group.machine.rules, known)
         self._checkers.applied(node_id, index, term, entry, group.machine, self._events(group))
 
     def _events(self, group: Group) -> tuple[Event, ...]:

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Final, TextIO
 
 from cluster.config import Address, NodeConfig
+from lockstate.versions import RULES_FIRST
 from tests.simulation.checks.all_checkers import Checkers, Violation
 from tests.simulation.faults.hostile_network import Hostile
 from tests.simulation.faults.schedule import Chaos
@@ -28,6 +29,8 @@ SECRET: Final = b"the secret of a simulated cluster"
 US: Final = 1_000_000
 WALL_US: Final = 1_800_000_000 * US
 """What the wall clocks show at first."""
+CHANGES_OF_MEMBERS: Final = frozenset({"grow", "shrink", "replace", "lost-disk"})
+"""Faults after which another node, or none, has a node's name."""
 SLICE_US: Final = 250_000
 """How often the world looks at all logs together."""
 
@@ -173,6 +176,7 @@ class World:
     def run(self, simulated_s: float) -> None:
         """Let everything happen; ends early at a violation."""
         with contextlib.suppress(Violation):
+            self._begin_upgrade()
             for machine in self.machines.values():
                 machine.start()
             self.chaos.begin()
@@ -182,6 +186,22 @@ class World:
                 self.chaos.end()
             if not self.scheduler.is_stopped:
                 self._finish()
+
+    def _begin_upgrade(self) -> None:
+        """Let the last node run an older release for a while, where no other node may take its place."""
+        if self.plan.upgraded_s and not CHANGES_OF_MEMBERS & self.plan.rates.keys():
+            node_id = self.plan.node_ids[-1]
+            self.watch.rules_old[node_id] = RULES_FIRST
+            self.scheduler.after(int(self.plan.upgraded_s * US), self._upgrade, node_id)
+
+    def _upgrade(self, node_id: str) -> None:
+        """Install the newest release on a node, and restart it if it runs."""
+        self.watch.add("world", "upgrade", node_id)
+        del self.watch.rules_old[node_id]
+        machine = self.machines[node_id]
+        if machine.process is not None:
+            machine.kill()
+            machine.start()
 
     def run_slice(self) -> None:
         """Let a little time pass, and compare all logs."""

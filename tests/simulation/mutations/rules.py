@@ -1,0 +1,49 @@
+"""Defects of the move from one version of the rules to the next."""
+
+from collections.abc import Generator
+from typing import Final
+
+from cluster import group
+from cluster.group import Group
+from lockstate import snapshot
+from lockstate.machine import LockMachine
+from lockstate.versions import RULES_FIRST, RULES_NEWEST
+from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+
+_UPGRADING: Final = Surroundings(
+    minutes=1.0,
+    rates={"kill": 4.0, "transfer": 4.0},
+    fault_s=(0.5, 4.0),
+    settings={"upgraded_s": 20.0},
+)
+
+
+def _decode_without_rules(state: bytearray) -> Generator[None, None, LockMachine]:
+    """Decode a snapshot as if it did not say what rules it follows."""
+    machine = yield from snapshot.decode_in_steps(state)
+    machine.state.rules = RULES_FIRST
+    return machine
+
+
+def _known_by_this_one(_group: Group) -> int:
+    return RULES_NEWEST
+
+
+RULES: Final = (
+    Mutation(
+        name="rules-move-without-all",
+        sentence="The rules move on although a member does not know the next ones.",
+        found_by=("rules-known",),
+        apply=replaced(Group, "_rules_known_by_all", _known_by_this_one),
+        surroundings=_UPGRADING,
+    ),
+    Mutation(
+        name="rules-lost-in-snapshot",
+        sentence="A node that gets a snapshot follows the first rules, whatever the snapshot says.",
+        found_by=("equal-digest",),
+        apply=replaced(group, "decode_state", _decode_without_rules),
+        surroundings=Surroundings(
+            minutes=2.0, rates={"isolate": 8.0}, fault_s=(2.0, 8.0), settings={"compact_entries": 10}
+        ),
+    ),
+)
