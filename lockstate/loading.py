@@ -1,4 +1,4 @@
-"""From a snapshot: the moves of `state` for many records at a time."""
+"""Loading a snapshot: how many records at a time are added to a state."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from lockstate.state import State, claims_of_hold
 
 
 def load_sessions(state: State, sessions: Iterable[Session]) -> None:
-    """Enter sessions that have neither holds nor tickets yet."""
+    """Add sessions; their holds and tickets follow."""
     for session in sessions:
         if not session.labels:
             session.labels = NOTHING
@@ -15,13 +15,13 @@ def load_sessions(state: State, sessions: Iterable[Session]) -> None:
 
 
 def load_semaphores(state: State, semaphores: Iterable[tuple[str, int]]) -> None:
-    """Enter semaphores that nobody holds yet."""
+    """Add semaphores; their holds and tickets follow."""
     for name, limit in semaphores:
         state.semaphores[name] = Semaphore(name, limit)
 
 
 def load_holds(state: State, holds: Iterable[Hold]) -> None:
-    """Enter holds with what they claim and their leases. Equal strings become one."""
+    """Add holds with their claims and leases. Equal strings become one object, to save memory."""
     sessions = state.sessions
     for hold in holds:
         if hold.session_id:
@@ -33,12 +33,12 @@ def load_holds(state: State, holds: Iterable[Hold]) -> None:
 
 
 def load_delays(state: State, delays: Iterable[Delay]) -> None:
-    """Enter lock-delays with what they keep."""
+    """Add lock-delays with what they claim or withhold."""
     for delay in delays:
         state.enter_delay(delay)
 
 
 def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:
-    """Enter waiters in all their queues."""
+    """Add waiters to all their queues."""
     for ticket in tickets:
         state.add_ticket(ticket, claims_of_hold(ticket))

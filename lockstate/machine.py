@@ -80,9 +80,10 @@ _NO_OUTCOME: Final = frozenset(
         Reason.OVERLOADED,
     }
 )
-"""Refusals that are not remembered: the command must be corrected, or tried again later."""
+"""Reasons of refusals that are not remembered: the command must be corrected, or tried again later."""
 
 _MAY_WAIT: Final = get_args(MayWait)
+"""The classes of `MayWait`."""
 _DONE: Final = Done()
 _UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
 
@@ -142,7 +143,7 @@ class LockMachine:
         return self.state.next_token
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the next thing ends by itself (at the first `now_ms` above it), or None."""
+        """Return the next deadline, effective at the first `now_ms` above it; None if there is none."""
         return self.state.deadlines.next_ms()
 
     def applied_seq(self, origin: str) -> int:
@@ -151,7 +152,7 @@ class LockMachine:
         return known.last_seq if known is not None else 0
 
     def attempt(self, hold_id: HoldId) -> Granted | Queued | None:
-        """Return what became of what can wait: held, still waiting, or neither."""
+        """Return what became of an attempt: the hold it was granted, its place in the queue, or None."""
         ticket = self.state.tickets.get(hold_id)
         if ticket is not None:
             return Queued(hold_id, views.position(self.state, ticket))
@@ -159,7 +160,7 @@ class LockMachine:
         return self._holds.granted(hold) if hold is not None else None
 
     def waiting_origins(self) -> list[str]:
-        """Return the node processes that keep the connections of who waits."""
+        """Return the node processes that keep the connections of waiting clients."""
         return list(self.state.origin_tickets)
 
     def counts(self) -> dict[str, int]:
@@ -183,11 +184,11 @@ class LockMachine:
         return views.lock_view(self.state, name)
 
     def locks(self, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
-        """Return a page of active locks in order of name, and the name to go on after, if there are more."""
+        """Return a page of active locks in order of name, and the name to go on after if there are more."""
         return views.lock_views(self.state, prefix, after, limit)
 
     def session(self, session_id: SessionId) -> SessionView | None:
-        """Return one session for who knows its id."""
+        """Return one session, for a client that knows its id."""
         return views.session_view(self.state, session_id)
 
     def semaphore(self, name: str) -> SemaphoreView:
@@ -199,7 +200,7 @@ class LockMachine:
         return views.election_view(self.state, name)
 
     def check_fence(self, name: str, token: int) -> FenceView:
-        """Return whether `token` is that of a present holder of the lock `name`."""
+        """Return whether `token` belongs to a present holder of the lock `name`."""
         return views.fence_view(self.state, name, token)
 
     def audit(
@@ -238,7 +239,7 @@ class LockMachine:
         state.requests.prune(state.now_ms)
 
     def _apply_batch(self, batch: Batch) -> BatchOutcome:
-        """Apply the commands of one origin; those already applied are left out (they came twice)."""
+        """Apply the commands of one origin, except those that were applied before: they came twice."""
         origin = self.state.origin(batch.origin)
         origin.seen_ms = self.state.now_ms
         self.state.asking = batch.origin
@@ -259,12 +260,12 @@ class LockMachine:
         return BatchOutcome(batch.origin, batch.seqs if fresh is None else tuple(fresh), tuple(results))
 
     def _apply(self, command: Command, key: RequestKey | None) -> Result:
-        """Apply a command that carries a `request_id`. What may wait is told what it is remembered under."""
+        """Apply a command, and pass the key under which it is remembered on to those that may wait."""
         act = self._acts[command.__class__]
         return act(command, key) if isinstance(command, _MAY_WAIT) else act(command)
 
     def _apply_once(self, command: Any) -> Result:
-        """Apply a command that carries a `request_id`, or tell the outcome of the request that it repeats."""
+        """Apply a command that carries a `request_id`, or answer with the outcome of what it repeats."""
         key = request_key(command)
         if key is None or len(key[0]) > limits.NAME_BYTES_MAX:
             return self._apply(command, None)
@@ -286,7 +287,7 @@ class LockMachine:
         return result
 
     def _repeat(self, remembered: Remembered, digest: bytes, command: Command) -> Result:
-        """Answer a repeated request with its first outcome; times that remain are those of now."""
+        """Answer a repeated request with its first outcome; times that remain count from now."""
         if remembered.digest != digest:
             return Refused(Reason.INVALID_REQUEST, "request_id: was used for a request with other content")
         first = remembered.result
@@ -318,9 +319,9 @@ class LockMachine:
         return Queued(ticket.hold_id, views.position(self.state, ticket))
 
     def _still_granted(self, command: MayWait, first: Granted) -> Granted:
-        """Return a grant as it was, with what is left of its lease; nothing, if it has ended.
+        """Return a grant as it was, with what is left of its lease: nothing, if it has ended.
 
-        The hold belongs to this attempt now, unless another request has got it since.
+        The hold belongs to this attempt from now on, unless another request has been given it since.
         """
         hold = self.state.holds.get(first.hold_id)
         if hold is None:

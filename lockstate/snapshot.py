@@ -39,7 +39,7 @@ from lockstate.versions import (
 FORMAT_NEWEST: Final = max(SNAPSHOT_FORMATS)
 """The newest format that this release reads and, under its newest rules, writes."""
 GROUP_ROWS: Final = 1000
-"""How many rows are decoded in one step: a few milliseconds of work."""
+"""Rows that are decoded in one step: a few milliseconds of work."""
 
 _FORMAT_4: Final = 4
 
