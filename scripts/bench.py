@@ -241,8 +241,9 @@ def _machine(directory: Path) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     arguments = build_parser().parse_args(argv)
-    # So that a terminated run cleans up like an interrupted one.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # So that a terminated run cleans up like an interrupted one. Not by raising KeyboardInterrupt here: a
+    # callback of the event loop could swallow that, and its runner knows what to do about SIGINT.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         if arguments.command in _WITHOUT_CLUSTER:
             with guardian.guarded():

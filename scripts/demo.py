@@ -157,9 +157,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Start three nodes on this machine, take a lock, kill the leader with -9, and check that "
         "the lock, its queue and its fencing survive. Takes well under a minute; leaves nothing behind.",
     ).parse_args(argv)
-    # So that a terminated run, or one whose terminal is closed, cleans up like an interrupted one.
+    # So that a terminated run, or one whose terminal is closed, cleans up like an interrupted one. The runner
+    # of the event loop handles SIGINT; a callback could swallow a KeyboardInterrupt raised by another signal.
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     narrator = Narrator()
     directory = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     try:
