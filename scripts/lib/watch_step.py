@@ -145,7 +145,7 @@ def endings(outcomes: dict[str, int], cuts: dict[str, int], *, is_mute: bool) ->
         told[Cut.SLOW_READER] += lost
     elif lost:
         faults.append(f"{lost} connections ended without a word")
-    # Who is behind may be cut just now.
+    # A watcher that is behind may be cut just now.
     if told - Counter(cuts) or sum(cuts.values()) > told.total() + behind:
         faults.append(f"the node cut {cuts}, and the watchers were cut {dict(told)}")
     if set(cuts) - {Cut.SLOW_READER}:
