@@ -18,6 +18,7 @@ import cluster.consensus.snapshot_transfer
 import cluster.group
 import cluster.node
 import cluster.storage.journal
+import lockstate.limits
 from cluster.peers.link import Link
 from cluster.storage.segment_writer import Sizes
 from tests.simulation.plan import Plan
@@ -63,6 +64,8 @@ def run(
         patch = stack.enter_context
         # No user would want a log that is compacted so soon: here snapshots shall travel often.
         patch(mock.patch.dict(cluster.config._RANGES, {"compact_entries": (1, 10_000_000)}))
+        # The model looks at the whole graph of waits, however large; so does the product here.
+        patch(mock.patch.object(lockstate.limits, "DEADLOCK_STEPS_MAX", 1_000_000))
         world = World(plan, file)
         patch(simulated(world, world.random))
         stack.callback(world.close)
