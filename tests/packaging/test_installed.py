@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from scripts.lib import ports
+from tests.packaging.rooms import PACKAGES
 
-PACKAGES = ("holdfast", "lockstate", "cluster", "api", "http_api")
 NODES_COUNT = 3
 READY_S = 60.0
 COMMAND_S = 60.0

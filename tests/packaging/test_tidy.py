@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.packaging.rooms import PACKAGES
+
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("holdfast", "http_api", "api", "cluster", "lockstate")
 STORED = "tests/compat/stored/"
 FOREIGN = {"LICENSE"}
 """Texts that others wrote, which stay as they are."""

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.packaging import rooms
+
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = {"holdfast", "lockstate", "cluster", "api", "http_api"}
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PACKAGES = set(rooms.PACKAGES)
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +41,15 @@ def entry_points(wheel: Path) -> dict[str, str]:
     parser = configparser.ConfigParser()
     parser.read_string(read(wheel, f"holdfast-{PROJECT['version']}.dist-info/entry_points.txt"))
     return dict(parser["console_scripts"])
+
+
+def test_every_list_of_packages_is_the_same() -> None:
+    """The wheel and the type checker take the packages whose imports are checked, and no other."""
+    built = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    checked = PYPROJECT["tool"]["mypy"]["packages"]
+    assert set(built) == PACKAGES
+    assert set(checked) == PACKAGES | {"scripts", "tests"}
+    assert {path.parent.name for path in ROOT.glob("*/py.typed")} == PACKAGES
 
 
 def test_wheel_is_pure_python(wheel: Path) -> None:

@@ -155,3 +155,23 @@ def test_every_code_is_refused_or_repeated_as_the_table_says() -> None:
                 _new().on_answer(kind.status, _problem(code), now_s=100.0, jitter=0)
             assert caught.value.code == code
     assert set(_REFUSALS) <= set(wire.PROBLEMS)
+
+
+def test_a_driver_needs_neither_a_loop_nor_a_thread() -> None:
+    """Plain calls drive the exchange: send what it says, report how it went, wait as long as it says."""
+    script = iter([None, (503, _problem("no-leader", retry_after_ms=200)), (200, b"done")])
+    exchange, now_s, asked = _new(nodes=2), 100.0, []
+    while True:
+        attempt = exchange.attempt(now_s)
+        asked.append(attempt.node)
+        answer = next(script)
+        step = (
+            exchange.on_silence("reset", was_sent=True, now_s=now_s, jitter=0)
+            if answer is None
+            else exchange.on_answer(*answer, now_s=now_s, jitter=0)
+        )
+        if isinstance(step, Answered):
+            break
+        now_s += step.delay_s
+    assert (step.value, asked) == (b"done", [0, 1, 0])
+    assert now_s == pytest.approx(100.2)
