@@ -208,7 +208,8 @@ class Refused(_Value, frozen=True, tag=11):
     """The command had no effect. `retry_after_ms` is a hint, 0 when there is none.
 
     `cycle` names a deadlock, `facts` are the numbers that belong to a reason: `available` and `limit`, or
-    `highest_token`.
+    `highest_token`. A refusal is remembered with its `detail`, so its wording is part of the replicated
+    state: two nodes that word it differently have different digests. Rewording one is a change of the rules.
     """
 
     reason: Reason

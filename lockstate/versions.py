@@ -11,7 +11,8 @@ To change what any entry does:
 2. Keep the old way behind `state.rules`, for at least one minor version.
 3. Store bytes of any new format in tests/compat, which replays those of every version.
 
-A format that has been released stays readable.
+What an entry does includes the words of a refusal: outcomes are remembered, so a `detail` that two releases
+word differently gives two states. A format that has been released stays readable.
 """
 
 from typing import Final, NamedTuple

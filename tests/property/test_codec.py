@@ -137,7 +137,7 @@ def test_a_bad_command_spoils_only_itself(junk: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_junk_is_no_snapshot(junk: bytes) -> None:
+def test_junk_is_not_a_snapshot(junk: bytes) -> None:
     """Bytes that are not a snapshot raise SnapshotError and nothing else."""
     with pytest.raises(snapshot.SnapshotError):
         snapshot.decode(junk)

@@ -62,7 +62,7 @@ def test_conversions_and_releases_are_kept() -> None:
     ]
 
 
-def test_an_event_is_what_was_told() -> None:
+def test_an_event_in_the_audit_is_the_one_in_the_outcome() -> None:
     """The audit has the events themselves, with their revisions."""
     driver = MachineDriver()
     driver.granted("a", owner="ann", at_ms=5)
@@ -133,7 +133,7 @@ def test_it_survives_a_restart() -> None:
     assert restored.audit("a", SessionId("s1"), 1) == driver.machine.audit("a", SessionId("s1"), 1)
 
 
-def test_closing_is_no_expiry() -> None:
+def test_closing_is_not_an_expiry() -> None:
     """A session that is closed leaves its releases, and no event of its own."""
     driver = MachineDriver()
     driver.open("s1")

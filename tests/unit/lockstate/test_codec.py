@@ -68,7 +68,7 @@ def test_a_shorter_command_gets_defaults() -> None:
         DEEP,
     ],
 )
-def test_what_is_no_entry_changes_nothing(data: bytes) -> None:
+def test_bytes_that_are_not_an_entry_change_nothing(data: bytes) -> None:
     """Bytes that are not an entry of this format are an empty entry at time 0."""
     assert decode_entry(data) == Entry(0)
 
@@ -84,7 +84,7 @@ def test_what_is_no_entry_changes_nothing(data: bytes) -> None:
     ],
     ids=["tag", "type", "mode", "utf-8", "surrogate"],
 )
-def test_what_is_no_command_stands_alone(command: bytes) -> None:
+def test_an_undecodable_command_spoils_only_itself(command: bytes) -> None:
     """A command that cannot be read leaves its neighbours alone."""
     entry = decode_entry(
         encode_entry(3, [("n1", [1, 2], [command, encode_command(KeepAlive(SessionId("s")))])])
@@ -151,7 +151,7 @@ def test_the_time_is_read_without_the_commands() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc0", DEEP], ids=["nothing", "nil", "depth"])
-def test_what_is_no_entry_has_no_time(data: bytes) -> None:
+def test_bytes_that_are_not_an_entry_have_no_time(data: bytes) -> None:
     """Bytes that are not an entry have time 0."""
     assert entry_time(data) == 0
 

@@ -51,7 +51,7 @@ def test_to_the_same_mode_nothing_changes(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), DOWN)
-def test_down_serves_who_may_join(old: Mode, new: Mode) -> None:
+def test_down_serves_waiters_that_are_compatible_now(old: Mode, new: Mode) -> None:
     """Waiters that the old mode kept out and the new one does not are let through, in order."""
     driver = MachineDriver()
     driver.granted("a", mode=old)
@@ -319,7 +319,7 @@ def test_a_subtree_is_converted_with_all_below() -> None:
     assert driver.machine.lock("a/b").holders[0].mode is EXCLUSIVE
 
 
-def test_what_is_no_lock_cannot_be_converted() -> None:
+def test_only_locks_can_be_converted() -> None:
     """Permits and leadership have one mode; what has ended has none."""
     driver = MachineDriver()
     driver.open("s1")

@@ -61,7 +61,7 @@ def test_two_sessions_that_wait_for_each_other() -> None:
     assert driver.served() == ["h3"]
 
 
-def test_three_sessions_in_a_circle() -> None:
+def test_three_sessions_in_a_cycle() -> None:
     """However long the cycle, its steps come in order, beginning with the refused request."""
     driver = _driver("ann", "bob", "eve")
     for name, session_id in (("a", "ann"), ("b", "bob"), ("c", "eve")):
@@ -73,7 +73,7 @@ def test_three_sessions_in_a_circle() -> None:
     _assert_real(driver, result)
 
 
-def test_who_does_not_wait_is_in_no_deadlock() -> None:
+def test_a_request_that_does_not_wait_closes_no_deadlock() -> None:
     """Without a wait the lock is simply held."""
     driver = _driver("ann", "bob")
     driver.granted("a", session_id="ann")
@@ -82,7 +82,7 @@ def test_who_does_not_wait_is_in_no_deadlock() -> None:
     assert reason(driver.acquire("a", session_id="bob")) is Reason.LOCK_HELD
 
 
-def test_a_circle_through_readers() -> None:
+def test_a_cycle_through_readers() -> None:
     """Of several readers of a lock, one that waits for the writer-to-be is enough."""
     driver = _driver("ann", "bob", "eve")
     driver.granted("a", mode=SHARED, session_id="ann")
@@ -104,7 +104,7 @@ def test_readers_do_not_wait_for_readers() -> None:
     driver.granted("a", mode=SHARED, session_id="bob")
 
 
-def test_a_circle_through_a_waiter() -> None:
+def test_a_cycle_through_a_waiter() -> None:
     """Who stands behind a waiter waits for what that one waits for: order is kept, so it counts."""
     driver = _driver("ann", "bob", "eve")
     driver.granted("a", mode=SHARED, session_id="ann")
@@ -129,7 +129,7 @@ def test_a_waiter_without_owner_can_stand_in_between() -> None:
     _assert_real(driver, expect(Refused, result))
 
 
-def test_a_lock_in_another_session_is_no_deadlock() -> None:
+def test_a_lock_in_another_session_is_not_a_deadlock() -> None:
     """Ann waits for Bob; Bob waits for somebody that waits for nobody."""
     driver = _driver("ann", "bob")
     driver.granted("a", session_id="ann")
@@ -181,8 +181,8 @@ def test_without_session_nobody_waits_for_itself(options: dict[str, str]) -> Non
     assert driver.served() == ["h2"]
 
 
-def test_owners_without_session_are_no_parties() -> None:
-    """A name proves nothing: many clients may give the same, so what looks like a circle may be none."""
+def test_owners_without_session_are_not_parties() -> None:
+    """A name proves nothing: many clients may give the same, so what looks like a cycle may be none."""
     driver = MachineDriver()
     driver.granted("a", owner="ann")
     driver.granted("b", owner="bob")
@@ -278,7 +278,7 @@ def test_a_wait_that_shares_a_hold_closes_nothing() -> None:
     assert _cycle(driver.acquire("b", session_id="ann", wait_ms=500)) == [("ann", "b"), ("bob", "a")]
 
 
-def test_conversions_are_part_of_circles() -> None:
+def test_conversions_are_part_of_cycles() -> None:
     """A conversion waits like a request, and in front of others."""
     driver = _driver("ann", "bob", "eve")
     driver.granted("a", mode=SHARED, session_id="ann")
@@ -312,7 +312,7 @@ def test_two_conversions_at_different_names_of_one_path() -> None:
     assert reason(driver.convert("h2", EXCLUSIVE)) is Reason.CONVERSION_DEADLOCK
 
 
-def test_several_locks_wait_for_all_who_have_one() -> None:
+def test_several_locks_wait_for_every_holder_of_one() -> None:
     """A request for several is stuck when one of them will never be free."""
     driver = _driver("ann", "bob")
     driver.granted("a", session_id="ann")
@@ -324,7 +324,7 @@ def test_several_locks_wait_for_all_who_have_one() -> None:
     driver.queued(locks=wanted("b", "x"), session_id="bob")
 
 
-def test_subtrees_are_part_of_circles() -> None:
+def test_subtrees_are_part_of_cycles() -> None:
     """Ann has something below what Bob wants, and waits for something that he has."""
     driver = _driver("ann", "bob")
     driver.granted("a/b", session_id="ann")
@@ -334,7 +334,7 @@ def test_subtrees_are_part_of_circles() -> None:
     assert steps == [("bob", "a/b"), ("ann", "x")]
 
 
-def test_elections_are_part_of_circles() -> None:
+def test_elections_are_part_of_cycles() -> None:
     """A candidate waits for the leader as for a lock."""
     driver = _driver("ann", "bob")
     driver.campaign("e", "ann")
@@ -441,7 +441,7 @@ def test_a_wait_that_will_end_is_a_deadlock_all_the_same() -> None:
     assert isinstance(driver.acquire("a", session_id="bob", wait_ms=500), Queued)
 
 
-def test_a_long_circle_is_shown_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_cycle_is_shown_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal names at most so many steps."""
     monkeypatch.setattr(limits, "CYCLE_SHOWN_MAX", 3)
     driver = _driver(*[f"s{number}" for number in range(5)])
@@ -469,7 +469,7 @@ def test_a_search_that_takes_too_long_lets_wait(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_session_with_many_holds_is_searched() -> None:
-    """However many locks a session has, a circle through one of them is found."""
+    """However many locks a session has, a cycle through one of them is found."""
     driver = _driver("ann", "bob")
     for number in range(70):
         driver.granted(f"a{number}", session_id="ann")
@@ -489,7 +489,7 @@ def test_clients_that_share_an_owner_share_a_semaphore() -> None:
     assert driver.served() == ["h3"]
 
 
-def test_who_only_waits_for_a_circle_is_not_in_it() -> None:
+def test_a_waiter_behind_a_cycle_is_not_in_it() -> None:
     """A cycle that a conversion or a semaphore left to others does not concern the waiters behind it."""
     driver = _driver("ann", "bob", "eve")
     driver.permitted("q", 2, session_id="ann")
@@ -501,7 +501,7 @@ def test_who_only_waits_for_a_circle_is_not_in_it() -> None:
     driver.queued("e")
 
 
-def test_a_circle_leaves_out_who_is_not_stuck() -> None:
+def test_a_cycle_leaves_out_tickets_that_are_not_stuck() -> None:
     """Of two readers in the way, one waits for somebody that can go on: the cycle is through the other."""
     driver = _driver("ann", "bob", "eve")
     for session_id in ("eve", "ann"):
@@ -514,8 +514,8 @@ def test_a_circle_leaves_out_who_is_not_stuck() -> None:
     assert steps == [("bob", "a"), ("ann", "b")]
 
 
-def test_who_waits_for_a_deadlock_of_others_is_in_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is theirs, and one of their waits will end: whoever stands outside the circle may wait for that."""
+def test_a_waiter_behind_a_deadlock_of_others_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is theirs, and one of their waits will end: whoever stands outside the cycle may wait for that."""
     driver = _driver("ann", "bob", "eve")
     for name, session_id in (("a", "ann"), ("b", "bob"), ("c", "eve")):
         driver.granted(name, session_id=session_id)
@@ -527,7 +527,7 @@ def test_who_waits_for_a_deadlock_of_others_is_in_none(monkeypatch: pytest.Monke
     driver.queued("a", session_id="eve")
 
 
-def test_a_conversion_will_stand_ahead_of_those_who_wait() -> None:
+def test_a_conversion_will_stand_ahead_of_the_waiters() -> None:
     """Ann would wait for Bob, and Bob for a name that her conversion, ahead of him, keeps from him."""
     driver = _driver("ann", "bob")
     driver.granted("a", mode=SHARED, scope=SUBTREE, session_id="ann")

@@ -48,7 +48,7 @@ def test_an_election_without_candidates_has_no_leader() -> None:
     assert MachineDriver().machine.election("db") == ElectionView("db")
 
 
-def test_who_does_not_wait_learns_who_leads() -> None:
+def test_a_refused_candidate_learns_the_leader() -> None:
     """The refusal has the leader among its holders."""
     driver = _driver("ann", "bob")
     driver.campaign("db", "ann")
@@ -190,7 +190,7 @@ def test_a_malformed_campaign_has_no_effect(command: Campaign) -> None:
     assert driver.machine.election("db") == ElectionView("db")
 
 
-def test_an_election_is_no_lock() -> None:
+def test_an_election_is_not_a_lock() -> None:
     """A lock and an election of one name have nothing to do with each other, nor has their listing."""
     driver = _driver("ann")
     driver.campaign("db", "ann")

@@ -163,7 +163,7 @@ def test_nothing_is_lost() -> None:
     assert set(driver.machine.counts().values()) == {0}
 
 
-def test_who_waits_is_served_only_when_it_has_ended() -> None:
+def test_waiters_are_served_only_when_it_has_ended() -> None:
     """A waiter gets the lock in the entry in which the overdue lease ends, with a full lease."""
     driver = MachineDriver()
     for name in "abc":

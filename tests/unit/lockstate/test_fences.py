@@ -38,7 +38,7 @@ def test_resources_are_apart() -> None:
     assert driver.machine.counts()["fences"] == 2
 
 
-def test_a_fence_is_no_lock() -> None:
+def test_a_fence_is_not_a_lock() -> None:
     """Advancing a fence neither holds anything nor depends on what is held."""
     driver = MachineDriver()
     driver.run(AdvanceFence("a", 5))
@@ -55,7 +55,7 @@ def test_a_fence_is_no_lock() -> None:
         ("disk", limits.TOKEN_MAX + 1, Reason.INVALID_REQUEST),
     ],
 )
-def test_what_is_no_token_or_name_is_refused(resource: str, token: int, expected: Reason) -> None:
+def test_bad_tokens_and_names_are_refused(resource: str, token: int, expected: Reason) -> None:
     """A token is an integer that every JSON reader keeps."""
     driver = MachineDriver()
     assert reason(driver.run(AdvanceFence(resource, token))) is expected

@@ -323,7 +323,7 @@ def test_cells_come_back_one_by_one(table: Table) -> None:
     assert table.take(GCRA, cost=2).retry_after_ms == 400
 
 
-def test_cells_are_spread_for_those_who_wait(table: Table) -> None:
+def test_cells_are_spread_for_waiting_requests(table: Table) -> None:
     """Waiting requests go one after the other at the sustained rate; fractions of a millisecond add up."""
     table.take(GCRA, limit=3, cost=3)
     waiting = [table.take(GCRA, limit=3, wait_ms=1500) for _ in range(5)]
@@ -356,7 +356,7 @@ def test_a_bucket_leaks_at_the_rate_of_its_last_admission(table: Table) -> None:
         (TakeRate("a", 5, 1000, wait_ms=-1), "wait_ms: -1; must be 0 to 86400000"),
     ],
 )
-def test_a_wrong_request_is_told_so(table: Table, command: TakeRate, detail: str) -> None:
+def test_a_wrong_request_is_refused_with_the_reason(table: Table, command: TakeRate, detail: str) -> None:
     """A request that could never be admitted is refused, with the field that is wrong."""
     assert table.refused(command) == Refused(Reason.INVALID_REQUEST, detail)
     assert len(table.rates) == 0

@@ -93,7 +93,7 @@ def test_elections_have_names_of_their_own() -> None:
     assert is_lock("a/b")
 
 
-def test_permits_are_told_from_records() -> None:
+def test_stand_ins_of_permits_differ_from_names_of_records() -> None:
     """What becomes free of a semaphore stands under a name that is neither a lock's nor an election's."""
     assert semaphore_of(permits_of("a")[0]) == "a"
     assert semaphore_of("a") == semaphore_of(record_name(HoldKind.ELECTION, "a")) == ""

@@ -264,7 +264,7 @@ def test_every_queue_is_bounded(monkeypatch: pytest.MonkeyPatch, kind: str) -> N
     assert refused.detail == "1 wait already; no more are allowed"
 
 
-def test_who_waits_above_or_below_takes_no_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiters_above_or_below_take_no_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue is that of one name."""
     monkeypatch.setattr(limits, "QUEUE_LENGTH_MAX", 1)
     driver = MachineDriver()
@@ -331,7 +331,7 @@ def test_semaphores_that_are_only_delayed_are_bounded(monkeypatch: pytest.Monkey
     driver.permitted("q2", 1)
 
 
-def test_a_full_lock_lets_those_wait_who_need_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_lock_lets_waiters_for_something_else_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A place that becomes free goes to the first waiter that can take it, past one that waits for more."""
     monkeypatch.setattr(limits, "HOLDERS_COUNT_MAX", 2)
     driver = MachineDriver()

@@ -92,7 +92,7 @@ def test_other_content_is_refused() -> None:
     assert reason(driver.acquire("a", ttl_ms=1001, request_id="r")) is Reason.INVALID_REQUEST
 
 
-def test_the_order_of_labels_is_no_content() -> None:
+def test_the_order_of_labels_is_not_content() -> None:
     """The same labels in another order are the same labels."""
     driver = MachineDriver()
     opened = driver.run(OpenSession(SessionId("s1"), 500, {"a": "1", "b": "2"}, "r"))
@@ -316,7 +316,7 @@ def test_a_repeated_open_does_not_look_at_what_the_session_has(monkeypatch: pyte
     assert repeated == SessionOpened(SessionId("s1"), 500, 300)
 
 
-def test_a_remembered_refusal_forgets_who_was_in_the_way() -> None:
+def test_a_remembered_refusal_forgets_the_holders() -> None:
     """A repeated refusal has the same code and detail, and none of the holders: they could take megabytes."""
     driver = MachineDriver()
     driver.granted("a", owner="ann")

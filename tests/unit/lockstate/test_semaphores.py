@@ -219,7 +219,7 @@ def test_a_limit_that_drains_to_one_serves_one_by_one() -> None:
     assert driver.served() == ["h3", "h4"]
 
 
-def test_who_wants_more_than_the_new_limit_is_refused() -> None:
+def test_waiters_for_more_than_the_new_limit_are_refused() -> None:
     """It could never be served; the others move up, and go if there are the permits."""
     driver = MachineDriver()
     driver.permitted("q", 5, 1)

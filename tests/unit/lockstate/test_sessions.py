@@ -41,7 +41,7 @@ def test_an_unknown_session_has_expired() -> None:
     assert reason(driver.acquire("a", session_id="s1")) is Reason.SESSION_EXPIRED
 
 
-def test_the_lease_of_a_hold_is_no_session() -> None:
+def test_the_lease_of_a_hold_is_not_a_session() -> None:
     """The secret of a hold opens nothing where a session is asked for."""
     driver = MachineDriver()
     driver.granted("a")
@@ -182,7 +182,7 @@ def test_a_waiting_hold_belongs_to_its_session_when_granted() -> None:
     assert expect(Granted, driver.settled["h2"]).expires_in_ms == 1499
 
 
-def test_permits_are_no_lock_of_that_name() -> None:
+def test_permits_are_not_a_lock_of_that_name() -> None:
     """Who has permits, or leads, under some name asks for a lock of that name like anybody else."""
     driver = MachineDriver()
     driver.open("s1")

@@ -112,7 +112,7 @@ def test_readers_do_not_starve_it_either() -> None:
     assert driver.served() == ["h2"]
 
 
-def test_two_sets_in_opposite_order_are_no_deadlock() -> None:
+def test_two_sets_in_opposite_order_do_not_deadlock() -> None:
     """All queues know which came first, so the order in a request does not matter."""
     driver = MachineDriver()
     driver.open("s1", "s2")
@@ -273,7 +273,7 @@ def test_a_session_sees_its_wait_in_each_queue() -> None:
         (wanted(*map(str, range(limits.LOCKS_COUNT_MAX + 1))), "", "locks: 65; at most 64 are allowed"),
     ],
 )
-def test_what_is_no_list_of_locks_is_refused(locks: tuple[Wanted, ...], name: str, detail: str) -> None:
+def test_bad_lists_of_locks_are_refused(locks: tuple[Wanted, ...], name: str, detail: str) -> None:
     """A list that contradicts itself is refused with the names that do."""
     driver = MachineDriver()
     refused = expect(Refused, driver.acquire(name, locks=locks))
@@ -330,7 +330,7 @@ def test_waiters_for_the_same_several_locks_are_let_through_once_each() -> None:
     assert driver.served() == ["h4", "h5", "h6", "h7", "h8"]
 
 
-def test_a_refusal_behind_waiters_names_who_has_what_was_asked_for() -> None:
+def test_a_refusal_behind_waiters_names_the_holders_of_what_was_asked_for() -> None:
     """When only a waiter is in the way, the holders are shown, each with the lock that covers the name."""
     driver = MachineDriver()
     driver.granted(locks=wanted("x", "a", mode=SHARED, scope=SUBTREE), owner="ann")

@@ -107,7 +107,7 @@ def test_permits_of_another_number_are_another_wait() -> None:
     assert len({granted.hold_id for granted in _settled(driver).values()}) == 2
 
 
-def test_who_stands_between_is_not_overtaken() -> None:
+def test_a_waiter_between_the_two_is_not_overtaken() -> None:
     """The second wait goes with the first; the waiter between them gets what is left, in order."""
     driver = _driver()
     driver.permitted("q", 3, 3)
@@ -152,7 +152,7 @@ def test_a_shared_hold_belongs_to_the_last_attempt() -> None:
     assert driver.machine.counts()["holds"] == 0
 
 
-def test_sharing_a_hold_is_no_sign_of_life() -> None:
+def test_sharing_a_hold_does_not_renew() -> None:
     """A session is not renewed because a lock that it waits for twice came free: its client may be dead."""
     driver = _driver()
     driver.granted("a")
@@ -181,7 +181,7 @@ def test_the_second_goes_on_when_the_first_leaves() -> None:
     assert {waited: got.hold_id for waited, got in _settled(driver).items()} == {"w2": "w2"}
 
 
-def test_a_repeated_request_is_told_the_shared_hold() -> None:
+def test_a_repeated_request_gets_the_shared_hold() -> None:
     """A repeated request that shared a hold gets its first outcome, like any other."""
     driver = _driver()
     driver.granted("a")

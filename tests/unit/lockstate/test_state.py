@@ -23,7 +23,7 @@ def test_a_public_name_exists_for_any_text() -> None:
     assert public_name("hold", "\ud800").startswith("hold-")
 
 
-def test_who_gave_no_owner_is_called_after_the_hold() -> None:
+def test_an_owner_that_was_not_given_is_named_after_the_hold() -> None:
     """An owner that was given is shown as it is; without one, others see a name made from the hold's id."""
     assert shown_owner(OwnerName("ann"), SessionId("h1")) == "ann"
     assert shown_owner(NO_OWNER, SessionId("h1")) == public_name("hold", "h1")

@@ -245,7 +245,7 @@ def test_the_same_name_in_another_scope_is_another_lock() -> None:
     assert expect(Refused, driver.acquire("a", scope=SUBTREE, session_id="s1")).queue_length == 0
 
 
-def test_elections_and_semaphores_are_no_part_of_a_tree() -> None:
+def test_elections_and_semaphores_are_not_in_a_tree() -> None:
     """Their names may look like paths, and mean nothing to locks of subtrees, or to each other."""
     driver = MachineDriver()
     driver.open("s1", "s2")
@@ -266,7 +266,7 @@ def test_events_tell_the_scope(scope: Scope) -> None:
     assert [(event.name, event.scope) for event in driver.events] == [("a", scope)]
 
 
-def test_an_end_lets_only_those_below_through_whom_the_others_allow() -> None:
+def test_an_end_lets_through_only_waiters_below_that_nothing_else_blocks() -> None:
     """When the waiter for everything gives up, readers beside the subtree's reader go; writers wait."""
     driver = MachineDriver()
     driver.granted("t", mode=SHARED, scope=SUBTREE)
