@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from cluster.peers.link import FrameKind
+
 if TYPE_CHECKING:
     from tests.simulation.world.endpoint import Endpoint
     from tests.simulation.world.network import Network
 
 _LENGTH_BYTES: Final = 4
-_RAFT_FRAME: Final = b"\x92\x01"
-"""How every frame with a Raft message begins, behind its length: an array of two, and the kind."""
+_RAFT_FRAMES: Final = (bytes((0x92, FrameKind.RAFT)), bytes((0x93, FrameKind.RAFT)))
+"""How frames with a Raft message begin, behind their length: an array of two or three, and the kind."""
 
 
 class Chances(msgspec.Struct, frozen=True):
@@ -44,7 +46,7 @@ class Hostile:
             end = at + _LENGTH_BYTES + int.from_bytes(data[at : at + _LENGTH_BYTES], "big")
             frame = data[at:end]
             at = end
-            if frame[_LENGTH_BYTES : _LENGTH_BYTES + 2] != _RAFT_FRAME:
+            if not frame.startswith(_RAFT_FRAMES, _LENGTH_BYTES):
                 out.append(frame)
                 continue
             out += self._fate(endpoint, frame)

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from tests.simulation.faults.hostile_network import Chances, Hostile
+from tests.simulation.plan import make_plan
+from tests.simulation.run import run
 from tests.simulation.world.endpoint import Endpoint
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
 from tests.simulation.world.network import Network
@@ -225,10 +227,16 @@ def test_slow_path_takes_its_time(net: Net) -> None:
     assert len(other.heard) == 20_000
 
 
-def frame(kind: int, body: str) -> bytes:
-    """Return a frame as links write it."""
-    content = msgspec.msgpack.encode((kind, body))
+def frame(kind: int, body: str, *, group: int | None = None) -> bytes:
+    """Return a frame as links write it; those with a peer of release 0.1.0 leave the group out."""
+    content = msgspec.msgpack.encode((kind, body) if group is None else (kind, group, body))
     return len(content).to_bytes(4, "big") + content
+
+
+def test_a_hostile_world_harms_messages_of_real_nodes() -> None:
+    """What the nodes of a world really send is recognised, whatever protocol they agreed on."""
+    report = run(make_plan(3, 3, hostile=True, faults=()), 20.0)
+    assert sum(report.faults[name] for name in ("message-lost", "message-repeated", "message-late")) > 0
 
 
 def test_hostile_network_touches_raft_messages_only(net: Net) -> None:
@@ -237,9 +245,10 @@ def test_hostile_network_touches_raft_messages_only(net: Net) -> None:
     chances = Chances(lost=1.0, repeated=0.0, late=0.0, late_us_max=US)
     hostile = net.network.hostile = Hostile(net.network, chances, Random(1))
     one.transport.write(frame(2, "forward") + frame(1, "raft") + frame(4, "ping"))
+    one.transport.write(frame(2, "forward", group=0) + frame(1, "raft", group=0))
     net.pass_s(1)
-    assert other.heard == frame(2, "forward") + frame(4, "ping")
-    assert hostile.counts["message-lost"] == 1
+    assert other.heard == frame(2, "forward") + frame(4, "ping") + frame(2, "forward", group=0)
+    assert hostile.counts["message-lost"] == 2
 
 
 def test_late_messages_come_on_a_later_connection(net: Net) -> None:
