@@ -11,7 +11,8 @@ from pysyncobj import SyncObj, SyncObjConf, replicated
 from pysyncobj.node import Node as LibraryNode
 from pysyncobj.transport import Transport as LibraryTransport
 
-from tests.hazards.virtual_cluster import Clock, Cluster, Network, WireMessage
+from tests.hazards.virtual_cluster import Cluster, Network, WireMessage
+from tests.support.replica_parts import LibraryClock
 
 
 class _BareTransport(LibraryTransport):  # type: ignore[misc]
@@ -117,8 +118,8 @@ def bare_cluster(
 
     `members` has whom a node is told to be a cluster with, if not all; `kinds` nodes of other classes.
     """
-    clock, network = Clock(reading_s=0.0005), Network(node_ids)
-    monkeypatch.setattr(library, "monotonicTime", clock.read)
+    clock, network = LibraryClock(reading_s=0.0005), Network(node_ids)
+    clock.install(monkeypatch)
     monkeypatch.setattr(library, "random", Random(seed))
     monkeypatch.setattr(library, "PIPE_NOTIFIER_ENABLED", False)
 

@@ -2,8 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Generator, Iterator
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -19,65 +18,10 @@ from cluster.consensus.messages import Acknowledgement, Message, Vote, VoteReque
 from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
 from cluster.storage.files import Files
-from cluster.storage.forked_child import Child, ChildState
+from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SnapshotStore
-from tests.hazards.virtual_cluster import Checker, Clock, Cluster, Network, WireMessage
-
-
-@dataclass(frozen=True)
-class Config:
-    """What Replica needs of a configuration; the defaults are those of a real node."""
-
-    node_id: str
-    heartbeat_ms: int = 100
-    election_ms_min: int = 500
-    election_ms_max: int = 1000
-    compact_entries: int = 20_000
-
-
-class _MemoryFiles(Files):
-    """Real files, without waiting for the disk: a crash here is a kill, which keeps the page cache."""
-
-    def fdatasync(self, fd: int) -> None:
-        """Do not wait."""
-
-    def fsync_dir(self, directory: Path) -> None:
-        """Do not wait."""
-
-
-class InlineChild:
-    """Writes the snapshot at once, so that runs repeat; `poll` tells it later, as for a real child."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.is_slow = False
-        """Whether it only seems to be running when it has written, until this is taken back."""
-        self._outcome: ChildState = "idle"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the end has not been told yet."""
-        return self._outcome != "idle"
-
-    def start(self, work: Callable[[], None]) -> None:
-        """Work."""
-        work()
-        self._outcome = "done"
-
-    def poll(self) -> ChildState:
-        """Tell the outcome once."""
-        if self.is_slow and self._outcome == "done":
-            return "running"
-        outcome, self._outcome = self._outcome, "idle"
-        return outcome
-
-    def kill(self) -> None:
-        """Fail, though all is written."""
-        self._outcome = "failed"
-
-    def stop(self) -> None:
-        """Forget it."""
-        self._outcome = "idle"
+from tests.hazards.virtual_cluster import Checker, Cluster, Network, WireMessage
+from tests.support.replica_parts import InlineChild, LibraryClock, ReplicaConfig, UnsyncedFiles
 
 
 class OurNode:
@@ -91,7 +35,7 @@ class OurNode:
         directory: Path,
         network: Network,
         checker: Checker,
-        config: Config,
+        config: ReplicaConfig,
         member_ids: Collection[str],
         *,
         in_flight_max: int = 1,
@@ -107,7 +51,7 @@ class OurNode:
         self._checker = checker
         self._promises: list[tuple[str, Message]] = []
         self._is_sync_due = self._is_tick_due = False
-        files = files or _MemoryFiles()
+        files = files or UnsyncedFiles()
         self.journal = EngineJournal.open(directory, files=files)
         checker.recovered(self.node_id, self.journal.term)
         self.child = InlineChild()
@@ -298,12 +242,12 @@ def our_cluster(
 
     `files` are the disks of all of them, `member_ids` those that the cluster begins with, if not all.
     """
-    clock, network, checker = Clock(), Network(node_ids), Checker()
-    monkeypatch.setattr(library, "monotonicTime", clock.read)
+    clock, network, checker = LibraryClock(), Network(node_ids), Checker()
+    clock.install(monkeypatch)
     monkeypatch.setattr(library, "random", Random(seed))
 
     def make(node_id: str) -> OurNode:
-        config = Config(node_id, compact_entries=compact_entries)
+        config = ReplicaConfig(node_id, compact_entries=compact_entries)
         first = () if member_ids is not None and node_id not in member_ids else member_ids or node_ids
         return OurNode(
             directory / node_id, network, checker, config, first, in_flight_max=in_flight_max, files=files

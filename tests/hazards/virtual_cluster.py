@@ -11,43 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
+from tests.support.replica_parts import LibraryClock
+
 WireMessage = dict[str, Any]
 """A Raft message as it is on the wire: the bare library's, or one of ours."""
 
 STEP_MS: Final = 50
 """One step: half a heartbeat, as the nodes' own timer."""
-READINGS_MAX: Final = 20_000
-"""A node that reads the clock so often while no time passes waits for time in a loop: it spins."""
-
-
-class Spinning(AssertionError):
-    """A node waits for time to pass in a loop, and blocks everything else meanwhile."""
-
-
-class Clock:
-    """Virtual monotonic time. `reading_s` passes at each reading: the bare library spins without."""
-
-    def __init__(self, reading_s: float = 0.0) -> None:
-        self.now_s = 1000.0
-        self._reading_s = reading_s
-        self._readings = 0
-
-    def read(self) -> float:
-        """Return the time in seconds."""
-        self._readings += 1
-        if self._readings > READINGS_MAX:
-            raise Spinning(f"{READINGS_MAX} readings of the clock without a message or a step")
-        self.now_s += self._reading_s
-        return self.now_s
-
-    def pass_ms(self, milliseconds: float) -> None:
-        """Let time pass."""
-        self.now_s += milliseconds / 1000
-        self.rest()
-
-    def rest(self) -> None:
-        """Record that a node has come to the end of its work."""
-        self._readings = 0
 
 
 class Network:
@@ -107,7 +77,7 @@ class Node(Protocol):
 class Cluster:
     """Nodes and what happens to them. `make` makes the node of an id, again after a crash."""
 
-    def __init__(self, clock: Clock, network: Network, make: "Callable[[str], Any]") -> None:
+    def __init__(self, clock: LibraryClock, network: Network, make: "Callable[[str], Any]") -> None:
         self.clock = clock
         self.network = network
         self._make = make

@@ -24,7 +24,6 @@ from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
 from cluster.storage.data_directory import DataDir
-from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import codec
@@ -32,9 +31,9 @@ from lockstate.commands import Acquire
 from lockstate.ids import AttemptId, HoldId, OwnerName
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
-from tests.hazards.replica_nodes import InlineChild
-from tests.hazards.virtual_cluster import Clock, Cluster, Network
+from tests.hazards.virtual_cluster import Cluster, Network
 from tests.support.hand_driven_loop import HandDrivenLoop
+from tests.support.replica_parts import InlineChild, LibraryClock, UnsyncedFiles
 
 TTL_MS = 600_000
 
@@ -89,7 +88,7 @@ class WholeNode:
         loop.call(self._start, config, network)
 
     def _start(self, config: NodeConfig, network: Network) -> None:
-        files = Files()
+        files = UnsyncedFiles()
         self._datadir = DataDir.open(config.data_dir, config.node_id, files=files)
         self.journal = EngineJournal.open(config.data_dir, files=files)
         store = SnapshotStore(config.data_dir, files, cast("Child", InlineChild()))
@@ -194,10 +193,8 @@ def whole_cluster(
     compact_entries: int = 20_000,
 ) -> Cluster:
     """Return a cluster of whole nodes, connected."""
-    monkeypatch.setattr(Files, "fdatasync", lambda *_: None)
-    monkeypatch.setattr(Files, "fsync_dir", lambda *_: None)
-    clock, network, loop = Clock(), Network(node_ids), HandDrivenLoop()
-    monkeypatch.setattr(library, "monotonicTime", clock.read)
+    clock, network, loop = LibraryClock(), Network(node_ids), HandDrivenLoop()
+    clock.install(monkeypatch)
     monkeypatch.setattr(library, "random", Random(seed))
     peers = {node_id: Address("127.0.0.1", 7000 + number) for number, node_id in enumerate(node_ids)}
 

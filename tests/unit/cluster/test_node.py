@@ -1,7 +1,6 @@
 """A whole node on a real disk, alone: what becomes of requests whose clients leave, and what it remembers."""
 
 import asyncio
-import errno
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import EventKind, Granted, Queued, Reason, Refused
+from tests.support.replica_parts import FullDisk
 
 DEADLINE_S = 20.0
 
@@ -314,24 +314,12 @@ async def test_what_was_granted_is_there_after_a_restart(tmp_path: Path) -> None
         assert second.result.token == 2
 
 
-class BreakingFiles(Files):
-    """A real disk that refuses every write from some moment on."""
-
-    is_broken = False
-
-    def write_at(self, fd: int, data: bytes, offset: int) -> None:
-        """Write, or fail as a full disk does."""
-        if self.is_broken:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        super().write_at(fd, data, offset)
-
-
 async def test_a_disk_that_fails_at_the_last_write(tmp_path: Path) -> None:
     """A node whose journal cannot be sealed while it stops says so, and lets its directory go."""
-    files = BreakingFiles()
+    files = FullDisk()
     async with running(tmp_path, files) as node:
         await node.acquire(acquire("h1"), DEADLINE_S)
-        files.is_broken = True
+        files.is_full = True
         with pytest.raises(NodeFailed, match="No space left"):
             await node.stop()
     async with running(tmp_path) as node:
@@ -341,11 +329,11 @@ async def test_a_disk_that_fails_at_the_last_write(tmp_path: Path) -> None:
 
 async def test_a_disk_that_fails_while_the_node_stops(tmp_path: Path) -> None:
     """A node that breaks while it finishes what is under way is known to have broken, once closed, too."""
-    files = BreakingFiles()
+    files = FullDisk()
     async with running(tmp_path, files) as node:
         asking = asyncio.create_task(node.acquire(acquire("h1"), DEADLINE_S))
         await asyncio.sleep(0)
-        files.is_broken = True
+        files.is_full = True
         await node.stop()
         assert isinstance(node.failure, NodeFailed)
         with pytest.raises(OutcomeUnknown):

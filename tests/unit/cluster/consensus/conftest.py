@@ -5,17 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cluster.consensus.one_replica import Clock, Site
+from tests.support.replica_parts import LibraryClock
+from tests.unit.cluster.consensus.one_replica import Site
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> LibraryClock:
     """Return the library's clock."""
-    return Clock.install(monkeypatch)
+    return LibraryClock().install(monkeypatch)
 
 
 @pytest.fixture
-def follower(tmp_path: Path, clock: Clock) -> Iterator[Site]:
+def follower(tmp_path: Path, clock: LibraryClock) -> Iterator[Site]:
     """Return n2, which has heard nobody yet."""
     site = Site(tmp_path / "n2", clock, "n2")
     yield site
@@ -23,7 +24,7 @@ def follower(tmp_path: Path, clock: Clock) -> Iterator[Site]:
 
 
 @pytest.fixture
-def leader(tmp_path: Path, clock: Clock) -> Iterator[Site]:
+def leader(tmp_path: Path, clock: LibraryClock) -> Iterator[Site]:
     """Return n1, which leads in term 1 and has committed the first entry of it."""
     site = Site(tmp_path / "n1", clock, "n1")
     site.lead()
@@ -33,7 +34,7 @@ def leader(tmp_path: Path, clock: Clock) -> Iterator[Site]:
 
 
 @pytest.fixture
-def make(tmp_path: Path, clock: Clock) -> Iterator[Callable[..., Site]]:
+def make(tmp_path: Path, clock: LibraryClock) -> Iterator[Callable[..., Site]]:
     """Return what makes sites with other members or on the directory of an earlier one."""
     sites: list[Site] = []
 

@@ -3,14 +3,11 @@
 The test is everybody else: it hands in what peers say, and looks at the `Ready` that comes back.
 """
 
-import os
-from collections.abc import Callable, Collection, Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Generator, Iterable
 from pathlib import Path
 from typing import cast
 
 import msgspec
-import pytest
 
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import Member, Members
@@ -25,86 +22,16 @@ from cluster.consensus.messages import (
 )
 from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
-from cluster.storage.files import Files
-from cluster.storage.forked_child import Child, ChildState
+from cluster.storage.forked_child import Child
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.snapshot_store import SnapshotStore
+from tests.support.replica_parts import InlineChild, LibraryClock, ReplicaConfig, UnsyncedFiles
 
 COMMAND = b"\x00"
 """The mark of a command in the log, in front of the entry."""
 MEMBERS = b"\x10"
 """The mark of a member list in the log."""
 THREE = ("n1", "n2", "n3")
-
-
-@dataclass(frozen=True)
-class Config:
-    """What a replica needs of a configuration; the defaults are those of a real node."""
-
-    node_id: str
-    heartbeat_ms: int = 100
-    election_ms_min: int = 500
-    election_ms_max: int = 1000
-    compact_entries: int = 20_000
-
-
-class Clock:
-    """The library's monotonic time, in seconds; it stands still until the test moves it."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now_s
-
-    @classmethod
-    def install(cls, monkeypatch: pytest.MonkeyPatch) -> "Clock":
-        """Return the clock that the library sees from now on."""
-        clock = cls()
-        monkeypatch.setattr("cluster.consensus.engine.library.monotonicTime", clock)
-        return clock
-
-
-class QuickFiles(Files):
-    """Real files, without waiting for the disk."""
-
-    def fdatasync(self, fd: int) -> None:
-        """Do not wait."""
-
-    def fsync_dir(self, directory: Path) -> None:
-        """Do not wait."""
-
-
-class InlineChild:
-    """Does a child's work at once; `poll` tells it later, as for a real one."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self._outcome: ChildState = "idle"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the end has not been told yet."""
-        return self._outcome != "idle"
-
-    def start(self, work: Callable[[], None]) -> None:
-        """Work."""
-        work()
-        self._outcome = "done"
-
-    def poll(self) -> ChildState:
-        """Tell the outcome once."""
-        outcome, self._outcome = self._outcome, "idle"
-        return outcome
-
-    def kill(self) -> None:
-        """Fail, though all is written."""
-        self._outcome = "failed"
-
-    def stop(self) -> None:
-        """Forget it."""
-        self._outcome = "idle"
 
 
 def members_of(voters: Collection[str], learners: Collection[str] = ()) -> Members:
@@ -129,7 +56,7 @@ class Site:
     def __init__(
         self,
         directory: Path,
-        clock: Clock,
+        clock: LibraryClock,
         node_id: str = "n2",
         *,
         members: Members | None = None,
@@ -141,10 +68,10 @@ class Site:
         self.directory = directory
         self.room_bytes = 1_000_000
         self.members = members or members_of(THREE)
-        self.journal = EngineJournal.open(directory, files=QuickFiles())
-        self.store = SnapshotStore(directory, QuickFiles(), cast("Child", InlineChild()))
+        self.journal = EngineJournal.open(directory, files=UnsyncedFiles())
+        self.store = SnapshotStore(directory, UnsyncedFiles(), cast("Child", InlineChild()))
         self.replica = Replica(
-            Config(node_id, compact_entries=compact_entries),
+            ReplicaConfig(node_id, compact_entries=compact_entries),
             self.members,
             self.journal,
             self.store,

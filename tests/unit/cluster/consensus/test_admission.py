@@ -7,7 +7,8 @@ import pytest
 from cluster.consensus.admission import Gate
 from cluster.consensus.guards import Admission, GuardViolationError
 from cluster.consensus.messages import Acknowledgement, AppendEntries, TakeOver, Vote
-from tests.unit.cluster.consensus.one_replica import FOUR, Clock, Site, acknowledged
+from tests.support.replica_parts import LibraryClock
+from tests.unit.cluster.consensus.one_replica import FOUR, Site, acknowledged
 
 REWIND_PAUSE_S = 0.05
 
@@ -35,7 +36,7 @@ def test_only_members_acknowledge(leader: Site) -> None:
     assert gate.admit("n9", acknowledged(2)) == Admission(None)
 
 
-def test_the_same_wish_is_granted_once_in_a_while(leader: Site, clock: Clock) -> None:
+def test_the_same_wish_is_granted_once_in_a_while(leader: Site, clock: LibraryClock) -> None:
     """Each message under way is answered by one; a lost answer is made up for after the pause."""
     gate = gate_of(leader)
     sign_of_life = Acknowledgement(next_index=1, reset=False, success=False, term=1)
@@ -96,7 +97,7 @@ def test_only_voters_take_over(make: Callable[..., Site]) -> None:
     assert gate_of(learner).admit("n1", TakeOver(term=1)) == Admission(None)
 
 
-def test_a_request_for_votes_waits_for_the_leader_to_be_lost(follower: Site, clock: Clock) -> None:
+def test_a_request_for_votes_waits_for_the_leader_to_be_lost(follower: Site, clock: LibraryClock) -> None:
     """A node that has just started cannot know whether one is alive, and waits as if it had heard it."""
     gate, request = gate_of(follower), follower.vote_request(1)
     assert gate.admit("n3", request) == Admission(None)

@@ -9,12 +9,11 @@ from cluster.consensus import engine as engine_module
 from cluster.consensus.engine import Engine
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.messages import Acknowledgement, AppendEntries, NewerTerm, TakeOver, VoteRequest
+from tests.support.replica_parts import LibraryClock, ReplicaConfig
 from tests.unit.cluster.consensus.one_replica import (
     COMMAND,
     FOUR,
     MEMBERS,
-    Clock,
-    Config,
     Site,
     acknowledged,
     entries_for,
@@ -28,7 +27,7 @@ from tests.unit.cluster.consensus.one_replica import (
 def test_a_new_log_begins_with_an_entry_of_nobody(tmp_path: Path) -> None:
     """It is committed and applied on every node: what is to be agreed on comes behind it."""
     journal = EngineJournal.open(tmp_path)
-    engine = Engine(Config("n1"), journal, lambda _: 0, applied_index=1)
+    engine = Engine(ReplicaConfig("n1"), journal, lambda _: 0, applied_index=1)
     assert (journal.first_index, journal.last_index) == (1, 1)
     assert (engine.commit_index, engine.applied_index, engine.term) == (1, 1, 0)
     assert [engine.leader_id, engine.is_leader, engine.is_candidate] == [None, False, False]
@@ -176,7 +175,7 @@ def test_a_long_log_is_compacted_whatever_its_count(
 # -- what drives it -----------------------------------------------------------------------------------------
 
 
-def test_it_stands_only_if_that_was_agreed_to(follower: Site, clock: Clock) -> None:
+def test_it_stands_only_if_that_was_agreed_to(follower: Site, clock: LibraryClock) -> None:
     """H11: the end of its patience alone is not enough for the library."""
     engine = follower.replica.engine
     clock.now_s += 2
@@ -259,7 +258,7 @@ def test_a_removed_peer_is_forgotten(leader: Site) -> None:
     assert engine.silence_s("n3") == 0.0
 
 
-def test_silence_is_counted_from_the_last_answer(leader: Site, clock: Clock) -> None:
+def test_silence_is_counted_from_the_last_answer(leader: Site, clock: LibraryClock) -> None:
     """Whatever the answer says, it is a sign of life."""
     engine = leader.replica.engine
     clock.now_s += 0.5

@@ -7,7 +7,8 @@ import pytest
 
 from cluster.consensus.messages import NewerTerm, PreVoteGranted, PreVoteRequest, TakeOver
 from cluster.consensus.prevote import PRE_VOTE_PAUSE_S
-from tests.unit.cluster.consensus.one_replica import FOUR, THREE, Clock, Site, members_of
+from tests.support.replica_parts import LibraryClock
+from tests.unit.cluster.consensus.one_replica import FOUR, THREE, Site, members_of
 
 BOTH = {"n1", "n3"}
 """The peers of n2."""
@@ -28,7 +29,7 @@ def lose_patience(site: Site) -> None:
 # -- asking -------------------------------------------------------------------------------------------------
 
 
-def test_nobody_is_asked_before_the_patience_ends(follower: Site, clock: Clock) -> None:
+def test_nobody_is_asked_before_the_patience_ends(follower: Site, clock: LibraryClock) -> None:
     """A node that has just started waits as if it had heard a leader."""
     prevote = follower.replica.prevote
     clock.now_s += 0.4
@@ -37,14 +38,14 @@ def test_nobody_is_asked_before_the_patience_ends(follower: Site, clock: Clock) 
     assert prevote.ask(BOTH) == [("n1", question(follower)), ("n3", question(follower))]
 
 
-def test_only_connected_voters_are_asked(make: Callable[..., Site], clock: Clock) -> None:
+def test_only_connected_voters_are_asked(make: Callable[..., Site], clock: LibraryClock) -> None:
     """A learner's word counts for nothing, and who is not connected cannot hear."""
     site = make("n2", members=FOUR)
     clock.now_s += 2
     assert site.replica.prevote.ask({"n1", "n4"}) == [("n1", question(site))]
 
 
-def test_a_learner_asks_nobody(make: Callable[..., Site], clock: Clock) -> None:
+def test_a_learner_asks_nobody(make: Callable[..., Site], clock: LibraryClock) -> None:
     """It may not lead, so it never stands, not even if it is asked to take over."""
     site = make("n4", members=FOUR)
     clock.now_s += 2
@@ -53,13 +54,13 @@ def test_a_learner_asks_nobody(make: Callable[..., Site], clock: Clock) -> None:
     assert not site.replica.prevote.may_stand
 
 
-def test_a_leader_asks_nobody(leader: Site, clock: Clock) -> None:
+def test_a_leader_asks_nobody(leader: Site, clock: LibraryClock) -> None:
     """Whatever time has passed."""
     clock.now_s += 2
     assert leader.replica.prevote.ask({"n2", "n3"}) == []
 
 
-def test_after_a_pause_it_is_asked_again(follower: Site, clock: Clock) -> None:
+def test_after_a_pause_it_is_asked_again(follower: Site, clock: LibraryClock) -> None:
     """Questions get lost, and peers lose patience later; between two rounds there is a pause."""
     lose_patience(follower)
     assert follower.replica.prevote.ask(BOTH) == []
@@ -68,7 +69,7 @@ def test_after_a_pause_it_is_asked_again(follower: Site, clock: Clock) -> None:
 
 
 def test_the_turns_of_the_nodes_are_staggered(
-    make: Callable[..., Site], clock: Clock, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Site], clock: LibraryClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the leader is gone the others' next rounds are a pause apart, so that votes are not split."""
     sites = [make(node_id) for node_id in ("n2", "n3")]
@@ -103,7 +104,7 @@ def test_a_strangers_word_does_not_count(follower: Site) -> None:
     assert not follower.replica.prevote.count("n9", PreVoteGranted(term=1))
 
 
-def test_an_answer_to_another_round_does_not_count(follower: Site, clock: Clock) -> None:
+def test_an_answer_to_another_round_does_not_count(follower: Site, clock: LibraryClock) -> None:
     """Neither one for another term, nor what was said before the questions were asked again."""
     prevote = follower.replica.prevote
     lose_patience(follower)
@@ -144,7 +145,7 @@ def test_the_leaders_own_wish_is_enough(follower: Site) -> None:
 # -- answering ----------------------------------------------------------------------------------------------
 
 
-def test_a_yes_needs_a_lost_leader_and_a_good_log(follower: Site, clock: Clock) -> None:
+def test_a_yes_needs_a_lost_leader_and_a_good_log(follower: Site, clock: LibraryClock) -> None:
     """There is no answer at all as long as a leader is alive here, or for a log that lacks something."""
     follower.follow()
     follower.replica.receive("n1", follower.append([1]))
@@ -166,7 +167,7 @@ def test_a_sender_that_is_behind_is_told_the_term(follower: Site, term: int) -> 
 # -- whom it holds for alive --------------------------------------------------------------------------------
 
 
-def test_a_leader_is_alive_while_it_is_heard(follower: Site, clock: Clock) -> None:
+def test_a_leader_is_alive_while_it_is_heard(follower: Site, clock: LibraryClock) -> None:
     """For the shortest patience, on a connection that is still there."""
     prevote = follower.replica.prevote
     assert (prevote.leader_silence_s, prevote.lag_s) == (math.inf, math.inf)
@@ -184,7 +185,7 @@ def test_a_leader_is_alive_while_it_is_heard(follower: Site, clock: Clock) -> No
     assert (heard, prevote.leader_is_alive, prevote.hears_leader) == (True, False, False)
 
 
-def test_a_leader_hears_itself(leader: Site, clock: Clock) -> None:
+def test_a_leader_hears_itself(leader: Site, clock: LibraryClock) -> None:
     """It has no silence to wait out; when it leads no more, its own leadership was the last one."""
     prevote = leader.replica.prevote
     leader.replica.tick(has_entry=False)

@@ -18,7 +18,8 @@ from cluster.consensus.messages import (
     VoteRequest,
 )
 from cluster.consensus.replica import Role
-from tests.unit.cluster.consensus.one_replica import Clock, Site, acknowledged, entries_for, is_empty, kinds
+from tests.support.replica_parts import LibraryClock
+from tests.unit.cluster.consensus.one_replica import Site, acknowledged, entries_for, is_empty, kinds
 
 # -- a follower hears its leader ----------------------------------------------------------------------------
 
@@ -180,7 +181,7 @@ def test_a_commit_notice_of_another_leader_is_acknowledged(told: Site) -> None:
 # -- terms, votes, elections --------------------------------------------------------------------------------
 
 
-def test_a_vote_is_a_promise_and_given_once_in_a_term(follower: Site, clock: Clock) -> None:
+def test_a_vote_is_a_promise_and_given_once_in_a_term(follower: Site, clock: LibraryClock) -> None:
     """It leaves when it is on disk; in the same term there is no other one, in a later term there is."""
     clock.now_s += 2
     ready = follower.replica.receive("n3", follower.vote_request(1))
@@ -191,7 +192,7 @@ def test_a_vote_is_a_promise_and_given_once_in_a_term(follower: Site, clock: Clo
     assert follower.replica.receive("n1", follower.vote_request(2)).promises == [("n1", Vote(term=2))]
 
 
-def test_a_vote_is_remembered_by_the_disk(make: Callable[..., Site], clock: Clock) -> None:
+def test_a_vote_is_remembered_by_the_disk(make: Callable[..., Site], clock: LibraryClock) -> None:
     """A node that has voted, and starts again, votes for nobody else in that term."""
     first = make("n2")
     clock.now_s += 2
@@ -210,7 +211,7 @@ def test_a_living_leader_is_not_voted_out(follower: Site) -> None:
     assert ready.promises == [("n3", Vote(term=2))]
 
 
-def test_an_election_begins_with_questions(follower: Site, clock: Clock) -> None:
+def test_an_election_begins_with_questions(follower: Site, clock: LibraryClock) -> None:
     """When its patience ends a node asks who would vote for it; it stays in its term, and writes nothing."""
     clock.now_s += 2
     ready = follower.replica.tick(has_entry=False)
@@ -221,7 +222,7 @@ def test_an_election_begins_with_questions(follower: Site, clock: Clock) -> None
     assert follower.replica.role.term == 0
 
 
-def test_a_yes_of_a_majority_leads_to_a_candidacy(follower: Site, clock: Clock) -> None:
+def test_a_yes_of_a_majority_leads_to_a_candidacy(follower: Site, clock: LibraryClock) -> None:
     """The next tick raises the term and asks for votes, which are promises: the own vote is among them."""
     clock.now_s += 2
     follower.replica.tick(has_entry=False)
@@ -244,7 +245,7 @@ def test_the_votes_of_a_majority_make_a_leader(follower: Site) -> None:
     assert (ready.needs_sync, ready.wants_tick) == (True, True)
 
 
-def test_a_pre_vote_is_answered_without_a_promise(follower: Site, clock: Clock) -> None:
+def test_a_pre_vote_is_answered_without_a_promise(follower: Site, clock: LibraryClock) -> None:
     """A yes changes nothing here; to a sender that is behind, the newer term is told."""
     clock.now_s += 2
     request = PreVoteRequest(term=1, last_log_index=1, last_log_term=0)
@@ -274,7 +275,7 @@ def test_a_leader_that_hears_of_a_newer_term_steps_down(leader: Site) -> None:
     assert leader.journal.term == 7
 
 
-def test_a_leader_that_nobody_answers_steps_down(leader: Site, clock: Clock) -> None:
+def test_a_leader_that_nobody_answers_steps_down(leader: Site, clock: LibraryClock) -> None:
     """Cut off from the majority it does not lead any more, and says so to its clients' side."""
     clock.now_s += 0.9
     assert not leader.replica.tick(has_entry=False).is_role_changed
@@ -283,7 +284,7 @@ def test_a_leader_that_nobody_answers_steps_down(leader: Site, clock: Clock) -> 
     assert not leader.replica.role.is_leader
 
 
-def test_the_loss_of_the_leader_begins_an_election_soon(follower: Site, clock: Clock) -> None:
+def test_the_loss_of_the_leader_begins_an_election_soon(follower: Site, clock: LibraryClock) -> None:
     """A broken connection to the leader is not waited out; one to another peer means nothing."""
     follower.follow()
     follower.replica.peer_down("n3")

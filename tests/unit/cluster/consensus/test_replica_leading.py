@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from cluster.consensus.messages import AppendEntries, NewerTerm, TakeOver
-from tests.unit.cluster.consensus.one_replica import FOUR, Clock, Site, entries_for, kinds, members_of
+from tests.support.replica_parts import LibraryClock
+from tests.unit.cluster.consensus.one_replica import FOUR, Site, entries_for, kinds, members_of
 
 
 def test_a_proposal_travels_ahead_of_the_sync_and_is_not_committed_yet(leader: Site) -> None:
@@ -119,7 +120,7 @@ def test_the_most_caught_up_is_a_connected_voter(make: Callable[..., Site]) -> N
     assert site.replica.most_caught_up() is None
 
 
-def test_reachable_is_who_has_answered_lately(leader: Site, clock: Clock) -> None:
+def test_reachable_is_who_has_answered_lately(leader: Site, clock: LibraryClock) -> None:
     """A connection alone says nothing: the peer must have answered within the longest patience."""
     assert leader.replica.reachable() == {"n1", "n2", "n3"}
     clock.now_s += 0.9

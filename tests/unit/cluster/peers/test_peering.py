@@ -1,6 +1,5 @@
 """Whom a node lets in: members with their disks, and those who know more than it does."""
 
-import errno
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,22 +18,10 @@ from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.peers.peering import Handlers, Peering, Ping
 from cluster.storage.data_directory import DataDir
-from cluster.storage.files import Files
 from lockstate.versions import RULES_NEWEST
+from tests.support.replica_parts import FullDisk
 
 THREE = Members({node_id: Member(f"h:{node_id}", is_voter=True) for node_id in ("n1", "n2", "n3")})
-
-
-class NoSpace(Files):
-    """A disk that is full when told so."""
-
-    is_full = False
-
-    def write(self, fd: int, data: bytes) -> None:
-        """Write, or fail."""
-        if self.is_full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        super().write(fd, data)
 
 
 class Host:
@@ -306,7 +293,7 @@ def test_a_malformed_raft_message_costs_the_peer_its_connection(datadir: DataDir
 
 def test_a_disk_that_cannot_remember_ends_the_node(tmp_path: Path) -> None:
     """Whose disk cannot be remembered is not let in, is not refused for good either, and this node stops."""
-    disk_of_n1 = NoSpace()
+    disk_of_n1 = FullDisk()
     datadir = DataDir.open(tmp_path / "n1", "n1", files=disk_of_n1)
     host = Host()
     peering = make(datadir, host=host)
