@@ -1,4 +1,4 @@
-"""Let a database refuse whoever lost the lock: the fencing token is compared where the data is written.
+"""Let a database refuse a writer that lost its lock: it compares fencing tokens where the data is written.
 
 The first writer takes a lock and then sleeps through its lease, as a paused process would. The second one
 gets the lock and writes. The late write of the first comes with a smaller token: the database refuses it.

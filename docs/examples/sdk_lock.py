@@ -1,4 +1,4 @@
-"""Work under a lock with the Python client: wait for it, stay its holder, notice its loss, see who has it.
+"""Work under a lock with the Python client: wait for it, keep it, notice its loss, see who has it.
 
 Run it with the nodes in HOLDFAST_NODES, or with the three of `scripts/cluster up` on this machine.
 """
