@@ -124,7 +124,7 @@ def _check_pages(machine: LockMachine, state: ModelState) -> None:
 
 
 def _check_audit(machine: LockMachine, state: ModelState) -> None:
-    """Check what is told of each name and each session, newest first."""
+    """Check the audit of each name and each session, newest first."""
     for name in (*random_commands.NAMES, ""):
         for session_id in (*random_commands.SESSION_IDS, NO_SESSION):
             if name or session_id:

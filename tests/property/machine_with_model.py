@@ -21,7 +21,7 @@ from tests.property.referee import Referee
 
 RECENT = 8
 COMMANDS_MAX = 4
-"""Commands in one batch: enough to meet each other in it."""
+"""Commands in one batch, at most: enough that they meet each other in it."""
 
 
 class MachineWithModel:
@@ -110,7 +110,7 @@ class MachineWithModel:
         self._apply([("n2", [random_commands.opening(rng, session_id) for session_id in missing])])
 
     def reach_a_deadline(self, rng: Random) -> None:
-        """Time stands exactly at one of the next deadlines, or has just passed it, when somebody asks."""
+        """A client asks exactly at one of the next deadlines, or just after it."""
         ends_ms = [end_ms for end_ms, *_ in due(self.state)][:COMMANDS_MAX]
         if ends_ms:
             self.now_ms = max(self.now_ms, rng.choice(ends_ms) + rng.randrange(2))
@@ -139,7 +139,7 @@ class MachineWithModel:
                 decode_entry(data)
 
     def restore(self, _: Random) -> None:
-        """The node restarts from its snapshot, in which nothing is missing."""
+        """The node restarts from its snapshot, and nothing is missing."""
         data = snapshot.encode(self.machine)
         restored = snapshot.decode(data)
         assert snapshot.encode(restored) == data, "a restored machine is stored as it was"

@@ -79,7 +79,7 @@ def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
 
 
 def pass_time(state: ModelState) -> None:
-    """End what is over, as much of it as one entry may end, and forget old requests."""
+    """End what is due, as much of it as one entry may end, and forget old requests."""
     forget_old(state)
     ended = 0
     while ended < limits.EXPIRIES_PER_ENTRY_MAX and due(state) and due(state)[0][0] < state.now_ms:
@@ -89,7 +89,7 @@ def pass_time(state: ModelState) -> None:
 
 
 def weight(state: ModelState, thing: object) -> int:
-    """Return what the end of something counts: what is held or wanted as much as it claims, all else one."""
+    """Return what ending something costs: a hold or ticket as many as its claims, anything else one."""
     if isinstance(thing, Hold):
         return claims(thing)
     if not isinstance(thing, Session):
@@ -99,7 +99,7 @@ def weight(state: ModelState, thing: object) -> int:
 
 
 def claims(thing: Hold | Ticket) -> int:
-    """Return on how many names something stands: its own, and all above them, each once for each mode."""
+    """Return how many claims something has: its names and all above them, each once for each mode."""
     if thing.kind is not HoldKind.LOCK:
         return 1
     claimed = {(lock.name, lock.mode, "itself") for lock in thing.locks}
@@ -110,7 +110,7 @@ def claims(thing: Hold | Ticket) -> int:
 
 
 def run(state: ModelState, command: Command | Undecodable) -> Result:
-    """Apply one command, or repeat what became of it."""
+    """Apply one command, or repeat the outcome of the request that it repeats."""
     refused = refuse_bad_request_id(command)
     if refused is not None:
         return refused
@@ -124,7 +124,7 @@ def run(state: ModelState, command: Command | Undecodable) -> Result:
 
 
 def refuse_used(state: ModelState, command: Command | Undecodable) -> Refused | None:
-    """Refuse a command that gives something new an id which something else has."""
+    """Refuse a command whose new id is in use already."""
     ids = () if isinstance(command, Undecodable) else VOCABULARY[type(command)].ids_of_attempt
     if not ids:
         return None
@@ -186,7 +186,7 @@ def open_session(state: ModelState, command: OpenSession) -> Result:
 
 
 def cancel(state: ModelState, command: Cancel) -> Result:
-    """End the wait of an attempt, or what it got; nothing if a later attempt took over."""
+    """End the wait of an attempt, or the hold it got; do nothing if a later attempt took over."""
     ticket, hold = state.ticket(command.hold_id), state.hold(command.hold_id)
     attempt = ticket or hold
     if attempt is None or attempt.attempt_id != command.attempt_id:
@@ -200,7 +200,7 @@ def cancel(state: ModelState, command: Cancel) -> Result:
 
 
 def abandon_waits(state: ModelState, command: AbandonWaits) -> Result:
-    """End the waits of a node process that is gone, the first to come first."""
+    """End the waits of a node process that is gone, in order of arrival."""
     waits = [ticket for ticket in state.tickets if ticket.origin == command.origin]
     ended = waits[: limits.ABANDONED_PER_COMMAND_MAX]
     for ticket in ended:
@@ -246,7 +246,7 @@ def release(state: ModelState, command: Release) -> Result:
 
 
 def force_release(state: ModelState, command: ForceRelease) -> Result:
-    """End every hold that has the lock of this very name, and keep the lock from everybody for a while."""
+    """End every hold of the lock with this very name, and delay the lock."""
     ended = [h for h in state.holds if h.kind is HoldKind.LOCK and command.name in names(h)]
     views = tuple(
         holder_view(state, hold, lock) for hold in ended for lock in hold.locks if lock.name == command.name

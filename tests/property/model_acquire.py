@@ -26,7 +26,7 @@ def acquire(state: ModelState, command: Acquire) -> Result:
 
 
 def acquire_permits(state: ModelState, command: AcquirePermits) -> Result:
-    """Ask for permits. The first to ask says how many there are."""
+    """Ask for permits. The first request sets the limit."""
     if command.session_id and state.session(command.session_id) is None:
         return Refused(Reason.SESSION_EXPIRED, "")
     ticket = _ticket(state, command, HoldKind.SEMAPHORE, [Wanted(command.name)])

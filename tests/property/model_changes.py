@@ -23,7 +23,7 @@ AUDITED = {
 
 
 def hold_id(thing: Hold | Ticket) -> HoldId:
-    """Return the id of a hold that is, or is to be."""
+    """Return the id of a hold, or of the hold that a ticket waits for."""
     if isinstance(thing, Hold):
         return thing.hold_id
     return thing.converts.hold_id if thing.converts else thing.ticket_id
@@ -89,7 +89,7 @@ def enqueue(state: ModelState, ticket: Ticket) -> None:
 
 
 def grant(state: ModelState, ticket: Ticket) -> Granted:
-    """Give the ticket what it wants, which nothing stands in the way of."""
+    """Grant a ticket what it wants and nothing is in the way of."""
     if ticket.converts is not None:
         return convert(state, ticket.converts, ticket.to_mode)
     session = state.session(ticket.session_id)
@@ -118,7 +118,7 @@ def grant(state: ModelState, ticket: Ticket) -> Granted:
 
 
 def convert(state: ModelState, hold: Hold, mode: Mode) -> Granted:
-    """Give every lock of a hold the mode. What becomes exclusive gets a new token, behind all others."""
+    """Give every lock of a hold the mode. If it becomes exclusive it gets a new token, behind all others."""
     if mode is Mode.EXCLUSIVE:
         hold.token = state.new_token()
         state.holds.remove(hold)
@@ -141,7 +141,7 @@ def serve(state: ModelState) -> None:
 
 
 def _share(state: ModelState, ticket: Ticket) -> None:
-    """Give what a ticket got to all others of its session that ask for the same."""
+    """Give the hold that a ticket got to all others of its session that ask for the same."""
     for other in [t for t in line(state) if is_the_same(t, ticket)]:
         hold = state.hold(ticket.ticket_id)
         assert hold is not None
@@ -165,7 +165,7 @@ def pass_on(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
 
 
 def forget_idle(state: ModelState) -> None:
-    """Forget the limits of semaphores of which nothing is known any more."""
+    """Forget the limits of semaphores that nobody holds, wants or delays."""
     wanted = [names(t)[0] for t in state.tickets if t.kind is HoldKind.SEMAPHORE]
     state.limits = {
         name: limit for name, limit in state.limits.items() if name in wanted or used(state, name)
@@ -176,7 +176,7 @@ def forget_idle(state: ModelState) -> None:
 
 
 def settle(state: ModelState, ticket: Ticket, result: Granted | Refused) -> None:
-    """Tell the asker how a wait ended."""
+    """Settle a wait with its result."""
     state.settled.append(Settled(ticket.ticket_id, result, state.now_ms - ticket.queued_at_ms))
     conclude(state, ticket, result)
 
@@ -189,7 +189,7 @@ def end_wait(state: ModelState, ticket: Ticket, refused: Refused | None = None) 
 
 
 def end_hold(state: ModelState, hold: Hold, kind: EventKind, reason: str = "", delay_ms: int = 0) -> None:
-    """End a hold, and the wait of its conversion. One that others end leaves the longer of two delays."""
+    """End a hold and the wait of its conversion. If others end it, the longer of two delays follows."""
     conversions = [t for t in state.tickets if t.converts is hold]
     state.holds.remove(hold)
     for ticket in conversions:
@@ -206,7 +206,7 @@ def end_hold(state: ModelState, hold: Hold, kind: EventKind, reason: str = "", d
 def delay(  # noqa: PLR0917 - what a delay is made of
     state: ModelState, kind: HoldKind, name: str, scope: Scope, delay_ms: int, permits: int = 0
 ) -> None:
-    """Keep a lock, or permits, from everybody. A lock has one delay of each scope: the longest."""
+    """Delay a lock, or withhold permits. A lock has one delay of each scope: the longest."""
     until_ms = state.now_ms + delay_ms
     for known in state.delays:
         if kind is HoldKind.LOCK and (known.kind, known.name, known.scope) == (kind, name, scope):
@@ -242,7 +242,7 @@ def due(state: ModelState) -> list[tuple[int, int, Session | Hold | Ticket | Del
 
 
 def expire(state: ModelState, thing: Session | Hold | Ticket | Delay) -> None:
-    """End what cluster time has passed."""
+    """End what is due."""
     match thing:
         case Session():
             end_session(state, thing, EventKind.EXPIRED)

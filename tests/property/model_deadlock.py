@@ -1,7 +1,8 @@
 """Which tickets can never be served in the model, and whether a named cycle is a real one.
 
-Every ticket is taken to be stuck at first. One is not that could be served if all gave up everything who have
-no stuck ticket, now or when they get it; once that frees none any more, the rest is stuck.
+At first every ticket is taken to be stuck. A ticket is not stuck if it could be served once all parties
+without a stuck ticket gave up everything they have or get. When that frees no other ticket, the rest is
+stuck.
 """
 
 import re
@@ -31,7 +32,7 @@ def party(thing: Hold | Ticket) -> Party:
 
 
 def tickets_needed(state: ModelState, ticket: Ticket) -> list[Ticket]:
-    """Return the tickets that have to be served before this one: the one that it goes with, or its queue."""
+    """Return the tickets that must be served before this one: its twin, or those ahead of it."""
     first = twin(state, ticket)
     if first is not None:
         return [first]
@@ -41,9 +42,10 @@ def tickets_needed(state: ModelState, ticket: Ticket) -> list[Ticket]:
 
 
 def to_be_given_back(state: ModelState, ticket: Ticket) -> list[Hold | Ticket]:
-    """Return what is held, or will be before it is this ticket's turn, and keeps it waiting.
+    """Return what keeps this ticket waiting: what is held, or will be before it is its turn.
 
-    Of a semaphore that is all, for any may be what is missing. Two that ask for the same get one hold.
+    For a semaphore that is every hold, since any of them may have the missing permits. Two tickets that ask
+    for the same get one hold.
     """
     if twin(state, ticket) is not None:
         return []
@@ -54,12 +56,12 @@ def to_be_given_back(state: ModelState, ticket: Ticket) -> list[Hold | Ticket]:
 
 
 def keepers(state: ModelState, thing: Hold | Ticket) -> list[Ticket]:
-    """Return the tickets for the sake of which something is kept: those of its party."""
+    """Return the tickets that something is kept for: those of its party."""
     return [ticket for ticket in state.tickets if party(ticket) == party(thing)]
 
 
 class Wait(NamedTuple):
-    """What one ticket waits for: tickets, and things with the tickets for the sake of which each is kept."""
+    """What one ticket waits for: tickets, and things, each with the tickets that it is kept for."""
 
     ticket: Ticket
     needed: list[Ticket]
@@ -77,7 +79,7 @@ def waits(state: ModelState) -> list[Wait]:
 
 
 def is_blocked_by(state: ModelState, wait: Wait, stuck: list[HoldId]) -> bool:
-    """Whether a ticket cannot be served as long as the `stuck` are not, and what they have is kept."""
+    """Whether a ticket cannot be served as long as the `stuck` are not and keep what they have."""
     if any(other.ticket_id in stuck for other in wait.needed):
         return True
     kept = [thing for thing, tickets in wait.kept if any(other.ticket_id in stuck for other in tickets)]
@@ -99,9 +101,9 @@ def stuck_waits(state: ModelState) -> list[Wait]:
 
 
 def refuse_stuck(state: ModelState, ticket: Ticket) -> Refused | None:
-    """Refuse a new ticket that would be stuck, and wait for itself in the end.
+    """Refuse a new ticket that would be stuck and would wait for itself in the end.
 
-    One that only waits for others that are stuck may do so: they are refused, or their leases end.
+    A ticket that only waits for others that are stuck is not refused: their waits or leases will end.
     """
     state.tickets.append(ticket)
     every = edges(state)
@@ -151,14 +153,14 @@ def edges(state: ModelState) -> list[Edge]:
 
 
 def _meeting_names(ticket: Ticket, thing: Hold | Ticket) -> list[str]:
-    """Return by which names two that are in each other's way may be said to be."""
+    """Return the names at which two conflict, any of which a cycle may name."""
     is_twin = isinstance(thing, Ticket) and is_the_same(thing, ticket)
     pairs = [(a, b) for a in ticket.locks for b in thing.locks if conflict(a, b) or (is_twin and a == b)]
     return list(dict.fromkeys(lock.name for pair in pairs for lock in pair))
 
 
 def check_cycle(ticket: Ticket, every: Sequence[Edge], cycle: Sequence[CycleView]) -> None:
-    """Check that the cycle named to a refused ticket is one: each step's ticket waits for the next one's."""
+    """Check that the cycle of a refused ticket is one: each step waits for the owner of the next."""
     assert cycle, "a deadlock has a cycle"
     reached = [ticket.ticket_id]
     for step in cycle:

@@ -10,7 +10,7 @@ from lockstate.results import HoldKind
 from tests.property.model_records import Delay, Hold, ModelState, Ticket
 
 MAY_SHARE = [{Mode.SHARED}, {Mode.SHARED, Mode.UPDATE}]
-"""The modes of two holders of one name, taken as a set."""
+"""The sets of modes that two holders of one name may have."""
 
 
 def modes_agree(one: Mode, other: Mode) -> bool:
@@ -30,7 +30,7 @@ def conflict(one: Wanted, other: Wanted) -> bool:
 
 
 def clash(ones: list[Wanted], others: list[Wanted]) -> bool:
-    """Whether any of these conflicts with any of those."""
+    """Whether any lock of one list conflicts with any of the other."""
     return any(conflict(one, other) for one in ones for other in others)
 
 
@@ -48,7 +48,7 @@ def is_the_same(one: Hold | Ticket, other: Hold | Ticket) -> bool:
 
 
 def twin(state: ModelState, ticket: Ticket) -> Ticket | None:
-    """Return the first ticket before `ticket` that asks for the same, and whose hold it will share."""
+    """Return the first earlier ticket that asks for the same: `ticket` will share its hold."""
     return next((t for t in earlier(state, ticket) if is_the_same(t, ticket)), None)
 
 
@@ -58,7 +58,7 @@ def line(state: ModelState) -> list[Ticket]:
 
 
 def earlier(state: ModelState, ticket: Ticket) -> list[Ticket]:
-    """Return the tickets of its kind that come before `ticket`, which may still stand outside."""
+    """Return the tickets of its kind that come before `ticket`, which need not be queued yet."""
     place = (ticket.converts is None, ticket.created)
     return [t for t in line(state) if t.kind is ticket.kind and (t.converts is None, t.created) < place]
 
@@ -104,13 +104,13 @@ def is_full(state: ModelState, ticket: Ticket) -> bool:
 
 
 def used(state: ModelState, name: str) -> int:
-    """Return how many permits of a semaphore are held or stay away."""
+    """Return how many permits of a semaphore are held or withheld."""
     held = sum(h.permits for h in state.holds if h.kind is HoldKind.SEMAPHORE and names(h) == [name])
     return held + sum(d.permits for d in state.delays if d.kind is HoldKind.SEMAPHORE and d.name == name)
 
 
 def is_grantable(state: ModelState, ticket: Ticket) -> bool:
-    """Whether the ticket may have what it wants now."""
+    """Whether the ticket can be granted now."""
     if ticket.kind is HoldKind.SEMAPHORE:
         (name,) = names(ticket)
         first = not any(names(t) == [name] for t in earlier(state, ticket))
@@ -129,5 +129,5 @@ def queue(state: ModelState, kind: HoldKind, name: str) -> list[Ticket]:
 
 
 def position(state: ModelState, ticket: Ticket) -> int:
-    """Return the largest of the ticket's places in its queues, from 1."""
+    """Return the place of the ticket in its queues, from 1; of several, the one furthest behind."""
     return max(queue(state, ticket.kind, name).index(ticket) + 1 for name in names(ticket))

@@ -14,7 +14,7 @@ Key: TypeAlias = tuple[str, str]
 Party: TypeAlias = tuple[str, str]
 """Session id, empty if there is none, and owner."""
 Edge: TypeAlias = tuple[HoldId, CycleView, HoldId]
-"""A ticket that waits, for what, and the ticket for which it has to wait."""
+"""A ticket that waits, the name it waits for, and the ticket that it waits for."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Lease:
 
 @dataclass
 class Session:
-    """A registered client."""
+    """A client that is alive as long as it renews."""
 
     session_id: SessionId
     owner: OwnerName
@@ -64,7 +64,7 @@ class Hold:
 
 @dataclass
 class Ticket:
-    """A wish: one that stands in the queues, or one that is being decided about.
+    """A request for a hold: queued, or being decided.
 
     `ticket_id` is what it answers to, and what its hold will be called, unless it `converts` one.
     """
@@ -88,7 +88,7 @@ class Ticket:
     value: str = ""
     converts: Hold | None = None
     origin: str = ""
-    """The node process whose client waits."""
+    """The node process that keeps the client's connection."""
     to_mode: Mode = Mode.EXCLUSIVE
 
     @property
@@ -101,7 +101,7 @@ class Ticket:
 
 @dataclass
 class Delay:
-    """A time in which a lock is granted to nobody, or in which permits stay away."""
+    """A time in which nobody gets a lock, or in which permits are withheld."""
 
     kind: HoldKind
     name: str
@@ -136,7 +136,7 @@ class ModelState:
     """In order of arrival, those of all kinds together."""
     delays: list[Delay] = field(default_factory=list)
     limits: dict[str, int] = field(default_factory=dict)
-    """Of each semaphore that exists."""
+    """The limit of each semaphore that exists."""
     fences: dict[str, int] = field(default_factory=dict)
     requests: dict[Key, Request] = field(default_factory=dict)
     asking: str = ""
@@ -147,12 +147,13 @@ class ModelState:
     settled: list[Settled] = field(default_factory=list)
     """Of the entry being applied."""
     deadlocks: list[tuple[Ticket, list[Edge]]] = field(default_factory=list)
-    """Of every refusal for a deadlock, which ticket was refused and which waited for which."""
+    """For every refusal for a deadlock in the entry: the refused ticket, and which ticket waited for
+    which."""
     history: list[Event] = field(default_factory=list)
-    """What an audit can see, oldest first."""
+    """The events of the audit, oldest first."""
 
     def next_created(self) -> int:
-        """Return the place of something new among all that was ever made."""
+        """Return the creation number of something new."""
         self.created += 1
         return self.created
 

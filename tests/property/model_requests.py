@@ -27,7 +27,7 @@ from tests.support.vocabulary import NO_OUTCOME, request_content, request_scope
 
 
 def request_key(command: Command | Undecodable) -> Key | None:
-    """Return under what a request is remembered, None if it is not."""
+    """Return the key under which a request is remembered; None if it is not."""
     scope = request_scope(command)
     return None if scope is None else (scope, command.request_id)
 
@@ -70,7 +70,7 @@ def forget_old(state: ModelState) -> None:
 
 
 def repeat(state: ModelState, command: Command | Undecodable, remembered: Request) -> Result:
-    """Answer a repeated request: what it got first, with what is left of it by now."""
+    """Answer a repeated request with its first outcome and what is left of the lease by now."""
     if remembered.content != request_content(command):
         return Refused(Reason.INVALID_REQUEST, "")
     if isinstance(command, MayWait):

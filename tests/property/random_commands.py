@@ -57,7 +57,7 @@ _A1 = ATTEMPT_IDS[0]
 _S1 = SESSION_IDS[0]
 _AGE_MS = limits.REQUEST_AGE_MS
 PAUSES_MS = [0] * 60 + [1, 10, 10, 20, 20, 49, 50, 51, 100, 100, 300, _AGE_MS, _AGE_MS + 1]
-"""Steps of cluster time between entries."""
+"""Milliseconds of cluster time between entries, to choose from."""
 
 
 def lease(rng: Random) -> tuple[SessionId, int]:
@@ -123,7 +123,7 @@ def campaign(rng: Random, hold_id: HoldId) -> Command:
 
 
 def wish(rng: Random, hold_id: HoldId) -> Command:
-    """Ask for something that one can hold."""
+    """Ask for something that can be held."""
     return rng.choice([lock, lock, lock, lock, permits, permits, campaign])(rng, hold_id)
 
 

@@ -27,9 +27,9 @@ class Referee:
     unsure: list[Event] = field(default_factory=list)
     """Arrivals that may be those of one waiter or of another just like it."""
     waited: set[tuple[int, Mode]] = field(default_factory=set)
-    """Token and mode of what was waited for and what this outcome brings."""
+    """Token and mode of every wait that this outcome ends with a grant."""
     shared: Counter[int] = field(default_factory=Counter)
-    """How many more waited for the same hold, by its token."""
+    """How many more waits share a hold, by its token."""
 
     def watch(self, entry: Entry, outcome: Outcome) -> None:
         """Check one outcome against everything seen before."""

@@ -21,11 +21,11 @@ from tests.property.machine_with_model import MachineWithModel
 SEEDS = 80
 STEPS = 60
 ENDS_MAX = [None, 1, 3]
-"""How much an entry or a command may end at once: as in truth, or so little that something is left."""
+"""How many things one entry or command ends at most: the real limit, or so few that something is left."""
 
 
 def bounded(ends_max: int | None) -> AbstractContextManager[object]:
-    """Return a context in which no more may end than that."""
+    """Return a context with that limit."""
     if ends_max is None:
         return nullcontext()
     return patch.multiple(limits, EXPIRIES_PER_ENTRY_MAX=ends_max, ABANDONED_PER_COMMAND_MAX=ends_max)
@@ -58,7 +58,7 @@ TestLockstep.settings = settings(stateful_step_count=40, suppress_health_check=[
 
 @cache
 def run(seed: int) -> tuple[Counter[str], AssertionError | None]:
-    """Return what is seen in the history of one seed, and where machine and model differ, if they do."""
+    """Return the situations in the history of one seed, and how machine and model differ if they do."""
     rng = Random(seed)
     pair = MachineWithModel()
     try:
@@ -73,7 +73,7 @@ def run(seed: int) -> tuple[Counter[str], AssertionError | None]:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_machine_and_model_agree(seed: int) -> None:
-    """A machine that restarts and one that does not do what the model does, in all that a seed leads to."""
+    """On every history of a seed, a machine that restarts and one that does not do what the model does."""
     seen, error = run(seed)
     if error is not None:
         raise error
@@ -82,6 +82,6 @@ def test_machine_and_model_agree(seed: int) -> None:
 
 @pytest.mark.parametrize("sight", situations.SITUATIONS)
 def test_the_interesting_is_often_seen(sight: str) -> None:
-    """The histories of the seeds come through each situation in which a machine is likely to be wrong."""
+    """The histories of the seeds lead to every situation in which a machine is likely to be wrong."""
     count = sum(run(seed)[0][sight] for seed in range(SEEDS))
     assert count >= situations.SITUATIONS[sight], f"seen {count} times"

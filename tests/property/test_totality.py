@@ -51,10 +51,10 @@ _Value = TypeVar("_Value")
 
 SEEDS: Final = int(os.environ.get("TOTALITY_SEEDS", "50"))
 FIRST_SEED: Final = int(os.environ.get("TOTALITY_FIRST_SEED", "0"))
-"""How many histories, and which is the first: more of them make a longer run."""
+"""The number of histories, and the first seed."""
 ENTRIES: Final = 100
 REUSING: Final = 3
-"""In one history of so many all ids come from one small pool."""
+"""In one history of this many, all ids come from one small pool."""
 
 IDS: Final = ["h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8", "s1", "s2", "s3"]
 """One pool for sessions, holds, tickets and attempts: they are reused, and collide across kinds."""
@@ -82,9 +82,9 @@ ORIGINS: Final = ["n1", "n2", "", "x" * 600, "\x00"]
 TTLS_MS: Final = [50, 200, 5_000, 5_000, 60_000, limits.TTL_MS_MAX]
 WAITS_MS: Final = [0, 50, 300, 3_000, 3_000, 60_000, limits.WAIT_MS_MAX]
 ODD_IN: Final = 150
-"""One value in so many is odd: with more, nothing would ever be granted."""
+"""One value in this many is odd: with more of them nothing would ever be granted."""
 ODD_ENTRIES: Final = 24
-"""One entry in so many has something odd about it as a whole."""
+"""One entry in this many is odd as a whole."""
 
 SMALL: Final[list[dict[str, Any]]] = [
     {"CYCLE_SHOWN_MAX": limits.CYCLE_SHOWN_MAX},
@@ -98,7 +98,7 @@ SMALL: Final[list[dict[str, Any]]] = [
     {"RATE_LIMITERS_COUNT_MAX": 1, "RATE_ROWS_COUNT_MAX": 2, "RATE_ROWS_MAX": 2, "SESSIONS_COUNT_MAX": 1},
     {"HOLDERS_SHOWN_MAX": 1, "LIST_ROWS_MAX": 1, "LIST_LIMIT_MAX": 1, "AUDIT_LIMIT_MAX": 1},
 ]
-"""Limits that are as they are, or so small that they are met all the time."""
+"""Limits: the real ones, or so small that they are reached all the time."""
 
 
 class Chance:
@@ -111,7 +111,7 @@ class Chance:
         self._made_count = 0
 
     def made(self) -> str:
-        """Return an id for something new: mostly one that never was."""
+        """Return an id for something new: mostly one that was never used."""
         self._made_count += 1
         is_new = not self._is_reusing and self.rng.randrange(6)
         return f"i{self._made_count}" if is_new else self.pick(IDS, ODD_IDS)
@@ -358,7 +358,7 @@ class History:
 
 
 def read_all(machine: LockMachine) -> list[object]:
-    """Return what every read of the machine says, asked for all that there may be and for more."""
+    """Return what every read of the machine says about everything that may exist, and about more."""
     seen: list[object] = [machine.counts(), machine.next_deadline_ms(), sorted(machine.waiting_origins())]
     for name in [*sorted(set(NAMES)), "q", *ODD_NAMES]:
         seen += [machine.lock(name), machine.semaphore(name), machine.election(name)]
@@ -426,7 +426,7 @@ KEPT: Final = [
     "audit",
     "names",
 ]
-"""What a machine knows when nothing is held, wanted or remembered any more. All else is empty then."""
+"""The tables that may have content when nothing is held, wanted or remembered. All others are empty then."""
 
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))

@@ -61,7 +61,7 @@ class Client:
     holds: dict[str, HoldId] = field(default_factory=dict)
     """By lock: the hold id of the last acquire. Each of several locks has that of all."""
     conversions: dict[str, HoldId] = field(default_factory=dict)
-    """By lock: what the last conversion answers to."""
+    """By lock: the id under which the last conversion waits."""
     tokens: dict[str, int] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     """By lock: how often it was tried."""
@@ -74,7 +74,7 @@ class Client:
 
 @dataclass(frozen=True)
 class PendingRequest:
-    """What a client asks for that may wait: for the names of which locks, and what it knew of them before."""
+    """A request that may wait: the names of its locks, and the holds that the client had of them before."""
 
     client: Client
     names: tuple[str, ...]
@@ -90,7 +90,7 @@ class Line:
 
     @classmethod
     def of(cls, arguments: list[str]) -> "Line":
-        """Return what stands behind the verb."""
+        """Return the line behind its verb."""
         found = [(word, _OPTION.fullmatch(word)) for word in arguments]
         options = {match[1]: match[2] for _, match in found if match}
         return cls([word for word, match in found if not match], options)
@@ -110,7 +110,7 @@ class Line:
 
 
 class CommandParser:
-    """Turns what clients say into commands. The secrets in them tell whose they are."""
+    """Turns lines of clients into commands. The ids in them show whose they are."""
 
     def __init__(self) -> None:
         self.attempts: dict[str, PendingRequest] = {}
@@ -207,7 +207,7 @@ def _open(client: Client, line: Line) -> OpenSession:
 
 
 def _terms(client: Client, line: Line) -> dict[str, Any]:
-    """Return what a client may say of every hold."""
+    """Return the fields that every kind of hold has."""
     for_session = client.has_session and "ttl" not in line.options
     return {
         "session_id": client.session_id if for_session else "",

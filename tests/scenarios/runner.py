@@ -36,7 +36,7 @@ from tests.scenarios.trace_lines import seconds
 
 
 class Runner:
-    """One scenario's world: replicas, clients, protected resources."""
+    """What one scenario runs on: replicas, clients, protected resources."""
 
     def __init__(self) -> None:
         self.machines = {1: LockMachine()}

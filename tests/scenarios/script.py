@@ -12,7 +12,7 @@ RULE = "----"
 
 @dataclass
 class Block:
-    """Commands that form one log entry, and what they are expected to say."""
+    """Commands that form one log entry, and the trace that they must leave."""
 
     lines: list[str]
     expected: list[str]

@@ -34,7 +34,7 @@ def test_scenarios_are_found() -> None:
 
 
 def test_every_command_has_a_scenario() -> None:
-    """Whatever can be asked of the state machine is asked in a scenario."""
+    """Every command of the state machine is in a scenario."""
     asked: set[type] = set()
     for scenario in SCENARIOS:
         runner = Runner()

@@ -44,7 +44,7 @@ ResultT = TypeVar("ResultT", bound=Result)
 
 
 class MachineDriver:
-    """A machine, and the events and ends of waits of the entry applied last."""
+    """A machine, and the events and ended waits of the last entry."""
 
     def __init__(self) -> None:
         self.machine = LockMachine()
@@ -81,7 +81,7 @@ class MachineDriver:
         return [(event.kind.value, event.name) for event in self.events]
 
     def served(self) -> list[str]:
-        """Return the waits of the last entry that came to what they waited for, in that order."""
+        """Return the waits that ended with a grant in the last entry, in order."""
         return [hold_id for hold_id, result in self.settled.items() if isinstance(result, Granted)]
 
     def refused(self, hold_id: str) -> Refused:
@@ -128,11 +128,11 @@ class MachineDriver:
         return self.run(command, at_ms)
 
     def granted(self, name: str = "", **options: Any) -> Granted:
-        """Acquire, and insist on being granted."""
+        """Acquire, and expect a grant."""
         return expect(Granted, self.acquire(name, **options))
 
     def queued(self, name: str = "", **options: Any) -> Queued:
-        """Acquire, and insist on waiting."""
+        """Acquire, and expect to wait."""
         return expect(Queued, self.acquire(name, **{"wait_ms": 10_000, **options}))
 
     def release(self, hold_id: str, *names: str, request_id: str = "", at_ms: int = 0) -> Result:
@@ -162,7 +162,7 @@ class MachineDriver:
         return self.run(command, at_ms)
 
     def converting(self, hold_id: str, mode: Mode, **options: Any) -> Queued:
-        """Convert, and insist on waiting."""
+        """Convert, and expect to wait."""
         return expect(Queued, self.convert(hold_id, mode, **{"wait_ms": 10_000, **options}))
 
     # -- semaphores and elections ---------------------------------------------------------------------------
@@ -199,11 +199,11 @@ class MachineDriver:
         return self.run(command, at_ms)
 
     def permitted(self, name: str, limit: int, permits: int = 1, **options: Any) -> Granted:
-        """Ask for permits, and insist on getting them."""
+        """Ask for permits, and expect a grant."""
         return expect(Granted, self.permits(name, limit, permits, **options))
 
     def wanting(self, name: str, limit: int, permits: int = 1, **options: Any) -> Queued:
-        """Ask for permits, and insist on waiting."""
+        """Ask for permits, and expect to wait."""
         return expect(Queued, self.permits(name, limit, permits, **{"wait_ms": 10_000, **options}))
 
     def resize(self, name: str, limit: int, at_ms: int = 0) -> Result:
@@ -238,7 +238,7 @@ class MachineDriver:
     # -- sessions -------------------------------------------------------------------------------------------
 
     def open(self, *session_ids: str, ttl_ms: int = 1000, at_ms: int = 0) -> None:
-        """Open sessions whose owner is called like the session."""
+        """Open sessions, each with its id as the owner's name."""
         for session_id in session_ids:
             self.run(OpenSession(SessionId(session_id), ttl_ms, {"owner": session_id}), at_ms)
 
