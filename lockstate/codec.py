@@ -15,8 +15,8 @@ An entry is decoded as a whole; if that fails, its commands are decoded one by o
 cannot be decoded spoils only itself.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, Union, get_args
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Union, get_args
 
 import msgspec
 
@@ -40,11 +40,14 @@ _ARRAY_OF_3: Final = 0x93
 _FIXINT_MAX: Final = 0x7F
 _FORMAT_2: Final = 2
 _FORMAT_3: Final = 3
+_BEGIN_2: Final = bytes((_ARRAY_OF_3, _FORMAT_2))
+_BEGIN_3: Final = bytes((_ARRAY_OF_3, _FORMAT_3))
 
 RawBatch = tuple[str, list[int], list[msgspec.Raw]]
 """Origin, sequence numbers and encoded commands, as they travel to the leader and into the log."""
 
 _Batches = list[tuple[str, list[int], list[Any]]]
+_Fields = dict[int, msgspec.Raw] | None
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the decoder may raise, whatever the bytes."""
 
@@ -53,36 +56,31 @@ class _Head(msgspec.Struct, array_like=True, frozen=True):
     """The header of format 3. Further elements are ignored: what must not be ignored is a field."""
 
     now_ms: int
-    fields: dict[int, msgspec.Raw] | None = None
+    fields: _Fields = None
 
 
-class _Decoders(NamedTuple):
-    """The decoders of one version of the rules."""
-
-    format_2: msgspec.msgpack.Decoder[Any]
-    format_3: msgspec.msgpack.Decoder[Any]
-    command: msgspec.msgpack.Decoder[Any]
-
-
-def _decoders(tag_max: int) -> _Decoders:
-    """Return the decoders of rules that know the commands up to `tag_max`, and no others."""
-    known: Any = Union[  # noqa: UP007 - computed
+def _commands(tag_max: int) -> Any:
+    """Return the type of the commands that some rules know: those up to a tag, and no others."""
+    return Union[  # noqa: UP007 - computed
         tuple(command for command in get_args(Command) if command.__struct_config__.tag <= tag_max)
     ]
-    batches = list[tuple[str, list[int], list[known]]]
-    return _Decoders(
-        msgspec.msgpack.Decoder(tuple[int, int, batches]),
-        msgspec.msgpack.Decoder(tuple[int, _Head, batches]),
-        msgspec.msgpack.Decoder(known),
-    )
+
+
+class _Decoders:
+    """The decoders of one version of the rules."""
+
+    def __init__(self, tag_max: int) -> None:
+        known = _commands(tag_max)
+        batches = list[tuple[str, list[int], list[known]]]  # type: ignore[valid-type]
+        self.format_2 = msgspec.msgpack.Decoder(tuple[int, int, batches]).decode
+        self.format_3 = msgspec.msgpack.Decoder(tuple[int, _Head, batches]).decode
+        self.command = msgspec.msgpack.Decoder(known).decode
 
 
 _encoder = msgspec.msgpack.Encoder()
-_DECODERS: Final = {rules.number: _decoders(rules.command_tag_max) for rules in RULES.values()}
-_RAW_DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
-    _FORMAT_2: msgspec.msgpack.Decoder(tuple[int, int, list[RawBatch]]),
-    _FORMAT_3: msgspec.msgpack.Decoder(tuple[int, _Head, list[RawBatch]]),
-}
+_DECODERS: Final = {rules.number: _Decoders(rules.command_tag_max) for rules in RULES.values()}
+_raw_decoder_2 = msgspec.msgpack.Decoder(tuple[int, int, list[RawBatch]])
+_raw_decoder_3 = msgspec.msgpack.Decoder(tuple[int, _Head, list[RawBatch]])
 _head_decoder = msgspec.msgpack.Decoder(tuple[int, int | _Head, msgspec.Raw])
 _number_decoder = msgspec.msgpack.Decoder(int)
 
@@ -107,11 +105,10 @@ def encode_entry(
     raw = [
         (origin, seqs, [msgspec.Raw(command) for command in commands]) for origin, seqs, commands in batches
     ]
-    entry_format = RULES[max(rules, advance_to)].entry_format
-    if entry_format == _FORMAT_2:
+    if RULES[advance_to or rules].entry_format == _FORMAT_2:
         return _encoder.encode((_FORMAT_2, now_ms, raw))
     head = (now_ms, {FIELD_ADVANCE_TO: advance_to}) if advance_to else (now_ms,)
-    return _encoder.encode((entry_format, head, raw))
+    return _encoder.encode((_FORMAT_3, head, raw))
 
 
 def decode_entry(data: bytes, rules: int = RULES_NEWEST) -> Entry:
@@ -122,22 +119,25 @@ def decode_entry(data: bytes, rules: int = RULES_NEWEST) -> Entry:
 
     Raises UnknownVersionError when another release wrote the entry and this node must not apply it.
     """
-    found = entry_format(data)
-    if found not in ENTRY_FORMATS:
-        return _not_of_this_release(found)
+    begin = data[:2]
+    fields = None
     try:
-        if found == _FORMAT_3:
-            _, head, decoded = _DECODERS[rules].format_3.decode(data)
-        else:
+        if begin == _BEGIN_3:
+            _, head, batches = _DECODERS[rules].format_3(data)
+            now_ms, fields = head.now_ms, head.fields
+        elif begin == _BEGIN_2:
             # Only rules 1 write it, also for entries that are applied when newer rules are active already.
-            _, head, decoded = _DECODERS[RULES_FIRST].format_2.decode(data)
+            _, now_ms, batches = _DECODERS[RULES_FIRST].format_2(data)
+        else:
+            return _not_of_this_release(data)
     except _UNREADABLE:
-        return _decode_piecewise(data, found, rules)
-    return _entry(head, decoded)
+        return _decode_piecewise(data, rules)
+    return _entry(now_ms, fields, batches)
 
 
-def _not_of_this_release(found: int) -> Entry:
+def _not_of_this_release(data: bytes) -> Entry:
     """Return what bytes that are not an entry amount to. Raises UnknownVersionError if they are one."""
+    found = entry_format(data)
     if found > FORMAT_NEWEST:
         raise too_new(f"the log has an entry of format {found}")
     if found > 0:
@@ -148,31 +148,34 @@ def _not_of_this_release(found: int) -> Entry:
     return Entry(0)
 
 
-def _decode_piecewise(data: bytes, found: int, rules: int) -> Entry:
+def _decode_piecewise(data: bytes, rules: int) -> Entry:
+    """Return the entry in bytes that cannot be decoded as a whole: each command by itself."""
+    is_format_2 = data[:2] == _BEGIN_2
     try:
-        _, head, raw_batches = _RAW_DECODERS[found].decode(data)
+        _, head, raw_batches = (_raw_decoder_2 if is_format_2 else _raw_decoder_3).decode(data)
     except _UNREADABLE:
         return Entry(0)
-    decoder = _DECODERS[RULES_FIRST if found == _FORMAT_2 else rules].command
-    return _entry(
-        head,
-        [
-            (origin, seqs, [_decode_command(command, decoder) for command in raw])
-            for origin, seqs, raw in raw_batches
-        ],
-    )
+    decode = _DECODERS[RULES_FIRST if is_format_2 else rules].command
+    batches = [
+        (origin, seqs, [_decode_command(command, decode) for command in raw])
+        for origin, seqs, raw in raw_batches
+    ]
+    return _entry(head, None, batches) if isinstance(head, int) else _entry(head.now_ms, head.fields, batches)
 
 
-def _entry(head: int | _Head, batches: _Batches) -> Entry:
+def _entry(now_ms: int, fields: _Fields, batches: _Batches) -> Entry:
     """Return the entry that was decoded, an empty one if its parts do not go together."""
-    now_ms, fields = (head, None) if isinstance(head, int) else (head.now_ms, head.fields)
-    if not 0 <= now_ms <= NOW_MS_MAX or any(len(seqs) != len(commands) for _, seqs, commands in batches):
+    known = []
+    for origin, seqs, commands in batches:
+        if len(seqs) != len(commands):
+            return Entry(0)
+        known.append(Batch(origin, tuple(seqs), tuple(commands)))
+    if not 0 <= now_ms <= NOW_MS_MAX:
         return Entry(0)
-    known = tuple([Batch(origin, tuple(seqs), tuple(commands)) for origin, seqs, commands in batches])
     if not fields:
-        return Entry(now_ms, known)
+        return Entry(now_ms, tuple(known))
     try:
-        return Entry(now_ms, known, _advance(fields))
+        return Entry(now_ms, tuple(known), _advance(fields))
     except _UNREADABLE:
         return Entry(0)
 
@@ -205,9 +208,9 @@ def entry_format(data: bytes) -> int:
     return data[1] if is_entry else 0
 
 
-def _decode_command(raw: msgspec.Raw, decoder: msgspec.msgpack.Decoder[Any]) -> Command | Undecodable:
+def _decode_command(raw: msgspec.Raw, decode: Callable[[msgspec.Raw], Any]) -> Command | Undecodable:
     try:
-        command: Command = decoder.decode(raw)
+        command: Command = decode(raw)
     except _UNREADABLE:
         return Undecodable()
     return command

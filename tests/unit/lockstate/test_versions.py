@@ -49,7 +49,7 @@ def test_an_entry_follows_the_rules_that_it_moves_to() -> None:
 @pytest.mark.parametrize("rules", [1, 2])
 def test_a_command_newer_than_the_rules_is_undecodable(monkeypatch: pytest.MonkeyPatch, rules: int) -> None:
     """A node that knows more than the active rules does with an entry what those do that do not."""
-    monkeypatch.setitem(codec._DECODERS, rules, codec._decoders(8))
+    monkeypatch.setitem(codec._DECODERS, rules, codec._Decoders(8))
     entry_format = versions.RULES[rules].entry_format
     data = codec.encode_entry(0, [("n1", [1], [codec.encode_command(Tick())])], rules=rules)
     assert codec.entry_format(data) == entry_format
