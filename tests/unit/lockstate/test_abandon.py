@@ -1,4 +1,4 @@
-"""Waits for clients of a node process that is gone: undone, so that nobody gets what nobody hears of."""
+"""Waits for clients of a node process that is gone are ended: nothing is granted that no client hears of."""
 
 import pytest
 
@@ -76,7 +76,7 @@ def test_an_abandoned_request_starts_afresh() -> None:
 
 
 def test_many_waits_end_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One command ends so many, the oldest first, and says how many are left."""
+    """One command ends a limited number, the oldest first, and says how many are left."""
     monkeypatch.setattr(limits, "ABANDONED_PER_COMMAND_MAX", 2)
     driver = MachineDriver()
     driver.granted("a")
@@ -97,7 +97,7 @@ def test_conversions_are_abandoned_and_their_holds_kept() -> None:
 
 
 def test_the_processes_that_somebody_waits_at_are_known() -> None:
-    """As long as somebody waits there, and no longer."""
+    """A node process is listed as long as somebody waits there, and no longer."""
     driver = MachineDriver()
     driver.granted("a")
     assert driver.machine.waiting_origins() == []

@@ -46,7 +46,7 @@ def test_everything_that_changes_a_hold_is_kept() -> None:
 
 
 def test_conversions_and_releases_are_kept() -> None:
-    """Also what a holder does itself, for each lock of several."""
+    """The audit has what a holder does itself too, for each lock of several."""
     driver = MachineDriver()
     driver.granted(locks=wanted("a", "b"))
     driver.convert("h1", SHARED)
@@ -80,7 +80,7 @@ def test_it_can_be_asked_of_a_name() -> None:
 
 
 def test_it_can_be_asked_of_a_session_or_hold() -> None:
-    """Who knows the id of a session, or of a hold with a lease of its own, sees what it did."""
+    """A client that knows the id of a session, or of a hold with its own lease, sees what it did."""
     driver = _busy_driver()
     assert _kinds(driver, session_id="s1") == [
         "session-expired",

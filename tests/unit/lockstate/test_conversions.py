@@ -26,7 +26,7 @@ UP = [(SHARED, UPDATE), (SHARED, EXCLUSIVE), (UPDATE, EXCLUSIVE)]
 
 @pytest.mark.parametrize(("old", "new"), DOWN + UP)
 def test_an_only_holder_is_converted_at_once(old: Mode, new: Mode) -> None:
-    """Whoever holds alone gets any mode at once; only to write takes a new token."""
+    """A sole holder gets any mode at once; only a conversion to exclusive takes a new token."""
     driver = MachineDriver()
     driver.granted("a", mode=old)
     converted = expect(Granted, driver.convert("h1", new))
@@ -42,7 +42,7 @@ def test_an_only_holder_is_converted_at_once(old: Mode, new: Mode) -> None:
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_to_the_same_mode_nothing_changes(mode: Mode) -> None:
-    """Who asks for the mode that it has gets the hold as it is, and nobody hears of it."""
+    """A conversion to the mode that a hold has returns it as it is, without an event."""
     driver = MachineDriver()
     driver.granted("a", mode=mode)
     assert expect(Granted, driver.convert("h1", mode, at_ms=300)) == Granted(HoldId("h1"), 1, "a", mode, 700)
@@ -138,7 +138,7 @@ def test_two_that_would_write_are_a_deadlock() -> None:
 
 @pytest.mark.parametrize("owners", [("ann", "bob"), ("", ""), ("ann", "")])
 def test_holds_without_session_deadlock_alike(owners: tuple[str, str]) -> None:
-    """Also leases of single holds, with or without owner, hold something while they are converted."""
+    """Holds with leases of their own, with or without owner, are part of deadlocks too."""
     driver = MachineDriver()
     for owner in owners:
         driver.granted("a", mode=SHARED, owner=owner)
@@ -200,7 +200,7 @@ def test_a_second_conversion_of_one_hold_is_refused() -> None:
 
 
 def test_a_wait_that_ends_leaves_the_hold() -> None:
-    """Who waited too long keeps what it had, and those behind it are served."""
+    """A conversion that waited too long leaves the hold as it was, and those behind it are served."""
     driver = MachineDriver()
     for _ in range(2):
         driver.granted("a", mode=SHARED)
@@ -218,7 +218,7 @@ def test_a_wait_that_ends_leaves_the_hold() -> None:
 
 @pytest.mark.parametrize("end", ["release", "force", "expire", "cancel"])
 def test_a_hold_that_ends_ends_its_conversion(end: str) -> None:
-    """The wait ends with lease-expired, and whoever stood behind the conversion is let through."""
+    """The wait ends with lease-expired, and the waiters behind the conversion are let through."""
     driver = MachineDriver()
     driver.granted("a", mode=SHARED, ttl_ms=1000)
     driver.granted("a", mode=SHARED, ttl_ms=5000)
@@ -368,7 +368,7 @@ def test_a_cancelled_conversion_leaves_the_hold() -> None:
     ids=str,
 )
 def test_a_malformed_conversion_has_no_effect(command: Convert) -> None:
-    """Each field is checked, and a ticket needs a name of its own."""
+    """Each field is checked, and a ticket needs an id of its own."""
     driver = MachineDriver()
     driver.open("s1")
     for _ in range(2):

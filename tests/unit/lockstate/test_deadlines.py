@@ -30,7 +30,7 @@ def test_what_ends_now_is_not_over_yet() -> None:
 
 
 def test_what_is_due_stays_until_it_is_taken_out() -> None:
-    """Who asks what is due gets the same answer again: ending it is another matter."""
+    """Asking what is due changes nothing: the same record is due again until it is taken out."""
     deadlines = Deadlines()
     record = _record(1, 100)
     deadlines.add(record)
@@ -106,7 +106,7 @@ def test_memory_follows_the_records() -> None:
 
 
 def test_memory_within_one_moment_follows_the_records() -> None:
-    """Also of deadlines that are near each other, those that were moved away leave little behind."""
+    """Deadlines that were moved away leave little behind, even when they are near each other."""
     deadlines = Deadlines()
     first = _record(0, 64)
     moving = _record(1, 65)

@@ -18,7 +18,7 @@ from tests.unit.lockstate.machine_driver import (
 
 
 def _driver(*session_ids: str) -> MachineDriver:
-    """Return a driver with sessions whose owners are called like them."""
+    """Return a driver with sessions, each with its id as the owner's name."""
     driver = MachineDriver()
     driver.open(*session_ids)
     return driver
@@ -96,7 +96,7 @@ def test_a_cycle_through_readers() -> None:
 
 
 def test_readers_do_not_wait_for_readers() -> None:
-    """Where all would read there is nothing to wait for."""
+    """Readers do not wait for each other."""
     driver = _driver("ann", "bob")
     driver.granted("a", mode=SHARED, session_id="ann")
     driver.granted("b", mode=SHARED, session_id="bob")
@@ -105,7 +105,7 @@ def test_readers_do_not_wait_for_readers() -> None:
 
 
 def test_a_cycle_through_a_waiter() -> None:
-    """Who stands behind a waiter waits for what that one waits for: order is kept, so it counts."""
+    """A waiter behind another waits for what that one waits for, since order is kept."""
     driver = _driver("ann", "bob", "eve")
     driver.granted("a", mode=SHARED, session_id="ann")
     driver.granted("b", session_id="bob")
@@ -163,7 +163,7 @@ def test_a_session_that_waits_for_itself() -> None:
 
 
 def test_a_session_that_waits_for_its_own_subtree() -> None:
-    """Also when what it has lies below what it wants, or above."""
+    """The same is true when what it has lies below what it wants, or above."""
     driver = _driver("ann")
     driver.granted("a/b/c", session_id="ann")
     assert _cycle(driver.acquire("a", scope=SUBTREE, session_id="ann", wait_ms=500)) == [("ann", "a/b/c")]
@@ -226,7 +226,7 @@ def test_a_session_may_wait_twice_for_one_lock() -> None:
 
 
 def test_a_session_that_waits_in_the_way_of_itself() -> None:
-    """Who asks for a lock in two modes that conflict waits for itself, as if it had the first already."""
+    """A session that asks for a lock in two conflicting modes waits for itself, as if it held the first."""
     driver = _driver("ann")
     driver.granted("a")
     driver.queued("a", session_id="ann")
@@ -268,7 +268,7 @@ def test_permits_that_will_be_kept_count_as_held() -> None:
 
 
 def test_a_wait_that_shares_a_hold_closes_nothing() -> None:
-    """Whoever stands between two waits for the same: the second goes with the first."""
+    """Whatever waits between two waits for the same, the second goes with the first."""
     driver = _driver("ann", "bob")
     driver.granted("a")
     driver.queued("a", session_id="ann")
@@ -387,7 +387,7 @@ def test_permits_of_two_semaphores() -> None:
 
 
 def test_all_holders_must_be_stuck_for_one_permit() -> None:
-    """One permit can come from any holder; only when each of them waits for the asker it never comes."""
+    """One permit can come from any holder; only when each of them waits for the client does it never come."""
     driver = _driver("ann", "bob", "eve")
     driver.permitted("q", 2, session_id="ann")
     driver.permitted("q", 2, session_id="bob")
@@ -400,7 +400,7 @@ def test_all_holders_must_be_stuck_for_one_permit() -> None:
 
 
 def test_a_session_that_has_the_permits_it_wants() -> None:
-    """Who has two of three and wants two more waits for itself; for one more there is one."""
+    """A session that has two of three permits and wants two more waits for itself; one more is there."""
     driver = _driver("ann")
     driver.permitted("q", 3, 2, session_id="ann")
     driver.permitted("q", 3, 1)
@@ -442,7 +442,7 @@ def test_a_wait_that_will_end_is_a_deadlock_all_the_same() -> None:
 
 
 def test_a_long_cycle_is_shown_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal names at most so many steps."""
+    """A refusal names a limited number of steps."""
     monkeypatch.setattr(limits, "CYCLE_SHOWN_MAX", 3)
     driver = _driver(*[f"s{number}" for number in range(5)])
     for number in range(5):
@@ -454,7 +454,7 @@ def test_a_long_cycle_is_shown_from_its_beginning(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_search_that_takes_too_long_lets_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond so many steps the wait is allowed, and ends with its `wait_ms` like any other."""
+    """Beyond the limit of steps the wait is allowed, and ends with its `wait_ms` like any other."""
     driver = _driver(*[f"s{number}" for number in range(5)])
     for number in range(5):
         driver.granted(str(number), session_id=f"s{number}")
@@ -479,7 +479,7 @@ def test_a_session_with_many_holds_is_searched() -> None:
 
 
 def test_clients_that_share_an_owner_share_a_semaphore() -> None:
-    """Who has permits and wants more under an owner's name may be two clients of that name."""
+    """One owner's name that has permits and wants more may be two clients of that name."""
     driver = MachineDriver()
     driver.permitted("q", 2, owner="ann")
     driver.permitted("q", 2, owner="bob")
@@ -515,7 +515,7 @@ def test_a_cycle_leaves_out_tickets_that_are_not_stuck() -> None:
 
 
 def test_a_waiter_behind_a_deadlock_of_others_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is theirs, and one of their waits will end: whoever stands outside the cycle may wait for that."""
+    """The deadlock is theirs, and one of their waits will end: a waiter outside the cycle may wait."""
     driver = _driver("ann", "bob", "eve")
     for name, session_id in (("a", "ann"), ("b", "bob"), ("c", "eve")):
         driver.granted(name, session_id=session_id)

@@ -104,7 +104,7 @@ def test_a_part_given_back_leaves_no_delay() -> None:
 
 @pytest.mark.parametrize(("own_ms", "forced_ms"), [(500, 0), (0, 500), (500, 300), (300, 500)])
 def test_a_force_delays_all_that_was_held(own_ms: int, forced_ms: int) -> None:
-    """Who was ended by force still believes to have all of it: the longer of the two delays covers it all."""
+    """A holder that was ended by force may still believe in all of it: the longer delay covers it all."""
     driver = MachineDriver()
     driver.granted(locks=wanted("a", scope=SUBTREE) + wanted("b"), lock_delay_ms=own_ms)
     driver.force("a", forced_ms)

@@ -129,7 +129,7 @@ def _release_of_a_permit(count: int) -> int:
 
 
 def _conversion_before_a_queue(count: int) -> int:
-    """A holder would write, and waits in front of many."""
+    """A holder converts to exclusive, and waits ahead of many."""
     meter = Meter()
     meter.run(_ask("a", "h", SHARED), _ask("a", "i", SHARED), *_crowd("a", count))
     cost = meter.cost(Convert(HoldId("h"), EXCLUSIVE, HoldId("t"), AttemptId("a1"), LONG_MS))
@@ -249,7 +249,7 @@ def test_a_subtree_costs_by_its_depth() -> None:
 
 
 def test_a_search_for_a_deadlock_in_a_long_queue_is_bounded() -> None:
-    """Who has something that others want, and joins a queue of thousands, costs at most so much for each."""
+    """A holder that others wait for and that joins a queue of thousands costs a bounded amount for each."""
     meter = Meter()
     meter.run(OpenSession(SessionId("s1"), LONG_MS), OpenSession(SessionId("s2"), LONG_MS))
     meter.run(_ask("a", "h", session_id="s2"), _ask("b", "i", session_id="s1"), *_crowd("a", 5000))
@@ -260,7 +260,7 @@ def test_a_search_for_a_deadlock_in_a_long_queue_is_bounded() -> None:
 
 
 def test_a_search_through_many_parties_is_bounded() -> None:
-    """However the waits of thousands hang together, a search ends, and the wait is allowed."""
+    """However thousands of waits depend on each other, a search ends, and the wait is allowed."""
     meter = Meter()
     count = 5000
     meter.run(*[OpenSession(SessionId(f"s{n}"), LONG_MS) for n in range(count)])
@@ -275,7 +275,7 @@ def test_a_search_through_many_parties_is_bounded() -> None:
 
 
 def test_refusals_among_readers_are_bounded() -> None:
-    """Who is refused for one of ten thousand holders looks at no more than it has to."""
+    """A refusal because of one of ten thousand holders looks at no more of them than it must."""
 
     def cost(count: int) -> int:
         meter = Meter()
@@ -290,7 +290,7 @@ def test_refusals_among_readers_are_bounded() -> None:
 
 
 def _tables(state: State) -> list[object]:
-    """Return everything that must be empty when nothing is going on."""
+    """Return the tables that must be empty when nothing is held, wanted or remembered."""
     return [
         state.sessions,
         state.holds,

@@ -131,7 +131,7 @@ def test_a_leader_proclaims() -> None:
 
 
 def test_only_a_leader_proclaims() -> None:
-    """Who leads no (more) election has nothing to say."""
+    """A hold that does not lead an election, or leads it no more, cannot proclaim."""
     driver = _driver("ann", "bob")
     driver.granted("a")
     driver.campaign("db", "ann")

@@ -1,4 +1,4 @@
-"""Expiry with a budget: one entry ends only so much, in order, and the rest is due at the next one."""
+"""Expiry with a budget: one entry ends a limited number, in order, and the rest is due at the next one."""
 
 import pytest
 
@@ -176,7 +176,7 @@ def test_waiters_are_served_only_when_it_has_ended() -> None:
 
 
 def test_as_much_as_the_budget_is_ended() -> None:
-    """Exactly so many leases end in one entry, and nothing is left over."""
+    """One entry ends exactly as many leases as it may, and nothing is left over."""
     driver = MachineDriver()
     for name in "ab":
         driver.granted(name, ttl_ms=1000)

@@ -87,7 +87,7 @@ def test_labels(labels: dict[str, str], is_good: bool) -> None:  # noqa: FBT001 
 
 
 def test_a_refusal_names_the_field() -> None:
-    """Who reads the detail knows which field is wrong and what would be right."""
+    """The detail says which field is wrong and what would be right."""
     refused = limits.check_range("wait_ms", 9, 7)
     assert refused is not None
     assert refused.detail == "wait_ms: 9; must be 0 to 7"

@@ -165,7 +165,7 @@ def test_a_delayed_lock_that_others_hold_is_held() -> None:
 
 
 def test_a_release_leaves_no_delay() -> None:
-    """Who releases says that it is done."""
+    """A holder that releases is done: no delay follows."""
     driver = MachineDriver()
     driver.granted("a", lock_delay_ms=500)
     driver.release("h1")

@@ -30,7 +30,7 @@ def test_it_starts_empty() -> None:
 
 
 def test_every_entry_is_a_revision() -> None:
-    """Also an entry without commands, or with an unreadable one, raises the revision by one."""
+    """An entry raises the revision by one, even without commands or with an unreadable one."""
     driver = MachineDriver()
     driver.pass_to(5)
     driver.run(Tick())

@@ -80,7 +80,7 @@ def test_the_limit_goes_at_once_and_no_more(table: Table, algorithm: Algorithm) 
 
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_a_refused_request_changes_nothing(table: Table, algorithm: Algorithm) -> None:
-    """Who is not admitted takes nothing, and does not keep the limit from being whole in time."""
+    """A request that is not admitted takes nothing, and does not keep the limit from being whole in time."""
     table.take(algorithm, limit=3, cost=2)
     before = table.rows()
     reset_in_ms = table.take(algorithm, limit=3, cost=2).reset_in_ms
@@ -210,7 +210,7 @@ def test_windows_are_aligned(table: Table) -> None:
 
 
 def test_a_waiter_gets_the_next_window(table: Table) -> None:
-    """Who waits long enough goes at the start of the next window that has room, the next one after that."""
+    """A request that can wait goes at the start of the next window that has room; the next one after it."""
     table.pass_to(10_400)
     taken = [table.take(FIXED, limit=2, wait_ms=1700) for _ in range(7)]
     assert [one.at_ms for one in taken] == [10_400, 10_400, 11_000, 11_000, 12_000, 12_000, 0]

@@ -45,7 +45,7 @@ def test_permits_are_given_while_they_last() -> None:
 
 
 def test_a_semaphore_exists_while_somebody_has_or_wants_it() -> None:
-    """The first to ask gives the limit; when nobody is left, the next one may give another."""
+    """The first request sets the limit; when nobody is left, the next one may set another."""
     driver = MachineDriver()
     assert driver.machine.semaphore("q") == SemaphoreView("q", 0, 0)
     driver.permitted("q", 3)
@@ -166,7 +166,7 @@ def test_a_semaphore_of_which_only_a_delay_is_left_goes_with_it() -> None:
 
 @pytest.mark.parametrize("end", ["release", "close", "cancel"])
 def test_only_expiry_leaves_a_delay(end: str) -> None:
-    """Who gives permits back says that it is done with them."""
+    """A holder that gives permits back is done with them: there is no delay."""
     driver = MachineDriver()
     driver.open("s1")
     driver.permitted("q", 2, session_id="s1", lock_delay_ms=500)
@@ -180,7 +180,7 @@ def test_only_expiry_leaves_a_delay(end: str) -> None:
 
 
 def test_a_larger_limit_serves_the_queue() -> None:
-    """Who fits now is let through, in order."""
+    """The waiters for which there are permits now are let through, in order."""
     driver = MachineDriver()
     driver.permitted("q", 2, 2)
     for permits in (1, 2, 1):
@@ -192,7 +192,7 @@ def test_a_larger_limit_serves_the_queue() -> None:
 
 
 def test_a_smaller_limit_takes_nothing_away() -> None:
-    """Who has permits keeps them; new ones are given when few enough are out."""
+    """Holders keep their permits; new ones are granted when few enough are held."""
     driver = MachineDriver()
     for _ in range(4):
         driver.permitted("q", 4)
@@ -269,7 +269,7 @@ def test_the_same_permits_are_found_among_many() -> None:
 
 
 def test_a_cancelled_wait_serves_those_behind_it() -> None:
-    """Who goes away leaves its place."""
+    """A waiter that goes away gives up its place."""
     driver = MachineDriver()
     driver.permitted("q", 2)
     driver.wanting("q", 2, 2)

@@ -1,4 +1,4 @@
-"""Sessions in the machine: what lives and ends with them, and what they show of themselves."""
+"""Sessions in the machine: what lives and ends with them, and what others see of them."""
 
 from lockstate.commands import CloseSession, KeepAlive, OpenSession
 from lockstate.ids import SessionId
@@ -42,7 +42,7 @@ def test_an_unknown_session_has_expired() -> None:
 
 
 def test_the_lease_of_a_hold_is_not_a_session() -> None:
-    """The secret of a hold opens nothing where a session is asked for."""
+    """The id of a hold is not accepted where a session is asked for."""
     driver = MachineDriver()
     driver.granted("a")
     for command in (KeepAlive(SessionId("h1")), CloseSession(SessionId("h1"))):
@@ -92,7 +92,7 @@ def test_another_owner_is_another_hold() -> None:
 
 
 def test_a_session_can_stand_in_its_own_way() -> None:
-    """Asking for another mode of what one holds is a request like any other."""
+    """Acquiring another mode of what a session holds is a request like any other."""
     driver = MachineDriver()
     driver.open("s1")
     driver.granted("a", session_id="s1", mode=Mode.SHARED)
@@ -183,7 +183,7 @@ def test_a_waiting_hold_belongs_to_its_session_when_granted() -> None:
 
 
 def test_permits_are_not_a_lock_of_that_name() -> None:
-    """Who has permits, or leads, under some name asks for a lock of that name like anybody else."""
+    """Holding permits of a name, or leading it, does not help to get the lock of that name."""
     driver = MachineDriver()
     driver.open("s1")
     driver.permitted("a", 3, session_id="s1")

@@ -156,7 +156,7 @@ def test_a_part_can_be_released() -> None:
 
 
 def test_releasing_all_by_name_ends_the_hold() -> None:
-    """Who names every lock of a hold, in any order, has none left."""
+    """A release that names every lock of a hold, in any order, ends it."""
     driver = MachineDriver()
     driver.granted(locks=AB)
     assert driver.release("h1", "b", "a") == Released()
@@ -164,7 +164,7 @@ def test_releasing_all_by_name_ends_the_hold() -> None:
 
 
 def test_one_lock_can_be_released_by_its_name() -> None:
-    """Also a hold of a single lock may be named."""
+    """A release may name the lock of a hold of one."""
     driver = MachineDriver()
     driver.granted("a")
     assert reason(driver.release("h1", "b")) is Reason.NOT_HOLDER

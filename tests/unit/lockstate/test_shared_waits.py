@@ -125,7 +125,7 @@ def test_a_waiter_between_the_two_is_not_overtaken() -> None:
 
 
 def test_the_last_value_is_proclaimed() -> None:
-    """Who campaigned twice leads with what it said last, as if it had campaigned again."""
+    """A session that campaigned twice leads with its last value, as if it had campaigned again."""
     driver = _driver()
     driver.campaign("e", "bob", "x")
     driver.campaign("e", "ann", "first", wait_ms=500)
@@ -206,7 +206,7 @@ def test_both_waits_end_with_the_session() -> None:
 
 
 def test_permits_that_are_held_are_had_again_after_a_resize() -> None:
-    """Who asks again for what it holds may give the limit of then; a new one has to give that of now."""
+    """A request for permits held already may give their old limit; a new one must give the present limit."""
     driver = _driver()
     held = driver.permitted("q", 3, 2, session_id="ann")
     driver.resize("q", 5)

@@ -95,7 +95,7 @@ def test_a_name_that_only_begins_alike_is_not_below() -> None:
 
 
 def test_a_refusal_names_the_paths_in_the_way() -> None:
-    """Who wants a subtree learns which names below it, and which subtrees above it, others have."""
+    """A refused request for a subtree learns which names below it, and which subtrees above, others hold."""
     driver = MachineDriver()
     driver.granted("a/b", owner="ann")
     driver.granted("a/c/d", mode=SHARED, owner="bob")
@@ -127,7 +127,7 @@ def test_a_refusal_names_only_what_conflicts() -> None:
 
 
 def test_a_subtree_waits_for_everybody_below() -> None:
-    """It is granted when the last one below has left, and whoever came later waits behind it."""
+    """It is granted when the last holder below has left, and later requests wait behind it."""
     driver = MachineDriver()
     driver.granted("a/b")
     driver.granted("a/c/d")
@@ -224,7 +224,7 @@ def test_a_queue_is_of_one_name() -> None:
 
 
 def test_a_forced_release_is_of_one_name() -> None:
-    """Who forces a name ends the holds of that very name, with their subtrees, and of no other."""
+    """A force ends the holds of that very name, also those of its subtree, and no others."""
     driver = MachineDriver()
     driver.granted("a", mode=SHARED, scope=SUBTREE, owner="ann")
     driver.granted("a/b", mode=SHARED, owner="bob")
@@ -260,7 +260,7 @@ def test_elections_and_semaphores_are_not_in_a_tree() -> None:
 
 @pytest.mark.parametrize("scope", list(Scope))
 def test_events_tell_the_scope(scope: Scope) -> None:
-    """Whoever watches learns what a lock covers."""
+    """Events say what a lock covers."""
     driver = MachineDriver()
     driver.granted("a", scope=scope)
     assert [(event.name, event.scope) for event in driver.events] == [("a", scope)]

@@ -11,7 +11,7 @@ from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, UPDATE, Machi
 
 @pytest.mark.parametrize(("held", "asked"), list(product(Mode, Mode)))
 def test_the_table_decides(held: Mode, asked: Mode) -> None:
-    """Who asks is let in beside a holder exactly if the table of modes says so."""
+    """A request is granted beside a holder exactly if the table of modes says so."""
     driver = MachineDriver()
     driver.granted("a", mode=held)
     result = driver.acquire("a", mode=asked)

@@ -41,7 +41,7 @@ def test_an_unknown_lock_is_free() -> None:
 
 
 def test_a_session_shows_holds_and_tickets() -> None:
-    """Who knows the id of a session sees what it holds and waits for."""
+    """A client that knows the id of a session sees what it holds and waits for."""
     assert _busy_driver().machine.session(SessionId("s1")) == SessionView(
         5000,
         4600,
