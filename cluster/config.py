@@ -99,7 +99,7 @@ class NodeConfig:
         self._check_elections()
 
     def _check_peers(self) -> None:
-        """Refuse a cluster that this node is no part of, or that is none."""
+        """Refuse a cluster that is empty, or that this node is not part of."""
         told = format_peers(self.peers)
         for node_id in self.peers:
             check_node_id("peers", node_id)
@@ -291,7 +291,7 @@ def _check_url(url: str) -> None:
     """Refuse what clients could not put a path behind."""
     try:
         parts = urllib.parse.urlsplit(url)
-        port = parts.port or 0  # raises ValueError when it is no port
+        port = parts.port or 0  # raises ValueError when it is not a port
     except ValueError:
         parts, port = None, 0
     is_base = parts and not (parts.path or parts.query or parts.fragment or parts.username)

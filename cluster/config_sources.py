@@ -96,7 +96,7 @@ def collect(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, Given]
 
 
 def _from_file(path: Path) -> dict[str, Given]:
-    """Read settings from a TOML file. Raises ConfigError, also for keys that are no settings."""
+    """Read settings from a TOML file. Raises ConfigError, also for keys that are not settings."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:

@@ -290,8 +290,8 @@ class Node:
     async def add_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
         """Add a node that listens at `peer`; return the committed list. It counts when it has caught up.
 
-        Raises NoLeader, ShuttingDown, MemberChangeRefused, OutcomeUnknown, and ConfigError for what is no id
-        or address.
+        Raises NoLeader, ShuttingDown, MemberChangeRefused, OutcomeUnknown, and ConfigError for what is not an
+        id or an address.
         """
         self.group.requests.check_open()
         return await self.group.changes.change(node_id, str(check_member(node_id, peer)), timeout_s)

@@ -54,14 +54,14 @@ class AbandonedWaits:
         self._timer: asyncio.TimerHandle | None = None
 
     def heard(self, origin: str) -> None:
-        """Take note of the run of a node that is connected. Cheap when it is known."""
+        """Record the run of a node that is connected. Cheap when it is known."""
         node_id = node_of(origin)
         if self._present.get(node_id) != origin:
             self._present[node_id] = origin
             self.look()
 
     def lost(self, node_id: str) -> None:
-        """Take note that a node is not connected any more."""
+        """Record that a node is not connected any more."""
         if self._present.pop(node_id, None) is not None:
             self.look()
 

@@ -71,7 +71,7 @@ _decoder = msgspec.msgpack.Decoder(Members)
 
 
 class MembersUnreadable(Exception):
-    """These bytes are no member list that this version knows."""
+    """These bytes are not a member list that this version knows."""
 
 
 def encode(members: Members) -> bytes:
@@ -198,7 +198,7 @@ class MembersLog:
         return self._base
 
     def append(self, index: int, term: int, members: Members) -> None:
-        """Take note of a list at the end of the log."""
+        """Record a list at the end of the log."""
         self._lists.append((index, term, members))
 
     def follow(

@@ -76,11 +76,21 @@ class _Series:
 
 
 _PLAIN: Final[tuple[tuple[str, str, str, Callable[[_Series], int]], ...]] = (
-    ("queue_length", "Waiting now.", "gauge", lambda it: it.queue_length),
-    ("grants_total", "Locks, permits and elections granted.", "counter", lambda it: it.grants),
-    ("expiries_total", "Holds whose lease ended.", "counter", lambda it: it.events[EventKind.EXPIRED]),
-    ("forced_releases_total", "Holds ended by force.", "counter", lambda it: it.events[EventKind.FORCED]),
-    ("conversions_total", "Changes of mode.", "counter", lambda it: it.events[EventKind.CONVERTED]),
+    ("queue_length", "Waiting now.", "gauge", lambda row: row.queue_length),
+    ("grants_total", "Locks, permits and elections granted.", "counter", lambda row: row.grants),
+    (
+        "expiries_total",
+        "Holds whose lease ended.",
+        "counter",
+        lambda row: row.events[EventKind.EXPIRED],
+    ),
+    (
+        "forced_releases_total",
+        "Holds ended by force.",
+        "counter",
+        lambda row: row.events[EventKind.FORCED],
+    ),
+    ("conversions_total", "Changes of mode.", "counter", lambda row: row.events[EventKind.CONVERTED]),
 )
 _DEADLOCKS: Final = "Requests refused because they would have waited for ever."
 _WAITS: Final = "How long was waited in queues, until a grant or another end."
@@ -128,8 +138,8 @@ class Contention:
         for series in self._all():
             series.queue_shift -= series.queue_length
         for ticket in machine.state.tickets.values():
-            for it in ticket.locks or (ticket,):
-                self._at(ticket.kind, it.name).queue_shift += 1
+            for wanted in ticket.locks or (ticket,):
+                self._at(ticket.kind, wanted.name).queue_shift += 1
 
     def _leave_queues(self, settled: Iterable[Settled]) -> None:
         """Take who was let through out of the queues, and count how long that took.
@@ -140,8 +150,8 @@ class Contention:
         for end in settled:
             granted = end.result
             if type(granted) is Granted:
-                for it in granted.locks or (granted,):
-                    series = self._at(_kind_of(granted), it.name)
+                for held in granted.locks or (granted,):
+                    series = self._at(_kind_of(granted), held.name)
                     series.queue_shift -= 1
                     series.waited.add(end.waited_ms)
 

@@ -68,11 +68,11 @@ class Follower(Protocol):
         ...
 
     def log_restarted(self) -> None:
-        """Take note that the history begins anew, behind a snapshot."""
+        """Record that the history begins anew, behind a snapshot."""
         ...
 
     def log_ended(self) -> None:
-        """Take note that this node stops."""
+        """Record that this node stops."""
         ...
 
 

@@ -208,8 +208,8 @@ class Peering:
             return self.removal(peer_id, is_final=disk_id in removed)
         if not is_known:
             return Objection(
-                f"node {peer_id} is no member of this cluster: add it with `holdfast cluster add`, and start"
-                " it with an empty data directory and --join"
+                f"node {peer_id} is not a member of this cluster: add it with `holdfast cluster add`, and"
+                " start it with an empty data directory and --join"
             )
         known = self._committed.disk_id(peer_id) or self._datadir.known.get(peer_id, disk_id)
         if known != disk_id:

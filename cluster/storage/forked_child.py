@@ -118,7 +118,7 @@ def _reason(code: int) -> str:
 
 
 def _run(work: Callable[[], None], parent_pid: int) -> NoReturn:
-    """Live the child's life: detach, work, exit."""
+    """Be the child: detach, work, exit."""
     code = EXIT_FAILED
     try:
         _detach(parent_pid)

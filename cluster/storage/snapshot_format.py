@@ -32,7 +32,7 @@ _HEADER_BYTES_MAX: Final = 64 << 20
 
 
 class SnapshotDamaged(Exception):
-    """The bytes are no whole, undamaged snapshot of this format."""
+    """The bytes are not a whole, undamaged snapshot of this format."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ def read_header(fd: int, files: Files) -> tuple[Header, int]:
     """
     prefix = files.read_at(fd, _PREFIX.size, 0)
     if len(prefix) < _PREFIX.size or not prefix.startswith(MAGIC):
-        message = "it is no snapshot"
+        message = "it is not a snapshot"
         raise SnapshotDamaged(message)
     _, version, header_bytes = _PREFIX.unpack(prefix)
     if version not in READABLE_VERSIONS:

@@ -39,7 +39,10 @@ def history(directory: Path) -> None:
     entries = [codec.encode_entry(0, [], advance_to=2)]
     for step in stored:
         _, now_ms, batches = msgspec.msgpack.decode(bytes.fromhex(step["entry"]))
-        raw = [(origin, seqs, [msgspec.msgpack.encode(it) for it in them]) for origin, seqs, them in batches]
+        raw = [
+            (origin, seqs, [msgspec.msgpack.encode(each) for each in commands])
+            for origin, seqs, commands in batches
+        ]
         entries.append(codec.encode_entry(now_ms, raw, rules=2))
     for data in entries:
         outcome = plain(machine.apply(codec.decode_entry(data, machine.rules)))

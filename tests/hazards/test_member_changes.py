@@ -76,7 +76,7 @@ def test_a_learner_counts_once_it_has_caught_up(start: Callable[..., Started]) -
     assert lists(cluster, "abcd") == {"a,b,c,d"}
     assert cluster["d"].values == cluster["a"].values
     assert cluster["a"].replica.membership.committed.disk_id("d") == "disk-d"
-    # It counts: without it, two of four are no majority.
+    # It counts: without it, two of four are not a majority.
     cluster.crash("c")
     cluster.crash("d")
     cluster["a"].propose(b"two of four")

@@ -17,6 +17,18 @@ FOREIGN = {"LICENSE"}
 
 MACHINE_PATH = re.compile(r"(?<![\w.$}>~-])/(?:home|root|Users|work|tmp/w)/[\w.-]")
 LEFTOVER = re.compile(r"\b(?:TO[D]O|FI[X]ME|X[X]X|HA[C]K)\b")
+STILTED = {
+    "Record that ...": r"\b[Tt]akes? not[e] (?:of|that|what|when|where|which|who|up)\b",
+    "X is not a Y, or: there is no Y": (
+        r"(?<!there )(?<!There )(?<!nobody )(?<!here )\b(?:is|are|was|were) no "
+        r"(?!(?:longer|more|less|other|one|way|matter|[a-z]+er)\b)[a-z]+"
+    ),
+    "what happens, in words that somebody would search for": (
+        r"\bhus[k]s?\b|\bnouris[h]|\bchild's lif[e]\b|\bwhen eve[r] falls\b"
+        r"|\bneeds no hand[s]\b|\bmend the cal[l]\b"
+    ),
+}
+"""Words that a native engineer would not say, by what to say instead."""
 CONFLICT = re.compile(r"^(?:<{7}|>{7}|={7}$)", re.MULTILINE)
 
 
@@ -108,6 +120,34 @@ def test_no_conflict_markers() -> None:
     """No file has the marks of an unfinished merge."""
     found = [path for path in project_files() if CONFLICT.search(read(path))]
     assert not found, f"finish the merge: {found}"
+
+
+@pytest.mark.parametrize("better", STILTED)
+def test_words_are_plain(better: str) -> None:
+    """No text says in a stilted way what has a plain one."""
+    found = lines_with(re.compile(STILTED[better]))
+    assert not found, "\n".join([f"say: {better}", *found])
+
+
+def test_stilted_words_are_found() -> None:
+    """The patterns find what they are for, and leave alone what only looks like it."""
+    sins = [("Take", "note", "of it"), ("a name is", "no", "id"), ("what is left are", "husk" + "s")]
+    for sin, pattern in zip(sins, STILTED.values(), strict=True):
+        assert re.search(pattern, " ".join(sin))
+    for good in ("there is no leader", "it is no longer there", "it is no larger", "record that"):
+        assert not any(re.search(pattern, good) for pattern in STILTED.values())
+
+
+def test_variables_say_what_they_hold() -> None:
+    """No variable or parameter is called "it": somebody who reads its use does not know what that was."""
+    found = [
+        f"{path}:{node.lineno}"
+        for path in modules(*PACKAGES, "scripts", "tests")
+        for node in ast.walk(ast.parse(read(path)))
+        if (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == "it")
+        or (isinstance(node, ast.arg) and node.arg == "it")
+    ]
+    assert not found, "\n".join(["name it after what it holds, such as item, entry or hold:", *found])
 
 
 def test_lines_end_cleanly() -> None:

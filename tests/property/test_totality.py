@@ -183,93 +183,93 @@ class Chance:
         return self.rng.choice(_COMMANDS)(self)
 
 
-def _acquire(it: Chance) -> Command:
-    locks = it.wanted()
-    name = it.name() if not locks or it.rng.randrange(ODD_IN) == 0 else ""
-    session_id, ttl_ms = it.lease()
+def _acquire(chance: Chance) -> Command:
+    locks = chance.wanted()
+    name = chance.name() if not locks or chance.rng.randrange(ODD_IN) == 0 else ""
+    session_id, ttl_ms = chance.lease()
     return Acquire(
         name,
-        it.mode(),
-        HoldId(it.made()),
-        AttemptId(it.attempt_id()),
+        chance.mode(),
+        HoldId(chance.made()),
+        AttemptId(chance.attempt_id()),
         SessionId(session_id),
         ttl_ms,
-        OwnerName(it.owner()),
-        it.number(WAITS_MS),
-        it.number([0, 0, 60]),
-        it.text(),
-        it.request_id(),
-        it.scope(),
+        OwnerName(chance.owner()),
+        chance.number(WAITS_MS),
+        chance.number([0, 0, 60]),
+        chance.text(),
+        chance.request_id(),
+        chance.scope(),
         locks,
     )
 
 
-def _permits(it: Chance) -> Command:
-    session_id, ttl_ms = it.lease()
+def _permits(chance: Chance) -> Command:
+    session_id, ttl_ms = chance.lease()
     return AcquirePermits(
-        it.pick(["a", "q"], ODD_NAMES),
-        it.number([3, 3, 3, 2]),
-        it.number([1, 1, 2]),
-        HoldId(it.made()),
-        AttemptId(it.attempt_id()),
+        chance.pick(["a", "q"], ODD_NAMES),
+        chance.number([3, 3, 3, 2]),
+        chance.number([1, 1, 2]),
+        HoldId(chance.made()),
+        AttemptId(chance.attempt_id()),
         SessionId(session_id),
         ttl_ms,
-        OwnerName(it.owner()),
-        it.number(WAITS_MS),
-        it.number([0, 60]),
-        it.text(),
-        it.request_id(),
+        OwnerName(chance.owner()),
+        chance.number(WAITS_MS),
+        chance.number([0, 60]),
+        chance.text(),
+        chance.request_id(),
     )
 
 
-def _campaign(it: Chance) -> Command:
+def _campaign(chance: Chance) -> Command:
     return Campaign(
-        it.pick(["a", "a/b"], ODD_NAMES),
-        SessionId(it.pick(SESSIONS, IDS)),
-        it.text(),
-        HoldId(it.made()),
-        AttemptId(it.attempt_id()),
-        OwnerName(it.owner()),
-        it.number(WAITS_MS),
-        it.request_id(),
+        chance.pick(["a", "a/b"], ODD_NAMES),
+        SessionId(chance.pick(SESSIONS, IDS)),
+        chance.text(),
+        HoldId(chance.made()),
+        AttemptId(chance.attempt_id()),
+        OwnerName(chance.owner()),
+        chance.number(WAITS_MS),
+        chance.request_id(),
     )
 
 
-def _convert(it: Chance) -> Command:
+def _convert(chance: Chance) -> Command:
     return Convert(
-        HoldId(it.known()),
-        it.mode(),
-        HoldId(it.made()),
-        AttemptId(it.attempt_id()),
-        it.number(WAITS_MS),
-        it.request_id(),
+        HoldId(chance.known()),
+        chance.mode(),
+        HoldId(chance.made()),
+        AttemptId(chance.attempt_id()),
+        chance.number(WAITS_MS),
+        chance.request_id(),
     )
 
 
-def _release(it: Chance) -> Command:
-    names = tuple(it.name() for _ in range(it.rng.choice([0] * 6 + [1, 2])))
-    return Release(HoldId(it.known()), it.request_id(), names)
+def _release(chance: Chance) -> Command:
+    names = tuple(chance.name() for _ in range(chance.rng.choice([0] * 6 + [1, 2])))
+    return Release(HoldId(chance.known()), chance.request_id(), names)
 
 
-def _take_rate(it: Chance) -> Command:
+def _take_rate(chance: Chance) -> Command:
     return TakeRate(
-        it.pick(["a", "q"], ODD_NAMES),
-        it.number([1, 3, 2_000]),
-        it.number([10, 1000, 3_000_000]),
-        it.rng.choice(list(Algorithm)),
-        it.number([1, 1, 2]),
-        it.number(WAITS_MS),
-        it.request_id(),
+        chance.pick(["a", "q"], ODD_NAMES),
+        chance.number([1, 3, 2_000]),
+        chance.number([10, 1000, 3_000_000]),
+        chance.rng.choice(list(Algorithm)),
+        chance.number([1, 1, 2]),
+        chance.number(WAITS_MS),
+        chance.request_id(),
     )
 
 
-def _open(it: Chance) -> Command:
-    labels = it.pick([{}, {"owner": "ann"}], [{"": "x"}, {"owner": "\x00"}, {"k": "v" * 257}])
+def _open(chance: Chance) -> Command:
+    labels = chance.pick([{}, {"owner": "ann"}], [{"": "x"}, {"owner": "\x00"}, {"k": "v" * 257}])
     return OpenSession(
-        SessionId(it.pick(SESSIONS, IDS)),
-        it.number([50, 5_000, 60_000, 60_000, 60_000]),
+        SessionId(chance.pick(SESSIONS, IDS)),
+        chance.number([50, 5_000, 60_000, 60_000, 60_000]),
         labels,
-        it.request_id(),
+        chance.request_id(),
     )
 
 

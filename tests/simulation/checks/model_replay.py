@@ -162,7 +162,7 @@ class Expected:
             pass_time(state)
 
     def _run_all(self, entry: Entry) -> list[Answer]:
-        """Run the commands of an entry that are no repetitions of one origin."""
+        """Run the commands of one origin in an entry, without repetitions."""
         answers = []
         highest_seqs = self.state.highest_seqs
         for batch in entry.batches:

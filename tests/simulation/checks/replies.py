@@ -80,7 +80,7 @@ class Replies:
 
     def _effect(self, answer: Answer, step: Step) -> int:
         if isinstance(answer.command, Undecodable):
-            self._report.fail("asked-once", f"revision {step.revision} has bytes that are no command")
+            self._report.fail("asked-once", f"revision {step.revision} has bytes that are not a command")
         key = _key(answer.node_id, answer.command)
         asked = self._asked.get(key)
         if asked is None or len(asked.effects) >= len(asked.sent_us):

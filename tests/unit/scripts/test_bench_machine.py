@@ -41,7 +41,7 @@ def test_a_load_that_does_something_else_is_found() -> None:
 
 
 def test_it_measures_and_tells(capsys: pytest.CaptureFixture[str]) -> None:
-    """A run prints a figure of every load at every level, and what was not measured is no bar met."""
+    """A run prints a figure of every load at every level; what was not measured does not meet its bar."""
     assert bench_machine.run(arguments(*TINY, "--json")) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["levels"] == [1, 30]

@@ -112,7 +112,7 @@ async def test_a_restored_snapshot_begins_a_new_history() -> None:
 
 
 async def test_followers_are_told_once_for_many_entries() -> None:
-    """News of several entries comes in one call, in a later run of the loop; no events are no news."""
+    """News of several entries comes in one call, in a later run of the loop; without events none comes."""
     log, notes = log_of(), Notes()
     log.follow(notes)
     log.append(())

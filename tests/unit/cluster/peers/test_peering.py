@@ -138,7 +138,7 @@ def test_a_stranger_is_told_to_be_added(datadir: DataDir) -> None:
     peering = make(datadir)
     objection = peering.objection("n4", disk("n4"), is_known=False)
     assert objection is not None
-    assert "n4 is no member of this cluster: add it" in objection.reason
+    assert "n4 is not a member of this cluster: add it" in objection.reason
     assert datadir.known == {}
 
 
