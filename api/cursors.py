@@ -14,13 +14,15 @@ from cluster.observing.event_log import Position
 _POSITION: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?", re.ASCII)
 
 
-def of_position(position: Position) -> str:
-    """Return the cursor of a place in the history: the id of the event before it.
+def of_event(revision: int, number: int = 0) -> str:
+    """Return the cursor of the place behind event `number` of a revision, or behind all of it."""
+    return f"{revision}.{number}" if number else f"{revision}"
 
-    `REVISION.N` is the N-th event of a revision that has more, `REVISION` the end of one.
-    """
+
+def of_position(position: Position) -> str:
+    """Return the cursor of a place in the history: the id of the event before it."""
     revision, number = position
-    return f"{revision}.{number}" if number else f"{revision - 1}"
+    return of_event(revision, number) if number else of_event(revision - 1)
 
 
 def position_of(cursor: str) -> Position | None:

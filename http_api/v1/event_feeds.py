@@ -223,12 +223,9 @@ def render(blocks: Iterable[Block], prefix: str, position: Position) -> bytes:
 
 def _with_ids(revision: int, bodies: Sequence[tuple[int, bytes]]) -> bytes:
     """Give events of one revision their ids. The last has the revision's own: nothing of it is missing."""
-    parts = [_with_id(Position(revision, number), body) for number, body in bodies[:-1]]
-    return b"".join([*parts, _with_id(Position.behind(revision), bodies[-1][1])])
-
-
-def _with_id(position: Position, body: bytes) -> bytes:
-    return b"id: %b\n%b" % (cursors.of_position(position).encode(), body)
+    cursor = cursors.of_event
+    parts = [b"id: %b\n%b" % (cursor(revision, number).encode(), body) for number, body in bodies[:-1]]
+    return b"".join([*parts, b"id: %b\n%b" % (cursor(revision).encode(), bodies[-1][1])])
 
 
 def encode(event: Event) -> bytes:

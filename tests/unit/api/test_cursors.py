@@ -18,7 +18,8 @@ def test_the_cursor_of_a_revision_is_the_place_behind_all_of_it() -> None:
     """Without a number it stands behind every event of the revision, with one behind that event."""
     assert cursors.position_of("7") == Position.behind(7)
     assert cursors.position_of("7.2") == Position(7, 2)
-    assert cursors.of_position(Position.behind(7)) == "7"
+    assert cursors.of_position(Position.behind(7)) == cursors.of_event(7) == "7"
+    assert cursors.of_position(Position(7, 2)) == cursors.of_event(7, 2) == "7.2"
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.", ".1", "1.2.3", "x", " 1", "1\n", "1" * 19, "٣"])
