@@ -9,7 +9,7 @@ import pytest
 from pysyncobj import FAIL_REASON, replicated
 
 from cluster.errors import ClusterError, NodeFailed
-from lockstate import codec
+from lockstate import codec, snapshot
 from tests.hazards.bare_library import BareNode, bare_cluster
 from tests.hazards.whole_nodes import Clients, whole_cluster
 
@@ -64,3 +64,29 @@ def test_a_node_that_is_older_than_the_log_stops(tmp_path: Path, monkeypatch: py
     assert all("upgrade this node" in str(failure) for failure in failures)
     assert [cluster[node_id].machine.next_token for node_id in "abc"] == [1, 1, 1]
     assert all(isinstance(answer.exception(), ClusterError) for answer in answers)
+
+
+def test_a_node_that_is_older_than_a_snapshot_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H19: a snapshot of newer rules is not taken for damage: the node keeps what it has, and stops."""
+    cluster, clients = whole_cluster(tmp_path, monkeypatch, compact_entries=100), Clients()
+    cluster.elect("a")
+    answer = clients.ask(cluster["a"])
+    cluster.run_ms(1000)
+    assert answer.done()
+    cluster.isolate("c")
+    before = cluster["c"].machine.revision
+    while cluster["a"].machine.revision < before + 100:
+        clients.ask(cluster["a"])
+        cluster.run_ms(50)
+    cluster["a"].group.replica.engine.force_compaction()
+    cluster.run_until((tmp_path / "a" / "snapshot").exists)
+    # From here on this is an older release, which does not know what the others wrote.
+    monkeypatch.setattr(snapshot, "FORMAT_NEWEST", 3)
+    cluster.connect("a", "c")
+    cluster.run_until(cluster["c"].group.loop.failure.done)
+    failure = cluster["c"].group.loop.failure.result()
+    assert isinstance(failure, NodeFailed)
+    assert str(failure).startswith("the snapshot has format 4, which this release does not know")
+    assert cluster["c"].machine.revision == before
+    assert not (tmp_path / "c" / "snapshot").exists()
+    assert not cluster["a"].group.loop.failure.done()

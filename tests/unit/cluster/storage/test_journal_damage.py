@@ -1,6 +1,7 @@
 """What was synced and is not on disk any more is refused, with the file's name; the rest costs nothing."""
 
 import logging
+import zlib
 from pathlib import Path
 from random import Random
 
@@ -214,6 +215,20 @@ def test_what_is_no_segment_of_this_format_is_refused(content: bytes) -> None:
     with pytest.raises(
         DataDirError, match=r"this is not a journal segment|the header is damaged, or of another"
     ):
+        opened(disk)
+
+
+def test_a_segment_of_another_group_is_refused() -> None:
+    """Its header names the Raft group where release 0.1.0 has the upper half of the version."""
+    disk = CrashDisk()
+    write_some(disk)
+    path = segments(disk)[0]
+    content = bytearray(disk.content(path))
+    assert content[8:12] == (2).to_bytes(4, "little"), "group 0 looks as it did in release 0.1.0"
+    content[10] = 7
+    content[36:40] = zlib.crc32(content[:36]).to_bytes(4, "little")
+    disk.put(path, bytes(content))
+    with pytest.raises(DataDirError, match="belongs to Raft group 7, not to group 0"):
         opened(disk)
 
 
