@@ -1,0 +1,162 @@
+"""One node's group for tests: real log, disk and state machine; the links write down what is sent."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+from cluster.config import Address, load
+from cluster.consensus.library_words import EngineJournal
+from cluster.consensus.messages import AppendEntries
+from cluster.group import Group
+from cluster.peers.link import FrameKind
+from cluster.peers.links import PeerLinks
+from cluster.peers.peering import Peering
+from cluster.storage.data_directory import DataDir
+from cluster.storage.snapshot_store import SnapshotStore
+from lockstate import codec
+from lockstate.commands import Command
+
+DEADLINE_S = 20.0
+SECRET = ("--secret", "the secret of these tests")
+ALONE = ("--peers", "n1=127.0.0.1:1", *SECRET)
+AMONG_THREE = ("--node-id", "n2", "--peers", "n1=127.0.0.1:1,n2=127.0.0.1:2,n3=127.0.0.1:3", *SECRET)
+
+
+class Links:
+    """Connections that the test makes and breaks, and on which nothing travels."""
+
+    def __init__(self) -> None:
+        self.connected: set[str] = set()
+        self.sent: list[tuple[str, FrameKind, object]] = []
+        self.peers: dict[str, Address] = {}
+        self.pings = 0
+
+    def send(self, peer_id: str, kind: FrameKind, body: object) -> bool:
+        """Write a frame down, if the peer is connected."""
+        if peer_id in self.connected:
+            self.sent.append((peer_id, kind, body))
+        return peer_id in self.connected
+
+    def flush(self) -> None:
+        """Do nothing: what was written down is sent."""
+
+    def ping(self) -> None:
+        """Count."""
+        self.pings += 1
+
+    def room_bytes(self, _: str) -> int:
+        """Have room for everything."""
+        return 1_000_000
+
+    def is_up(self, peer_id: str) -> bool:
+        """Whether a peer is connected."""
+        return peer_id in self.connected
+
+    def up(self) -> frozenset[str]:
+        """Return the connected peers."""
+        return frozenset(self.connected)
+
+    def set_peers(self, peers: Mapping[str, Address]) -> None:
+        """Write down who is to be connected."""
+        self.peers = dict(peers)
+
+    def take(self, kind: FrameKind) -> list[tuple[str, object]]:
+        """Return the frames of a kind that were sent, and forget all frames."""
+        sent, self.sent = self.sent, []
+        return [(peer_id, body) for peer_id, sent_kind, body in sent if sent_kind is kind]
+
+
+class Node:
+    """A group, its links, and what a test does to it."""
+
+    def __init__(self, group: Group, links: Links) -> None:
+        self.group = group
+        self.links = links
+
+    def connect(self, *peer_ids: str) -> None:
+        """Let peers be reachable."""
+        for peer_id in peer_ids:
+            self.links.connected.add(peer_id)
+            self.group.peer_up(peer_id)
+
+    def disconnect(self, peer_id: str) -> None:
+        """Let a connection break."""
+        self.links.connected.discard(peer_id)
+        self.group.peer_down(peer_id)
+
+    def hear(self, leader_id: str, *, term: int = 1, commands: tuple[Command, ...] = ()) -> None:
+        """Hear a leader, which is connected; with an entry of its own clients' commands if there are any.
+
+        The entry is the only one behind what is committed here, and committed at once.
+        """
+        log = self.group.replica.log
+        entries = []
+        index, last_term = log.last_index, log.term_at(log.last_index)
+        assert last_term is not None
+        if commands:
+            encoded = [codec.encode_command(command) for command in commands]
+            batch = (f"{leader_id}.run", list(range(index, index + len(commands))), encoded)
+            entries = [(b"\x00" + codec.encode_entry(0, [batch]), index + 1, term)]
+        message = AppendEntries(
+            term=term,
+            commit_index=index + len(entries),
+            entries=entries,
+            previous_index=index,
+            previous_term=last_term,
+        )
+        self.group.loop.receive(leader_id, message)
+
+
+@asynccontextmanager
+async def made(directory: Path, *flags: str) -> AsyncIterator[Node]:
+    """Run a group of the node with these flags, which has not begun to tick yet."""
+    config = load(["--data-dir", str(directory), "--http", "127.0.0.1:0", *flags], {})
+    datadir = DataDir.open(config.data_dir, config.node_id, joins=config.join)
+    journal, store = EngineJournal.open(config.data_dir), SnapshotStore(config.data_dir)
+    links = Links()
+    group = Group(config, journal, store, joins=config.join)
+    group.connect(cast("PeerLinks", links), Peering(datadir, config.node_id, "http://here", group))
+    journal.sync()
+    try:
+        yield Node(group, links)
+    finally:
+        group.stop()
+        group.replica.close()
+        store.close()
+        journal.close()
+        datadir.close()
+
+
+@asynccontextmanager
+async def leading_alone(directory: Path) -> AsyncIterator[Node]:
+    """Run a group of one node, which leads."""
+    async with made(directory, *ALONE) as node:
+        node.group.loop.start()
+        await until(lambda: node.group.replica.may_propose)
+        yield node
+
+
+@asynccontextmanager
+async def following(directory: Path) -> AsyncIterator[Node]:
+    """Run n2 of three, which follows n1 in term 1. It ticks only when something happens."""
+    async with made(directory, *AMONG_THREE) as node:
+        node.connect("n1", "n3")
+        node.hear("n1")
+        await settle()
+        node.links.sent.clear()
+        yield node
+
+
+async def settle() -> None:
+    """Let everything happen that is due."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until `condition` holds."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - a log has no event to tell of it
+            await asyncio.sleep(0.001)

@@ -1,0 +1,408 @@
+"""One group: commands on their way to whoever leads, what the log says applied here, and who is told."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from cluster.commands.outbox import Forwarded
+from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
+from cluster.peers.handshake import Objection
+from cluster.peers.link import FrameKind
+from lockstate import codec, snapshot
+from lockstate.commands import Acquire, Barrier, Command, OpenSession, Release
+from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.machine import LockMachine
+from lockstate.modes import Mode
+from lockstate.results import Granted, Refused, Released
+from tests.unit.cluster.one_group import (
+    ALONE,
+    AMONG_THREE,
+    DEADLINE_S,
+    SECRET,
+    following,
+    leading_alone,
+    made,
+    settle,
+    until,
+)
+
+OPEN = OpenSession(SessionId("s1"), 60_000)
+
+
+def acquire(hold_id: str, *, wait_ms: int = 0) -> Acquire:
+    """Return an acquire of the one lock of these tests."""
+    return Acquire(
+        "a", Mode.EXCLUSIVE, HoldId(hold_id), AttemptId(f"of-{hold_id}"), ttl_ms=60_000, wait_ms=wait_ms
+    )
+
+
+def batch(origin: str, term: int, *commands: Command, first: int = 1) -> Forwarded:
+    """Return commands that a follower forwards to the leader of a term."""
+    seqs = list(range(first, first + len(commands)))
+    return Forwarded(term, origin, seqs, [codec.encode_command(command) for command in commands])
+
+
+# -- a group that leads -------------------------------------------------------------------------------------
+
+
+async def test_a_lone_nodes_group_answers_its_clients(tmp_path: Path) -> None:
+    """From the request through log, disk and state machine to the answer; a read sees it then."""
+    async with leading_alone(tmp_path) as node:
+        requests, group = node.group.requests, node.group
+        answer = await requests.acquire(acquire("h1"), DEADLINE_S)
+        assert isinstance(answer.result, Granted)
+        assert answer.revision == group.machine.revision
+        assert await requests.read(lambda machine: machine.lock("a").state, DEADLINE_S) == "held"
+        assert (await requests.submit(Release(HoldId("h1")), DEADLINE_S)).result == Released()
+        assert group.machine.lock("a").state == "free"
+        assert group.metrics.commands == {"granted": 1, "done": 1, "released": 1}
+        assert len(group.outbox) == 0
+        assert node.links.sent == []
+
+
+async def test_a_queued_request_is_answered_by_a_later_entry(tmp_path: Path) -> None:
+    """Its wait begins at the very apply that queued it, and ends at the one that grants it."""
+    async with leading_alone(tmp_path) as node:
+        requests = node.group.requests
+        await requests.acquire(acquire("h1"), DEADLINE_S)
+        waiting = asyncio.create_task(requests.acquire(acquire("h2", wait_ms=60_000), DEADLINE_S))
+        await until(lambda: len(node.group.waiters) == 1)
+        await requests.submit(Release(HoldId("h1")), DEADLINE_S)
+        answer = await asyncio.wait_for(waiting, DEADLINE_S)
+        assert isinstance(answer.result, Granted)
+        assert answer.result.hold_id == "h2"
+        assert len(node.group.waiters) == 0
+
+
+async def test_a_followers_commands_are_applied_and_not_answered_here(tmp_path: Path) -> None:
+    """The follower completes its own, from its own apply."""
+    async with leading_alone(tmp_path) as node:
+        group = node.group
+        group.forwarded(batch("n2.run", group.replica.role.term, OPEN, acquire("h1")))
+        await until(lambda: group.machine.applied_seq("n2.run") == 2)
+        assert group.machine.lock("a").state == "held"
+        assert group.metrics.commands == {}
+
+
+async def test_commands_for_another_term_are_ignored(tmp_path: Path) -> None:
+    """A batch that was under way since an earlier leadership could stand before what was sent again since."""
+    async with leading_alone(tmp_path) as node:
+        group = node.group
+        term = group.replica.role.term
+        for other in (term - 1, term + 1, 0):
+            group.forwarded(batch("n2.run", other, acquire("h1")))
+        assert not group.has_entry()
+        group.forwarded(batch("n2.run", term, OPEN))
+        await until(lambda: group.machine.applied_seq("n2.run") == 1)
+        assert group.machine.lock("a").state == "free"
+
+
+async def test_a_follower_takes_no_commands_of_others(tmp_path: Path) -> None:
+    """Whoever believes that it leads finds out soon, and sends them again."""
+    async with following(tmp_path) as node:
+        node.group.forwarded(batch("n3.run", 1, acquire("h1")))
+        assert not node.group.has_entry()
+
+
+async def test_what_a_lost_peer_forwarded_is_dropped(tmp_path: Path) -> None:
+    """It sends everything again on the next connection: nothing of it may come between."""
+    async with leading_alone(tmp_path) as node:
+        group = node.group
+        term = group.replica.role.term
+        group.forwarded(batch("n2.run", term, OPEN))
+        group.forwarded(batch("n3.run", term, OPEN))
+        group.peer_down("n2")
+        await until(lambda: group.machine.applied_seq("n3.run") == 1)
+        assert group.machine.applied_seq("n2.run") == 0
+
+
+async def test_what_arrives_together_shares_an_entry(tmp_path: Path) -> None:
+    """This node's commands and those of others become one entry, stamped when it is proposed."""
+    async with leading_alone(tmp_path) as node:
+        group = node.group
+        before = group.metrics.entries_proposed
+        own = [
+            asyncio.create_task(
+                group.requests.submit(OpenSession(SessionId(f"o{number}"), 60_000), DEADLINE_S)
+            )
+            for number in range(3)
+        ]
+        await asyncio.sleep(0)
+        group.forwarded(batch("n2.run", group.replica.role.term, OPEN))
+        answers = await asyncio.gather(*own)
+        assert not any(isinstance(answer.result, Refused) for answer in answers)
+        assert len({answer.revision for answer in answers}) == 1
+        assert group.machine.applied_seq("n2.run") == 1
+        assert group.metrics.entries_proposed == before + 1
+
+
+# -- a group that follows -----------------------------------------------------------------------------------
+
+
+async def test_commands_go_to_the_leader_in_one_frame(tmp_path: Path) -> None:
+    """With their numbers and the leader's term, when this run of the event loop ends."""
+    async with following(tmp_path) as node:
+        group = node.group
+        asking = [asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S)) for _ in range(2)]
+        await settle()
+        assert node.links.take(FrameKind.FORWARD) == [("n1", batch(group.outbox.origin, 1, OPEN, OPEN))]
+        group.outbox.close(ShuttingDown("stops"), OutcomeUnknown("stops"))
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_commands_wait_while_nobody_leads(tmp_path: Path) -> None:
+    """They are sent when a leader is heard, with the term of that one."""
+    async with made(tmp_path, *AMONG_THREE) as node:
+        node.connect("n1", "n3")
+        asking = asyncio.create_task(node.group.requests.submit(OPEN, DEADLINE_S))
+        await settle()
+        node.links.sent.clear()
+        node.hear("n3", term=4)
+        await settle()
+        assert node.links.take(FrameKind.FORWARD) == [("n3", batch(node.group.outbox.origin, 4, OPEN))]
+        asking.cancel()
+
+
+async def test_a_change_of_role_sends_everything_again(tmp_path: Path) -> None:
+    """To the new leader, in its term, from the lowest number on that has no outcome yet."""
+    async with following(tmp_path) as node:
+        group = node.group
+        asking = [asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S)) for _ in range(2)]
+        await settle()
+        node.links.sent.clear()
+        changes = group.metrics.leadership_changes
+        node.hear("n3", term=2)
+        await settle()
+        assert node.links.take(FrameKind.FORWARD) == [("n3", batch(group.outbox.origin, 2, OPEN, OPEN))]
+        assert group.metrics.commands_resent == 2
+        assert group.metrics.leadership_changes == changes + 1
+        for task in asking:
+            task.cancel()
+
+
+async def test_a_new_connection_with_the_leader_sends_everything_again(tmp_path: Path) -> None:
+    """What was on the old one may be lost. First of all it is told which run of this process speaks."""
+    async with following(tmp_path) as node:
+        group = node.group
+        asking = asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S))
+        await settle()
+        node.disconnect("n1")
+        node.links.sent.clear()
+        node.connect("n1")
+        await settle()
+        origin = group.outbox.origin
+        assert node.links.take(FrameKind.FORWARD) == [
+            ("n1", batch(origin, 0)),
+            ("n1", batch(origin, 1, OPEN)),
+        ]
+        node.connect("n3")
+        await settle()
+        assert node.links.take(FrameKind.FORWARD) == [("n3", batch(origin, 0))]
+        asking.cancel()
+
+
+async def test_a_follower_answers_from_its_own_apply(tmp_path: Path) -> None:
+    """What was applied of its own commands completes them; what others asked for only changes the state."""
+    async with following(tmp_path) as node:
+        node.hear("n1", commands=(acquire("h1"),))
+        await settle()
+        assert node.group.machine.lock("a").state == "held"
+        assert node.group.metrics.commands == {}
+
+
+async def test_a_leader_that_cannot_be_reached_is_none(tmp_path: Path) -> None:
+    """Clients are not sent to it, and it is not waited for."""
+    async with following(tmp_path) as node:
+        leaders = [node.group.leader_id()]
+        node.disconnect("n1")
+        leaders.append(node.group.leader_id())
+        assert leaders == ["n1", None]
+
+
+async def test_who_waits_for_leadership_is_woken(tmp_path: Path) -> None:
+    """Each change wakes everybody once, and the peers are told by a ping."""
+    async with following(tmp_path) as node:
+        woken, pings = node.group.leadership, node.links.pings
+        assert not woken.is_set()
+        node.hear("n3", term=2)
+        await settle()
+        assert woken.is_set()
+        assert node.links.pings > pings
+        assert not node.group.leadership.is_set(), "the next change has an event of its own"
+
+
+# -- snapshots ----------------------------------------------------------------------------------------------
+
+
+def state_after(*batches: Forwarded) -> LockMachine:
+    """Return the state of a cluster that has applied these batches, one entry each."""
+    machine = LockMachine()
+    for forwarded in batches:
+        raw = [(forwarded.origin, forwarded.seqs, forwarded.commands)]
+        machine.apply(codec.decode_entry(codec.encode_entry(0, raw)))
+    return machine
+
+
+async def test_a_snapshot_ends_what_it_contains(tmp_path: Path) -> None:
+    """The outcome of an applied command is lost, a read is answered from the new state, the rest waits on."""
+    async with following(tmp_path) as node:
+        group = node.group
+        applied = asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S))
+        await settle()
+        reading = asyncio.create_task(group.requests.read(lambda machine: machine.revision, DEADLINE_S))
+        await settle()
+        pending = asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S))
+        await settle()
+        machine = state_after(batch(group.outbox.origin, 1, OPEN, Barrier()), batch("n3.run", 1, OPEN))
+        group.restore(machine)
+        with pytest.raises(OutcomeUnknown, match="fell behind"):
+            await applied
+        assert await reading == machine.revision
+        await settle()
+        assert not pending.done()
+        assert len(group.outbox) == 1
+        assert group.machine is machine
+        assert group.events.oldest == machine.revision
+        pending.cancel()
+
+
+async def test_a_snapshot_tells_what_became_of_waits(tmp_path: Path) -> None:
+    """Granted, still waiting, or gone: each waiter learns what the new state says of it."""
+    async with following(tmp_path) as node:
+        group = node.group
+        waits = {hold_id: group.waiters.add(HoldId(hold_id)) for hold_id in ("h1", "h2", "h3")}
+        granted = acquire("h1")
+        group.restore(state_after(batch("n3.run", 1, granted, acquire("h2", wait_ms=60_000))))
+        answer = await waits["h1"]
+        assert isinstance(answer.result, Granted)
+        assert not waits["h2"].done()
+        with pytest.raises(OutcomeUnknown):
+            await waits["h3"]
+
+
+async def test_a_snapshot_of_the_disk_is_decoded(tmp_path: Path) -> None:
+    """At the start there are only its bytes; a state goes out as it came in."""
+    async with following(tmp_path) as node:
+        machine = state_after(batch("n3.run", 1, acquire("h1")))
+        node.group.restore(snapshot.encode(machine))
+        assert node.group.machine.lock("a").state == "held"
+        assert node.group.encode_state() == snapshot.encode(machine)
+
+
+# -- members and roles --------------------------------------------------------------------------------------
+
+
+async def test_links_follow_the_members(tmp_path: Path) -> None:
+    """Who is added is dialled from the entry on; who is removed until that is committed."""
+    async with leading_alone(tmp_path) as node:
+        group = node.group
+        await until(lambda: group.replica.may_change_members)
+        added = await group.changes.change("n2", "127.0.0.1:2", DEADLINE_S)
+        assert added.learners == {"n2"}
+        assert {peer_id: str(address) for peer_id, address in node.links.peers.items()} == {
+            "n2": "127.0.0.1:2"
+        }
+        removed = await group.changes.change("n2", "", DEADLINE_S)
+        assert list(removed.nodes) == ["n1"]
+        await until(lambda: not node.links.peers)
+
+
+async def test_a_node_says_what_it_is(tmp_path: Path) -> None:
+    """Starting while not all have met, then follower; a lone one leads; one that is not a member joins."""
+    async with following(tmp_path / "following") as node:
+        told = [node.group.role()]
+        node.group.peering.is_established = True
+        told.append(node.group.role())
+    async with leading_alone(tmp_path / "alone") as node:
+        told.append(node.group.role())
+    joining = ("--node-id", "n4", "--join", "--peers", "n1=127.0.0.1:1,n4=127.0.0.1:4", *SECRET)
+    async with made(tmp_path / "joining", *joining) as node:
+        told.append(node.group.role())
+        assert not node.group.is_new_cluster
+        assert set(node.links.peers) == {"n1"}, "it knows no list yet"
+    assert told == ["starting", "follower", "leader", "joining"]
+
+
+async def test_a_node_without_members_to_meet_takes_part(tmp_path: Path) -> None:
+    """A lone one at once; one of three only when it has met the others."""
+    async with made(tmp_path / "alone", *ALONE) as node:
+        assert node.group.takes_part
+    async with made(tmp_path / "three", *AMONG_THREE) as node:
+        assert not node.group.takes_part
+
+
+async def test_a_removed_disk_stops_the_node(tmp_path: Path) -> None:
+    """That is for ever, whoever says it."""
+    async with following(tmp_path) as node:
+        node.group.refused("n3", Objection("it was removed", is_final=True))
+        failure = node.group.loop.failure.result()
+        assert isinstance(failure, IdentityRefused)
+        assert "refused by node n3: it was removed" in str(failure)
+
+
+async def test_a_founder_is_believed_by_a_founder(tmp_path: Path) -> None:
+    """In a new cluster the other founders know whose disk this node had."""
+    async with made(tmp_path, *AMONG_THREE) as node:
+        node.group.refused("n3", Objection("another disk"))
+        assert isinstance(node.group.loop.failure.result(), IdentityRefused)
+
+
+async def test_one_peers_word_is_not_enough(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A peer that is not a founder, or that may be behind, is not believed: people are told."""
+    async with following(tmp_path) as node:
+        node.group.refused("n9", Objection("not known"))
+        assert not node.group.loop.failure.done()
+        assert "event=not-let-in peer=n9 reason='not known'" in caplog.text
+
+
+# -- the end ------------------------------------------------------------------------------------------------
+
+
+async def test_a_group_is_open_until_it_shuts_down_or_breaks(tmp_path: Path) -> None:
+    """Then it takes no request any more."""
+    is_open = []
+    for name in ("shut down", "broken"):
+        async with leading_alone(tmp_path / name) as node:
+            is_open.append(node.group.is_open)
+            if name == "broken":
+                node.group.broke(NodeFailed("the disk"))
+            else:
+                node.group.is_shutting_down = True
+            is_open.append(node.group.is_open)
+            with pytest.raises(ShuttingDown):
+                await node.group.requests.submit(OPEN, DEADLINE_S)
+    assert is_open == [True, False, True, False]
+
+
+@pytest.mark.parametrize("how", ["stop", "broke"])
+async def test_a_node_that_ends_ends_all_requests(tmp_path: Path, how: str) -> None:
+    """What was sent is unknown, what was not is not applied, and waits are unknown, too."""
+    async with following(tmp_path) as node:
+        group = node.group
+        sent = asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S))
+        await settle()
+        node.disconnect("n1")
+        unsent = asyncio.create_task(group.requests.submit(OPEN, DEADLINE_S))
+        await settle()
+        waiting = group.waiters.add(HoldId("h1"))
+        if how == "stop":
+            group.stop()
+            group.stop()
+        else:
+            group.broke(NodeFailed("the disk"))
+        for future, error in ((sent, OutcomeUnknown), (unsent, ShuttingDown), (waiting, OutcomeUnknown)):
+            with pytest.raises(error):
+                await future
+
+
+async def test_the_loss_of_the_leader_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """When the timer finds it gone; nothing else happens then."""
+    caplog.set_level(logging.INFO)
+    async with following(tmp_path) as node:
+        node.group.time_passed()
+        node.disconnect("n1")
+        for _ in range(3):
+            node.group.time_passed()
+        assert caplog.text.count("event=leader-lost leader=n1") == 1
