@@ -17,6 +17,7 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import codec
 from lockstate.commands import Command
+from lockstate.versions import RULES_NEWEST
 
 DEADLINE_S = 20.0
 SECRET = ("--secret", "the secret of these tests")
@@ -131,10 +132,11 @@ async def made(directory: Path, *flags: str) -> AsyncIterator[Node]:
 
 @asynccontextmanager
 async def leading_alone(directory: Path) -> AsyncIterator[Node]:
-    """Run a group of one node, which leads."""
+    """Run a group of one node, which leads, follows the newest rules, and has nothing to do."""
     async with made(directory, *ALONE) as node:
-        node.group.loop.start()
-        await until(lambda: node.group.replica.may_propose)
+        group = node.group
+        group.loop.start()
+        await until(lambda: group.machine.rules == RULES_NEWEST and group.replica.may_propose)
         yield node
 
 

@@ -16,6 +16,7 @@ from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import Granted, Refused, Released
+from lockstate.versions import RULES_NEWEST
 from tests.unit.cluster.one_group import (
     ALONE,
     AMONG_THREE,
@@ -60,6 +61,21 @@ async def test_a_lone_nodes_group_answers_its_clients(tmp_path: Path) -> None:
         assert group.metrics.commands == {"granted": 1, "done": 1, "released": 1}
         assert len(group.outbox) == 0
         assert node.links.sent == []
+
+
+async def test_a_leader_moves_the_rules_on_once_all_know_them(tmp_path: Path) -> None:
+    """Alone it does so by itself; somebody who joins keeps the rules where they are."""
+    async with made(tmp_path / "alone", *ALONE) as node:
+        group = node.group
+        before = group.machine.rules
+        group.loop.start()
+        await until(lambda: group.machine.rules == RULES_NEWEST)
+        assert before < RULES_NEWEST
+    async with leading_alone(tmp_path / "joined") as node:
+        group = node.group
+        known = group._rules_known_by_all()
+        await group.changes.change("n2", "127.0.0.1:2", DEADLINE_S)
+        assert (known, group._rules_known_by_all()) == (RULES_NEWEST, 0)
 
 
 async def test_a_queued_request_is_answered_by_a_later_entry(tmp_path: Path) -> None:
