@@ -155,7 +155,7 @@ def test_lengths_of_time(text: str, expected_ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "soon", "1d", "nan", "inf", "1 2"])
-def test_what_is_no_length_of_time(text: str) -> None:
+def test_what_is_not_a_length_of_time(text: str) -> None:
     """Anything else is refused with an example."""
     with pytest.raises(argparse.ArgumentTypeError, match="10s"):
         duration_ms(text)

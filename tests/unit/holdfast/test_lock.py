@@ -115,7 +115,7 @@ async def test_a_hold_that_was_gone_at_the_release_is_a_loss() -> None:
                 await asyncio.sleep(0)
 
 
-async def test_an_unreachable_cluster_at_the_release_is_no_failure() -> None:
+async def test_an_unreachable_cluster_at_the_release_is_not_a_failure() -> None:
     """Work that ended in time is good; the hold expires by itself."""
     script = (granted(expires_in_ms=30_000), problem("no-leader"))
     async with ScriptedNode(*script) as node, holdfast.Client([node.url], timeout_s=0.2) as client:

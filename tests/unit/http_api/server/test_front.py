@@ -159,7 +159,7 @@ async def test_a_node_that_shuts_down_ends_waits_and_connections() -> None:
         assert (await served.call("GET", wire.LIVEZ)).status == 200
 
 
-async def test_what_is_no_http_gets_a_problem(caplog: pytest.LogCaptureFixture) -> None:
+async def test_bytes_that_are_not_http_get_a_problem(caplog: pytest.LogCaptureFixture) -> None:
     """Bytes that cannot be parsed are answered with 400, and the log does not quote them."""
     caplog.set_level(logging.DEBUG)
     async with serving() as served:

@@ -152,7 +152,7 @@ async def test_every_code_is_answered(code: str, monkeypatch: pytest.MonkeyPatch
         check_problem(await WAYS[code](served), kind.status, code, kind.outcome)
 
 
-def test_there_is_no_code_besides() -> None:
+def test_the_table_has_every_code_and_no_other() -> None:
     """Every code and outcome of a refusal or failure is in the table, and none of the table is unused."""
     assert set(WAYS) == set(wire.PROBLEMS)
     assert {reason.value for reason in Reason} <= set(wire.PROBLEMS)

@@ -40,7 +40,7 @@ async def test_nobody_leads_at_first() -> None:
         assert (stale.body["leader"], stale.body["lag_ms"]) == (None, 7)
 
 
-async def test_an_election_is_no_lock_of_that_name() -> None:
+async def test_an_election_is_not_a_lock_of_that_name() -> None:
     """Locks, semaphores and elections of one name have nothing to do with each other."""
     async with serving() as served:
         session_id = await served.session()

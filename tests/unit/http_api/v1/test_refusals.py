@@ -207,7 +207,7 @@ async def test_wrong_paths_and_queries(path: str, field: str) -> None:
         assert f'"detail":"{field}:'.encode() in head
 
 
-async def test_repeated_looking_texts_are_no_repetition() -> None:
+async def test_values_that_look_like_keys_are_not_repetitions() -> None:
     """Values that look like keys do not make a body wrong."""
     async with serving() as served:
         for note in ('"note":', 'x": "name": "name":', "\\u0041 \\", ":"):

@@ -42,7 +42,7 @@ def test_a_problem_within_a_list_says_where(body: bytes, detail: str) -> None:
     assert caught.value.detail.startswith(detail)
 
 
-def test_names_that_occur_in_several_entries_are_no_repetition() -> None:
+def test_names_may_occur_in_several_entries() -> None:
     """Every entry of a list may have the same fields."""
     body = b'{"locks":[{"name":"a","mode":"shared"},{"name":"b","mode":"shared"}],"ttl_ms":1000}'
     assert len(schema.decode(body, AcquireRequest).command().locks) == 2

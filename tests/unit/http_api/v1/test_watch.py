@@ -236,7 +236,7 @@ async def test_what_is_gone_is_said(tmp_path: Path) -> None:
         assert len(await source.take(len(served.node.events))) == 3
 
 
-async def test_what_is_no_place_is_refused(tmp_path: Path) -> None:
+async def test_what_is_not_a_place_is_refused(tmp_path: Path) -> None:
     """A place that is not an id, an unknown parameter and a prefix longer than any name are invalid."""
     async with watched(tmp_path) as served:
         for query in ({"since": "x"}, {"since": ""}, {"since": "-1"}, {"until": "3"}, {"prefix": "p" * 513}):
