@@ -21,6 +21,7 @@ from cluster.storage.snapshot_store import SNAPSHOT_NAME
 from lockstate.versions import GROUP
 
 FORMAT: Final = 1
+"""The format of the JSON files in the directory."""
 LOCK_NAME: Final = "lock"
 IDENTITY_NAME: Final = "identity.json"
 PEERS_NAME: Final = "peers.json"
@@ -31,7 +32,7 @@ _REPLACE_ADVICE = (
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Whose directory this is. `disk_id` is 32 random hexadecimal digits, made once.
+    """The owner of a directory. `disk_id` is 32 random hexadecimal digits, made once.
 
     `joins` says that the node was made to join a running cluster, and is not a founder of a new one. `group`
     is the Raft group. Group 0 is not written down, so that release 0.1.0 can read the file, too.
@@ -83,7 +84,7 @@ class DataDir:
     def open(cls, path: Path, node_id: str, *, joins: bool = False, files: Files | None = None) -> "DataDir":
         """Take the directory for `node_id`, creating it if it is not there. Raises DataDirError.
 
-        `joins` is kept in a new directory, and must not be said of one that has begun without it.
+        `joins` is remembered in a new directory, and refused for one that was made without it.
         """
         files = files or Files()
         try:
@@ -152,7 +153,7 @@ class DataDir:
 def _create_directory(path: Path, files: Files) -> None:
     """Create the directory, and those above it, with durable names; what exists is left as it is.
 
-    The name of each counts: with the name of a parent all that is below it would be lost.
+    Every name must be durable: losing that of a parent would lose all below it.
     """
     if not files.is_directory(path):
         if path.parent != path:
@@ -162,7 +163,7 @@ def _create_directory(path: Path, files: Files) -> None:
 
 
 def _take_lock(path: Path, files: Files) -> int:
-    """Return the descriptor that holds the lock: it ends with the process, and programs do not inherit it."""
+    """Return the descriptor that holds the lock. It ends with the process; children do not inherit it."""
     try:
         fd = files.lock(path / LOCK_NAME)
     except BlockingIOError as error:

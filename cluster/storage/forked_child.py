@@ -1,8 +1,8 @@
 """Run one piece of work in a forked child, so that the event loop does not wait for it.
 
 The child sees the memory as it was at the fork: a consistent state for free. It must not touch anything else
-of its parent: it gives up all inherited descriptors (sockets, the lock of the data directory), all signal
-handlers, and its life when the parent dies. It never returns into the caller's code.
+of its parent: it closes all inherited descriptors (sockets, the lock of the data directory), resets all
+signal handlers, and dies when the parent dies. It never returns into the caller's code.
 """
 
 import contextlib
@@ -21,11 +21,13 @@ logger = logging.getLogger(__name__)
 ChildState = Literal["idle", "running", "done", "failed"]
 
 EXIT_PARENT_GONE: Final = 201
+"""The exit code of a child whose parent ended first."""
 EXIT_FAILED: Final = 202
-"""Above all errno values, which are the exit codes after an OSError."""
+"""The exit code of a child that failed with anything but an OSError."""
 ERRNO_MAX: Final = 200
+"""The highest exit code that is an errno: that of the OSError with which the child failed."""
 NICENESS: Final = 10
-"""The child gets the processor time that the node leaves."""
+"""The nice value of a child: it gets the processor time that the node leaves."""
 
 _PR_SET_PDEATHSIG: Final = 1
 _libc = ctypes.CDLL(None)  # loaded here: a forked child of a process with threads must not load libraries
@@ -38,17 +40,17 @@ class Child:
         """Begin idle."""
         self.pid = 0
         self.forks_count = 0
-        """How many were started: after each, writes have split the memory that it shared."""
+        """How many children were started. The writes of each split memory that it shares with the parent."""
         self._is_failed = False
         self._is_killed = False
 
     @property
     def is_running(self) -> bool:
-        """Whether a child was started whose end `poll` has not told yet."""
+        """Whether a child was started whose end `poll` has not returned yet."""
         return self.pid != 0 or self._is_failed
 
     def start(self, work: Callable[[], None]) -> None:
-        """Fork and do `work` in the child. When no process can be made, the next `poll` says "failed"."""
+        """Fork and do `work` in the child. If no process can be made, the next `poll` returns "failed"."""
         assert not self.is_running, "the last child's end was not polled"
         parent_pid = os.getpid()
         # No handler of ours may run in the child, not even between the fork and its first statement.
@@ -94,13 +96,13 @@ class Child:
         return "failed"
 
     def kill(self) -> None:
-        """Make a running child fail, even if it has just finished; `poll` tells it when the child is gone."""
+        """Make a running child fail, even if it has just finished; `poll` returns that when it is gone."""
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still this child's
             self._is_killed = True
 
     def stop(self) -> None:
-        """End a running child now and wait for it; nothing is polled of it any more."""
+        """End a running child now and wait for it. `poll` has nothing to return of it."""
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
@@ -118,7 +120,7 @@ def _reason(code: int) -> str:
 
 
 def _run(work: Callable[[], None], parent_pid: int) -> NoReturn:
-    """Be the child: detach, work, exit."""
+    """Run as the child: detach, work, exit."""
     code = EXIT_FAILED
     try:
         _detach(parent_pid)

@@ -19,17 +19,17 @@ from typing import Final
 from cluster.storage.forked_child import Child
 
 HUGE_BYTES: Final = 2 * 1024 * 1024
-"""A huge page of x86-64, and of others with base pages of 4 KiB."""
+"""The size in bytes of a huge page on x86-64, and wherever base pages have 4 KiB."""
 PROCESS_BYTES_MIN: Final = 256 * 1024 * 1024
-"""A smaller process forks fast enough."""
+"""The size in bytes from which on a process is gathered: a smaller one forks fast enough."""
 PERIOD_S: Final = 1.0
-"""How often the thread looks whether there is something to do."""
+"""Seconds between two looks at whether there is something to gather."""
 GROWTH_PART: Final = 16
-"""There is when the process grew or shrank by this part."""
+"""The part (one in so many) by which a process must have grown or shrunk before it is gathered again."""
 REST_S: Final = 0.005
-"""After each gathered page. Who needs new memory meanwhile waits for the one page, not for all in a row."""
+"""Seconds of rest after each gathered page: who needs memory meanwhile waits for one page, not for all."""
 _WORK_S: Final = 0.0002
-"""What takes longer was work. To find that nothing is to be done takes some microseconds."""
+"""Seconds: a call that took longer gathered a page. Finding one gathered already takes some microseconds."""
 
 _MADV_COLLAPSE: Final = 25
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -48,7 +48,7 @@ class HugePages:
     def __init__(
         self, child: Child, process_bytes_min: int = PROCESS_BYTES_MIN, period_s: float = PERIOD_S
     ) -> None:
-        """Rest while `child` runs: it shares the pages, and to gather them would copy them."""
+        """Rest while `child` runs: it shares the pages, and gathering would copy them."""
         self._child = child
         self._process_bytes_min = process_bytes_min
         self._period_s = period_s
@@ -56,7 +56,7 @@ class HugePages:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> bool:
-        """Start the thread; tell whether the kernel can do what it is for."""
+        """Start the thread; return whether the kernel can gather at all."""
         if not is_supported():
             logger.info("event=huge-pages-unavailable")
             return False

@@ -33,7 +33,7 @@ from cluster.storage.replay import ReplayedLog, Segment
 from cluster.storage.segment_writer import SegmentWriter, Sizes
 
 BUFFERED_BYTES_MAX: Final = 256 * 1024 * 1024
-"""More than this is not gathered for one sync: a block's length has 32 bits and its copy takes memory."""
+"""Bytes that are gathered for one sync at most: a block's length has 32 bits, and its copy takes memory."""
 
 logger = logging.getLogger(__name__)
 

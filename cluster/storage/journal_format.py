@@ -32,6 +32,7 @@ LogEntry = tuple[bytes, int, int]
 """A position of the Raft log as the Raft library stores it: (command, index, term)."""
 
 FORMAT_VERSION: Final = 2
+"""The version of the format that segments are written in and read from."""
 SEGMENT_MAGIC: Final = b"HOLDFJNL"
 BLOCK_MAGIC: Final = b"\xb1Hf\n"
 SALT_BYTES: Final = 8
@@ -48,7 +49,7 @@ _ONE: Final = struct.Struct("<BIQ")
 _TWO: Final = struct.Struct("<BIQQ")
 _HARD_STATE: Final = struct.Struct("<BIQ?")
 _SHORT_BYTES: Final = 4096
-"""A payload below this is quicker copied than looked at through a view."""
+"""Bytes below which copying a payload is quicker than looking at it through a view."""
 _PAIR: Final = struct.Struct("<QQ")
 _unpack_entry: Final = _ENTRY.unpack_from
 _unpack_head: Final = _WHOLE_HEAD.unpack_from

@@ -27,10 +27,11 @@ from cluster.storage.journal_format import (
 )
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
-"""A segment is read whole at recovery and unlinked whole after compaction: both stay quick at this size."""
+"""Bytes from which on a segment is full. It is read whole at recovery and unlinked whole after compaction:
+both stay quick at this size."""
 PREPARED_BYTES: Final = 512 * 1024
-"""One sync in 128 of 4 KiB writes so many zeros and takes a millisecond longer. Larger steps make the longest
-sync longer, smaller ones make long syncs frequent."""
+"""Bytes of zeros that are kept ahead of the log. One sync in 128 of 4 KiB writes them and takes a millisecond
+longer. Larger steps make the longest sync longer, smaller ones make long syncs frequent."""
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 

@@ -19,16 +19,17 @@ from cluster.storage.files import Files
 from cluster.storage.journal_format import LogEntry
 
 FORMAT_VERSION: Final = 2
+"""The version of the file format that is written."""
 READABLE_VERSIONS: Final = (1, 2)
-"""Format 1 had no member list; what it lacks reads as empty."""
+"""The versions that are read. Version 1 had no member list; what it lacks reads as empty."""
 MAGIC: Final = b"HOLDFSNP"
 DIGEST_BYTES: Final = 32
 WRITE_BYTES: Final = 1024 * 1024
-"""Synced piece by piece: one large sync would make the journal's next sync wait behind it."""
+"""Bytes that are written and synced at once: the journal's next sync would wait behind one large sync."""
 
 _PREFIX: Final = struct.Struct("<8sII")
 _HEADER_BYTES_MAX: Final = 64 << 20
-"""Two entries and a member list; a longer header is damage and must not cost memory."""
+"""Bytes of the longest header: two entries and a member list. A longer one is damage."""
 
 
 class SnapshotDamaged(Exception):

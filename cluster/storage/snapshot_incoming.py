@@ -16,9 +16,9 @@ from cluster.storage.snapshot_format import (
 )
 
 SYNC_BYTES: Final = 8 * 1024 * 1024
-"""Received bytes are synced in pieces of this size, so that no single sync stops the loop for long."""
+"""Received bytes that are synced at once: no single sync stops the loop for long."""
 READ_BYTES: Final = 1024 * 1024
-"""What is read back at once."""
+"""Bytes that are read back at once."""
 
 
 class Incoming:

@@ -34,7 +34,8 @@ SNAPSHOT_NAME: Final = "snapshot"
 OLD_NAME: Final = "snapshot.old"
 INCOMING_NAME: Final = "incoming.tmp"
 RECEIVED_BYTES_MAX: Final = 64 * 1024**3
-"""More than fits the memory that a state needs; a peer that sends more is broken, and would fill the disk."""
+"""Bytes of the largest snapshot that is received: no memory holds more. A peer that sends more is broken, and
+would fill the disk."""
 
 DecodeState = Callable[[bytearray, bytes], Generator[None, None, object]]
 """Makes a state of its bytes and the member list, step by step; raises when they cannot be read."""
