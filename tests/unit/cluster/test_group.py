@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.commands.outbox import Forwarded
+from cluster.consensus.messages import NewerTerm
 from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.peers.handshake import Objection
 from cluster.peers.link import FrameKind
@@ -132,6 +133,17 @@ async def test_what_a_lost_peer_forwarded_is_dropped(tmp_path: Path) -> None:
         group.peer_down("n2")
         await until(lambda: group.machine.applied_seq("n3.run") == 1)
         assert group.machine.applied_seq("n2.run") == 0
+
+
+async def test_a_lost_leadership_drops_what_was_forwarded(tmp_path: Path) -> None:
+    """The followers send it again, to whoever leads next: this node must not propose it in a later term."""
+    async with leading_alone(tmp_path) as node:
+        group = node.group
+        term = group.replica.role.term
+        group.forwarded(batch("n2.run", term, OPEN))
+        has_entry = group.has_entry()
+        group.loop.receive("n2", NewerTerm(term=term + 1))
+        assert (has_entry, group.has_entry()) == (True, False)
 
 
 async def test_what_arrives_together_shares_an_entry(tmp_path: Path) -> None:
@@ -350,12 +362,12 @@ async def test_a_node_without_members_to_meet_takes_part(tmp_path: Path) -> None
 
 
 async def test_a_removed_disk_stops_the_node(tmp_path: Path) -> None:
-    """That is for ever, whoever says it."""
+    """That is for ever, whoever says it, founder or not."""
     async with following(tmp_path) as node:
-        node.group.refused("n3", Objection("it was removed", is_final=True))
+        node.group.refused("n9", Objection("it was removed", is_final=True))
         failure = node.group.loop.failure.result()
         assert isinstance(failure, IdentityRefused)
-        assert "refused by node n3: it was removed" in str(failure)
+        assert "refused by node n9: it was removed" in str(failure)
 
 
 async def test_a_founder_is_believed_by_a_founder(tmp_path: Path) -> None:

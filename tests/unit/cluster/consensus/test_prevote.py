@@ -118,6 +118,17 @@ def test_an_answer_to_another_round_does_not_count(follower: Site, clock: Librar
     assert prevote.count("n1", PreVoteGranted(term=6))
 
 
+def test_a_majority_agrees_in_one_round(make: Callable[..., Site]) -> None:
+    """Who agreed before the questions were asked again may have heard a leader since."""
+    site = make("n2", members=members_of(["n1", "n2", "n3", "n4", "n5"]))
+    prevote = site.replica.prevote
+    agreed = []
+    for peer_ids in (["n1"], ["n4", "n5"]):
+        lose_patience(site)
+        agreed += [prevote.count(peer_id, PreVoteGranted(term=1)) for peer_id in peer_ids]
+    assert agreed == [False, False, True]
+
+
 def test_a_leader_that_speaks_ends_the_round(follower: Site) -> None:
     """Whoever agreed before has to be asked again."""
     prevote = follower.replica.prevote

@@ -234,6 +234,15 @@ def test_a_yes_of_a_majority_leads_to_a_candidacy(follower: Site, clock: Library
     assert follower.replica.role == Role(None, 1, is_leader=False, is_candidate=True)
 
 
+def test_who_is_not_connected_is_not_asked_for_a_vote(follower: Site, clock: Clock) -> None:
+    """The library would ask everybody; what would wait for a connection could come too late."""
+    clock.now_s += 2
+    follower.replica.tick(has_entry=False)
+    follower.replica.receive("n3", PreVoteGranted(term=1))
+    follower.replica.peer_down("n1")
+    assert kinds(follower.replica.tick(has_entry=False).promises) == [("n3", VoteRequest)]
+
+
 def test_the_votes_of_a_majority_make_a_leader(follower: Site) -> None:
     """It says so to everybody with an entry of its term, ahead of its own sync, and wants to commit it."""
     ready = follower.lead()

@@ -86,6 +86,7 @@ def test_a_received_snapshot_is_decoded_in_ticks_and_then_restored(follower: Sit
     assert ready.restored == ("decoded", b"the state")
     assert ready.are_members_changed
     assert follower.replica.membership.latest == members
+    assert follower.replica.engine.silence_s("n4") == 0.0, "the library counts them from now on"
     assert (follower.journal.first_index, follower.journal.last_index) == (41, 42)
     assert follower.journal.synced_index == 42, "the leader may count on the log that begins there"
     sign_of_life = Acknowledgement(next_index=2, reset=False, success=False, term=4)
