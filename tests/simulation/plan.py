@@ -1,4 +1,4 @@
-"""What one seed makes of a world: settings, habits, and which faults there are at all.
+"""What one seed makes of a world: settings of nodes and clients, and which faults there are at all.
 
 Swarm testing: a run with every fault at once never gets far, so each seed has a few of them, at rates of its
 own.
@@ -69,7 +69,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     sync_us: int
     drift_ppm_max: int
     clients_count: int
-    habits: ClientSettings
+    client_settings: ClientSettings
     hostile: Chances | None
     rates: dict[str, float]
     """Faults per simulated minute, by kind."""
@@ -125,14 +125,14 @@ def make_plan(
         sync_us=one_of("sync", (100, 500, 3_000)),
         drift_ppm_max=one_of("drift", (50, 500, 950)),
         clients_count=clients_count,
-        habits=ClientSettings(
+        client_settings=ClientSettings(
             names=_names(one_of("names", (1, 3, 10, 100)), is_tree=one_of("tree", (False, True, True))),
             sessions_max=2 if clients_count <= 2 else 1,
             think_s=clients_count / operations_per_s,
             ttl_ms=one_of("ttl", ((50, 2_000), (500, 20_000), (1_000, 300_000))),
             wait_ms=one_of("wait", ((50, 2_000), (1_000, 20_000))),
             timeout_s=one_of("timeout", ((0.3, 2.0), (1.0, 6.0))),
-            variety=one_of("variety", (0.0, 0.3, 0.6, 0.9)),
+            vocabulary_share=one_of("variety", (0.0, 0.3, 0.6, 0.9)),
         ),
         hostile=chances if one_of("hostile", (True, False, False, False, False)) else None,
         rates={
@@ -150,9 +150,9 @@ def make_plan(
         rates = {kind: one_of(f"rate of {kind}", RATES) * intensity for kind in faults}
         plan = msgspec.structs.replace(plan, rates=rates)
     if only_locks:
-        names = _names(len(plan.habits.names), is_tree=False)
-        habits = msgspec.structs.replace(plan.habits, names=names, variety=0.0)
-        plan = msgspec.structs.replace(plan, habits=habits)
+        names = _names(len(plan.client_settings.names), is_tree=False)
+        client_settings = msgspec.structs.replace(plan.client_settings, names=names, vocabulary_share=0.0)
+        plan = msgspec.structs.replace(plan, client_settings=client_settings)
     return plan
 
 

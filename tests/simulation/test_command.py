@@ -48,4 +48,4 @@ def test_seed_decides_the_plan() -> None:
     assert plan != make_plan(12, 3)
     calm = make_plan(11, 3, hostile=False, faults=())
     assert calm.rates == {}
-    assert (calm.habits, calm.compact_entries) == (plan.habits, plan.compact_entries)
+    assert (calm.client_settings, calm.compact_entries) == (plan.client_settings, plan.compact_entries)

@@ -90,9 +90,9 @@ def called(command: Command, asked_us: int = 0) -> Call:
     )
 
 
-def requests_of(story: ScriptedCluster) -> Requests:
+def requests_of(cluster: ScriptedCluster) -> Requests:
     """Return the checker of requests alone."""
-    checkers: Checkers = story.checkers
+    checkers: Checkers = cluster.checkers
     return checkers.requests
 
 
@@ -134,32 +134,32 @@ def test_requests_that_may_start_afresh() -> None:
 
 def test_a_token_that_falls() -> None:
     """A token below one that was known when the hold was asked for is found, whatever the names."""
-    story = ScriptedCluster()
-    story.ask(acquire("h1"))
-    story.ask(acquire("h2", "y"))
-    number = story.call(acquire("h3", "z"))
+    cluster = ScriptedCluster()
+    cluster.ask(acquire("h1"))
+    cluster.ask(acquire("h2", "y"))
+    number = cluster.call(acquire("h3", "z"))
     with objects("tokens-rise"):
-        story.reply(number, granted("h3", 2, "z"), story.commit(acquire("h3", "z")))
+        cluster.reply(number, granted("h3", 2, "z"), cluster.commit(acquire("h3", "z")))
 
 
 def test_a_token_that_is_given_twice() -> None:
     """One token of two concurrent holds is found, and so is a hold whose token changes."""
-    story = ScriptedCluster()
-    one, two = story.call(acquire("h1")), story.call(acquire("h2", "y"))
-    revision = story.commit(acquire("h1"), acquire("h2", "y"))
-    story.reply(one, granted("h1", 1), revision)
+    cluster = ScriptedCluster()
+    one, two = cluster.call(acquire("h1")), cluster.call(acquire("h2", "y"))
+    revision = cluster.commit(acquire("h1"), acquire("h2", "y"))
+    cluster.reply(one, granted("h1", 1), revision)
     with objects("tokens-once"):
-        story.reply(two, granted("h2", 1, "y"), revision)
+        cluster.reply(two, granted("h2", 1, "y"), revision)
     with objects("tokens-once"):
-        story.reply(story.call(Renew(HoldId("h1"))), Renewed(2, 1000), revision + 1)
+        cluster.reply(cluster.call(Renew(HoldId("h1"))), Renewed(2, 1000), revision + 1)
 
 
 def test_tokens_of_repeated_requests_pass() -> None:
     """A client that asks again for what it has is told the old token, also after others got newer ones."""
-    story = ScriptedCluster()
-    story.ask(acquire("h1", request_id="r", ttl_ms=60_000, owner="one"))
-    story.ask(acquire("h2", "y"))
-    again = story.ask(acquire("h3", request_id="r", ttl_ms=60_000, owner="one"))
+    cluster = ScriptedCluster()
+    cluster.ask(acquire("h1", request_id="r", ttl_ms=60_000, owner="one"))
+    cluster.ask(acquire("h2", "y"))
+    again = cluster.ask(acquire("h3", request_id="r", ttl_ms=60_000, owner="one"))
     assert isinstance(again, Granted)
     assert again.token == 1
 
@@ -167,15 +167,15 @@ def test_tokens_of_repeated_requests_pass() -> None:
 def test_waiters_out_of_order() -> None:
     """Of two that conflict the later one in the log must not get the smaller token; shared ones may."""
     for mode in (Mode.EXCLUSIVE, Mode.SHARED):
-        story = ScriptedCluster()
-        story.ask(acquire("h0"))
+        cluster = ScriptedCluster()
+        cluster.ask(acquire("h0"))
         commands = [acquire(hold, wait_ms=9000, mode=mode) for hold in ("h1", "h2")]
-        numbers = [story.call(command) for command in commands]
-        story.commit(*commands)
-        story.ask(Release(HoldId("h0")))
-        order = story.checkers.order
+        numbers = [cluster.call(command) for command in commands]
+        cluster.commit(*commands)
+        cluster.ask(Release(HoldId("h0")))
+        order = cluster.checkers.order
         grant = Granted(HoldId("h2"), 2, "x", mode, 1000)
-        order.applied(Step(story.machine.revision, 0, wait_ends=[(HoldId("h2"), grant)]))
+        order.applied(Step(cluster.machine.revision, 0, wait_ends=[(HoldId("h2"), grant)]))
         order.replied(called(commands[1]), grant)
         if mode is Mode.SHARED:
             order.replied(called(commands[0]), Granted(HoldId("h1"), 3, "x", mode, 1000))
@@ -189,17 +189,17 @@ def test_waiters_out_of_order() -> None:
 
 
 def believe(
-    story: ScriptedCluster, hold: str, for_ms: int, mode: Mode = Mode.EXCLUSIVE, name: str = "x"
+    cluster: ScriptedCluster, hold: str, for_ms: int, mode: Mode = Mode.EXCLUSIVE, name: str = "x"
 ) -> None:
     """Tell that a client believes in its hold from now on."""
-    until_us = story.now_us + for_ms * 1000
-    story.history.believes(
+    until_us = cluster.now_us + for_ms * 1000
+    cluster.history.believes(
         Belief(
             client=f"client of {hold}",
             locks=(Wanted(name, mode),),
             hold_id=HoldId(hold),
             token=1,
-            from_us=story.now_us,
+            from_us=cluster.now_us,
             until_us=until_us,
         )
     )
@@ -207,34 +207,34 @@ def believe(
 
 def test_beliefs_that_follow_each_other_pass() -> None:
     """Beliefs one after the other, prolonged ones, shared ones and those of other names pass."""
-    story = ScriptedCluster()
-    believe(story, "h1", 100)
-    believe(story, "h1", 200)
-    believe(story, "h2", 900, name="y")
-    story.pass_ms(200)
-    believe(story, "h3", 0)
-    believe(story, "h4", 900)
-    story.pass_ms(300)
-    story.history.stopped_believing(HoldId("h4"), story.now_us)
-    believe(story, "h5", 900, Mode.SHARED)
-    believe(story, "h6", 900, Mode.SHARED)
-    assert story.checkers.violation is None
+    cluster = ScriptedCluster()
+    believe(cluster, "h1", 100)
+    believe(cluster, "h1", 200)
+    believe(cluster, "h2", 900, name="y")
+    cluster.pass_ms(200)
+    believe(cluster, "h3", 0)
+    believe(cluster, "h4", 900)
+    cluster.pass_ms(300)
+    cluster.history.stopped_believing(HoldId("h4"), cluster.now_us)
+    believe(cluster, "h5", 900, Mode.SHARED)
+    believe(cluster, "h6", 900, Mode.SHARED)
+    assert cluster.checkers.violation is None
 
 
 def test_two_believe() -> None:
     """Two beliefs at one time are found: exclusive ones, mixed ones, and one that is prolonged too late."""
     for mode in Mode:
-        story = ScriptedCluster()
-        believe(story, "h1", 900)
-        story.pass_ms(899)
+        cluster = ScriptedCluster()
+        believe(cluster, "h1", 900)
+        cluster.pass_ms(899)
         with objects("exclusion"):
-            believe(story, "h2", 900, mode)
-    story = ScriptedCluster()
-    believe(story, "h1", 100)
-    story.pass_ms(200)
-    believe(story, "h2", 900, Mode.SHARED)
+            believe(cluster, "h2", 900, mode)
+    cluster = ScriptedCluster()
+    believe(cluster, "h1", 100)
+    cluster.pass_ms(200)
+    believe(cluster, "h2", 900, Mode.SHARED)
     with objects("exclusion"):
-        believe(story, "h1", 100)
+        believe(cluster, "h1", 100)
 
 
 def test_a_belief_after_its_end_by_request() -> None:
@@ -245,13 +245,13 @@ def test_a_belief_after_its_end_by_request() -> None:
         Cancel(HoldId("h1"), AttemptId("try-h1")),
     ]
     for end in ends:
-        story = ScriptedCluster()
-        story.ask(acquire("h1", ttl_ms=60_000))
-        believe(story, "h1", 50_000)
-        story.call(end)
-        story.commit(end)
-        believe(story, "h2", 900)
-        believe(story, "h1", 50_000)
+        cluster = ScriptedCluster()
+        cluster.ask(acquire("h1", ttl_ms=60_000))
+        believe(cluster, "h1", 50_000)
+        cluster.call(end)
+        cluster.commit(end)
+        believe(cluster, "h2", 900)
+        believe(cluster, "h1", 50_000)
 
 
 # -- leases -----------------------------------------------------------------------------------------------
@@ -259,36 +259,36 @@ def test_a_belief_after_its_end_by_request() -> None:
 
 def test_leases_that_end_in_time_pass() -> None:
     """Leases of holds and sessions that end between their ttl and 50 ms later pass; renewals start anew."""
-    story = ScriptedCluster()
-    begun_us = story.now_us
-    story.ask(acquire("h1"))
-    story.ask(OpenSession(SessionId("s1"), 1000, {}))
-    story.pass_ms(900)
-    story.ask(Renew(HoldId("h1")))
-    story.ask(KeepAlive(SessionId("s1")))
-    story.pass_ms(960)
-    story.commit(Tick())
-    assert story.machine.counts()["sessions"] == 0
-    story.ask(acquire("h2", ttl_ms=60_000))
-    story.ask(Release(HoldId("h2")))
-    story.checkers.healthy(begun_us, story.now_us, ())
-    assert story.checkers.violation is None
+    cluster = ScriptedCluster()
+    begun_us = cluster.now_us
+    cluster.ask(acquire("h1"))
+    cluster.ask(OpenSession(SessionId("s1"), 1000, {}))
+    cluster.pass_ms(900)
+    cluster.ask(Renew(HoldId("h1")))
+    cluster.ask(KeepAlive(SessionId("s1")))
+    cluster.pass_ms(960)
+    cluster.commit(Tick())
+    assert cluster.machine.counts()["sessions"] == 0
+    cluster.ask(acquire("h2", ttl_ms=60_000))
+    cluster.ask(Release(HoldId("h2")))
+    cluster.checkers.healthy(begun_us, cluster.now_us, ())
+    assert cluster.checkers.violation is None
 
 
 def test_a_lease_that_ends_early() -> None:
     """A lease that cluster time ends before its ttl has passed in true time is found."""
     for command in (acquire("h1"), OpenSession(SessionId("s1"), 1000, {})):
-        story = ScriptedCluster()
-        story.ask(command)
-        story.pass_ms(900)
-        data = story.entry(Tick())
-        fast = data.replace(_stamp(story.now_us // 1000), _stamp(story.now_us // 1000 + 200))
+        cluster = ScriptedCluster()
+        cluster.ask(command)
+        cluster.pass_ms(900)
+        data = cluster.entry(Tick())
+        fast = data.replace(_stamp(cluster.now_us // 1000), _stamp(cluster.now_us // 1000 + 200))
         assert fast != data
-        story.append(fast)
+        cluster.append(fast)
         for node_id in ("a", "b"):
-            story.promise(node_id)
+            cluster.promise(node_id)
         with objects("lease-early"):
-            story.apply("a", fast)
+            cluster.apply("a", fast)
 
 
 def _stamp(now_ms: int) -> bytes:
@@ -300,51 +300,51 @@ def test_a_lease_that_ends_late() -> None:
     """A lease that is over, or still there, more than 50 ms after its ttl is found, in healthy times only."""
     for is_over in (True, False):
         for healthy_ms in (500, 2000):
-            story = ScriptedCluster()
-            story.ask(acquire("h1"))
-            story.pass_ms(1200)
+            cluster = ScriptedCluster()
+            cluster.ask(acquire("h1"))
+            cluster.pass_ms(1200)
             if is_over:
-                story.commit(Tick())
-            stretch = (story.now_us - healthy_ms * 1000, story.now_us)
+                cluster.commit(Tick())
+            stretch = (cluster.now_us - healthy_ms * 1000, cluster.now_us)
             if healthy_ms < 1000:
-                story.checkers.healthy(*stretch, ())
+                cluster.checkers.healthy(*stretch, ())
             else:
                 with objects("lease-late"):
-                    story.checkers.healthy(*stretch, ())
+                    cluster.checkers.healthy(*stretch, ())
 
 
 # -- waits ------------------------------------------------------------------------------------------------
 
 
-def _wait(story: ScriptedCluster, node_id: str) -> None:
+def _wait(cluster: ScriptedCluster, node_id: str) -> None:
     """Wait at a node for what another has."""
     command = acquire("h2", wait_ms=60_000)
-    story.call(command, node_id=node_id)
-    story.commit(command, node_id=node_id)
+    cluster.call(command, node_id=node_id)
+    cluster.commit(command, node_id=node_id)
 
 
 def test_waits_of_runs_that_are_gone() -> None:
     """A waiter at a node process that is gone is found, but not before the leader had time to see it."""
     present, gone = "a.1", "c.1"
     for healthy_ms, origin in ((9000, gone), (9000, present), (6000, gone)):
-        story = ScriptedCluster()
-        story.ask(acquire("h1", ttl_ms=60_000))
-        _wait(story, origin[0])
-        story.pass_ms(20_000)
-        stretch = (story.now_us - healthy_ms * 1000, story.now_us)
+        cluster = ScriptedCluster()
+        cluster.ask(acquire("h1", ttl_ms=60_000))
+        _wait(cluster, origin[0])
+        cluster.pass_ms(20_000)
+        stretch = (cluster.now_us - healthy_ms * 1000, cluster.now_us)
         if healthy_ms > 7000 and origin == gone:
             with objects("wait-left"):
-                story.checkers.healthy(*stretch, {present})
+                cluster.checkers.healthy(*stretch, {present})
         else:
-            story.checkers.healthy(*stretch, {present})
+            cluster.checkers.healthy(*stretch, {present})
 
 
 def test_a_wait_that_has_ended_is_not_missed() -> None:
     """A wait at a node process that is gone is not looked for once it has ended."""
-    story = ScriptedCluster()
-    story.ask(acquire("h1", ttl_ms=60_000))
-    _wait(story, "c")
-    story.commit(AbandonWaits("c.1"))
-    story.pass_ms(20_000)
-    story.checkers.healthy(story.now_us - 9_000_000, story.now_us, {"a.1"})
-    assert story.checkers.violation is None
+    cluster = ScriptedCluster()
+    cluster.ask(acquire("h1", ttl_ms=60_000))
+    _wait(cluster, "c")
+    cluster.commit(AbandonWaits("c.1"))
+    cluster.pass_ms(20_000)
+    cluster.checkers.healthy(cluster.now_us - 9_000_000, cluster.now_us, {"a.1"})
+    assert cluster.checkers.violation is None

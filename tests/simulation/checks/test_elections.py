@@ -64,13 +64,13 @@ def test_a_leader_without_a_majority() -> None:
 
 def test_a_leader_that_believes_too_much() -> None:
     """A leader that takes more for promised than its peer has promised in its term is found."""
-    story = ScriptedCluster()
-    story.ask(acquire("h1"))
-    last = story.log[-1][1]
-    story.checkers.matched("a", 1, "b", last)
+    cluster = ScriptedCluster()
+    cluster.ask(acquire("h1"))
+    last = cluster.log[-1][1]
+    cluster.checkers.matched("a", 1, "b", last)
     for term, index in ((1, last + 1), (2, last)):
         with objects("match-index"):
-            story.checkers.matched("a", term, "b", index)
+            cluster.checkers.matched("a", term, "b", index)
 
 
 def test_nothing_is_promised_by_who_never_answered() -> None:
@@ -80,14 +80,14 @@ def test_nothing_is_promised_by_who_never_answered() -> None:
 
 def test_a_promise_that_is_cut() -> None:
     """A log that is cut below what was promised in this very term is found; in a later one it may be."""
-    story = ScriptedCluster()
-    story.ask(acquire("h1"))
-    last = story.log[-1][1]
-    story.checkers.stored("b", 1, "a")
+    cluster = ScriptedCluster()
+    cluster.ask(acquire("h1"))
+    last = cluster.log[-1][1]
+    cluster.checkers.stored("b", 1, "a")
     with objects("promise-kept"):
-        story.checkers.synced("b", last - 1)
-    story.checkers.stored("b", 2, None)
-    story.checkers.synced("b", last - 1)
+        cluster.checkers.synced("b", last - 1)
+    cluster.checkers.stored("b", 2, None)
+    cluster.checkers.synced("b", last - 1)
 
 
 def test_a_change_of_one_node() -> None:

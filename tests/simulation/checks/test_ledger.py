@@ -132,10 +132,10 @@ def test_a_delay_that_is_not_kept() -> None:
     told.apply(told.event(EXPIRED, 1))
     with objects("delay-kept"):
         told.apply(told.event(GRANTED, 2))
-    story = ScriptedCluster()
-    story.ask(acquire("h1"))
-    story.ask(ForceRelease("x", "", 1000))
-    assert [kept.lock.name for kept in story.checkers.ledger.kept] == ["x"]
+    cluster = ScriptedCluster()
+    cluster.ask(acquire("h1"))
+    cluster.ask(ForceRelease("x", "", 1000))
+    assert [kept.lock.name for kept in cluster.checkers.ledger.kept] == ["x"]
 
 
 def test_the_end_of_what_nobody_had() -> None:
@@ -147,32 +147,32 @@ def test_the_end_of_what_nobody_had() -> None:
 
 def test_events_that_are_not_the_models() -> None:
     """An entry that is told with one event too few is found."""
-    story = ScriptedCluster()
-    data = story.entry(acquire("h1"))
-    story.append(data)
-    story.promise("a")
-    story.promise("b")
-    machine = story.machines["a"]
-    story.call(acquire("h1"))
-    story.apply("a", data)
+    cluster = ScriptedCluster()
+    data = cluster.entry(acquire("h1"))
+    cluster.append(data)
+    cluster.promise("a")
+    cluster.promise("b")
+    machine = cluster.machines["a"]
+    cluster.call(acquire("h1"))
+    cluster.apply("a", data)
     with objects("model-events"):
-        story.checkers.states.events_as_expected("b", (), [*machine.audit()])
+        cluster.checkers.states.events_as_expected("b", (), [*machine.audit()])
 
 
 def test_the_delay_of_a_hold_is_that_of_its_grant() -> None:
     """Asking again for what the session just got, with another lock-delay, changes nothing of it."""
     for granted_ms, again_ms in ((0, 9000), (9000, 0)):
-        story = ScriptedCluster()
-        story.ask(OpenSession(SessionId("s1"), 60_000, {}))
-        story.ask(acquire("h1", ttl_ms=60_000))
+        cluster = ScriptedCluster()
+        cluster.ask(OpenSession(SessionId("s1"), 60_000, {}))
+        cluster.ask(acquire("h1", ttl_ms=60_000))
         first = acquire("h2", session_id="s1", ttl_ms=0, wait_ms=50_000, lock_delay_ms=granted_ms)
         again = acquire("h3", session_id="s1", ttl_ms=0, lock_delay_ms=again_ms)
-        story.call(first)
-        story.commit(first)
+        cluster.call(first)
+        cluster.commit(first)
         for each in (Release(HoldId("h1")), again):
-            story.call(each)
-        story.commit(Release(HoldId("h1")), again)
-        story.ask(ForceRelease("x", "", 0))
-        told = story.ask(acquire("h4"))
+            cluster.call(each)
+        cluster.commit(Release(HoldId("h1")), again)
+        cluster.ask(ForceRelease("x", "", 0))
+        told = cluster.ask(acquire("h4"))
         assert isinstance(told, Refused if granted_ms else Granted)
-    assert story.checkers.violation is None
+    assert cluster.checkers.violation is None

@@ -40,8 +40,8 @@ PREFIXES = {"hold_id": "h", "ticket_id": "h", "attempt_id": "a", "session_id": "
 class Crowd:
     """Clients that do anything, and are answered as soon as there is an answer."""
 
-    def __init__(self, story: ScriptedCluster, random: Random, *, is_varied: bool = False) -> None:
-        self._story = story
+    def __init__(self, cluster: ScriptedCluster, random: Random, *, is_varied: bool = False) -> None:
+        self._story = cluster
         self._is_varied = is_varied
         self._random = random
         self._made = 0
@@ -51,30 +51,30 @@ class Crowd:
 
     def act(self) -> None:
         """Put a few commands into one entry, and answer them."""
-        story, random = self._story, self._random
+        cluster, random = self._story, self._random
         pauses_ms = (
             SHORT_PAUSES_MS if self._is_varied else [*PAUSES_MS, 60_000 if random.random() < 0.05 else 1]
         )
-        story.pass_ms(random.choice(pauses_ms))
+        cluster.pass_ms(random.choice(pauses_ms))
         commands = [self._command() for _ in range(random.randint(1, 3))]
-        numbers = [story.call(command, node_id="b") for command in commands]
+        numbers = [cluster.call(command, node_id="b") for command in commands]
         cancels, self._cancels = self._cancels, []
-        read = story.history.call_read("reader", "c", ReadLocks(), story.now_us)
-        story.wait_ends.clear()
-        revision = story.commit(*commands, *cancels, node_id="b")
-        for number, command, result in zip(numbers, commands, story.results.values(), strict=False):
+        read = cluster.history.call_read("reader", "c", ReadLocks(), cluster.now_us)
+        cluster.wait_ends.clear()
+        revision = cluster.commit(*commands, *cancels, node_id="b")
+        for number, command, result in zip(numbers, commands, cluster.results.values(), strict=False):
             if isinstance(result, Queued):
                 self._waiting.setdefault(result.hold_id, []).append((number, command))
             elif isinstance(command, MayWait) and random.random() < 0.1:
                 of_hold = "" if isinstance(command, Convert) else getattr(result, "hold_id", "")
                 self._leave(number, command, of_hold)
             else:
-                story.history.reply(number, story.now_us, result, revision)
-        story.results.clear()
-        for hold_id, (ended, told) in story.wait_ends.items():
+                cluster.history.reply(number, cluster.now_us, result, revision)
+        cluster.results.clear()
+        for hold_id, (ended, told) in cluster.wait_ends.items():
             for number, _ in self._waiting.pop(hold_id, ()):
-                story.history.reply(number, story.now_us, told, ended)
-        story.history.reply_read(read, story.now_us, ReadLocks().ask(story.machine), revision)
+                cluster.history.reply(number, cluster.now_us, told, ended)
+        cluster.history.reply_read(read, cluster.now_us, ReadLocks().ask(cluster.machine), revision)
         if self._waiting and random.random() < 0.2:
             hold_id = random.choice(list(self._waiting))
             waiting = self._waiting[hold_id]
@@ -169,35 +169,35 @@ class Crowd:
 
 def test_the_replay_agrees_with_the_machine() -> None:
     """Every answer, every end of a wait, every view and every state is the same, entry by entry."""
-    story = ScriptedCluster(digest_every=1)
-    crowd = Crowd(story, Random(7))
+    cluster = ScriptedCluster(digest_every=1)
+    crowd = Crowd(cluster, Random(7))
     for _ in range(ENTRIES):
         crowd.act()
-    outcomes = story.history.outcomes
+    outcomes = cluster.history.outcomes
     kinds = {"granted", "queued", "renewed", "released", "forcereleased", "sessionopened", "lock-held"}
     assert kinds - set(outcomes) == {"queued"}, "everything happened, and nobody was told to be queued"
-    assert story.checkers.reads.checked_count == ENTRIES
+    assert cluster.checkers.reads.checked_count == ENTRIES
 
 
 def test_the_replay_agrees_on_the_whole_vocabulary() -> None:
     """So it is for conversions, several locks, permits, elections, rates and fences."""
-    story = ScriptedCluster(digest_every=1)
-    crowd = Crowd(story, Random(9), is_varied=True)
+    cluster = ScriptedCluster(digest_every=1)
+    crowd = Crowd(cluster, Random(9), is_varied=True)
     for _ in range(ENTRIES):
         crowd.act()
     kinds = {"resized", "proclaimed", "ratetaken", "fenceadvanced", "no-permits", "limit-mismatch"}
-    assert kinds <= set(story.history.outcomes), "everything happened"
+    assert kinds <= set(cluster.history.outcomes), "everything happened"
 
 
 def test_memory_is_bounded() -> None:
     """After thousands of settled commands the checkers remember a few: those whose outcome is open."""
-    story = ScriptedCluster(digest_every=100)
-    crowd = Crowd(story, Random(8))
+    cluster = ScriptedCluster(digest_every=100)
+    crowd = Crowd(cluster, Random(8))
     for _ in range(ENTRIES):
         crowd.act()
-    assert len(story.checkers.replies) < 100
-    assert len(story.checkers.expected.state.requests) < 1000
-    assert len(story.checkers.leases) < 100
+    assert len(cluster.checkers.replies) < 100
+    assert len(cluster.checkers.expected.state.requests) < 1000
+    assert len(cluster.checkers.leases) < 100
 
 
 def test_what_the_model_leaves_open_is_left_out() -> None:

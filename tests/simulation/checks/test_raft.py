@@ -35,35 +35,35 @@ def entries(*terms: int) -> ListLog:
 
 def test_an_honest_cluster_passes() -> None:
     """Elections, votes, commits, restarts and snapshots that are as they should be pass all checkers."""
-    story = ScriptedCluster()
-    checkers = story.checkers
+    cluster = ScriptedCluster()
+    checkers = cluster.checkers
     for revision in range(9):
-        story.ask(acquire(f"h{revision}", f"x{revision}"))
-        checkers.compare_logs({"a": story.log, "b": story.log})
-    story.machines["b"] = snapshot.decode(snapshot.encode(story.machines["b"]))
-    checkers.restored("b", story.log[-1][1], story.machines["b"])
+        cluster.ask(acquire(f"h{revision}", f"x{revision}"))
+        checkers.compare_logs({"a": cluster.log, "b": cluster.log})
+    cluster.machines["b"] = snapshot.decode(snapshot.encode(cluster.machines["b"]))
+    checkers.restored("b", cluster.log[-1][1], cluster.machines["b"])
     checkers.stored("b", 2, "b")
     checkers.sent("b", "c", {"type": "request_vote", "term": 2})
     checkers.stored("c", 2, "b")
     checkers.sent("c", "b", vote(2))
-    checkers.leads("b", 2, story.log)
-    checkers.recovered("a", 1, "a", story.log)
-    story.term = 2
-    story.ask(acquire("later"), node_id="b")
-    checkers.compare_logs({"a": ListLog(story.log[5:]), "b": story.log})
-    checkers.finish(story.machines)
+    checkers.leads("b", 2, cluster.log)
+    checkers.recovered("a", 1, "a", cluster.log)
+    cluster.term = 2
+    cluster.ask(acquire("later"), node_id="b")
+    checkers.compare_logs({"a": ListLog(cluster.log[5:]), "b": cluster.log})
+    checkers.finish(cluster.machines)
     assert checkers.violation is None
     assert checkers.committed_index == 11
 
 
 def test_a_violation_is_kept() -> None:
     """The first violation can be asked for later; no handler of Exception takes it for something else."""
-    story = ScriptedCluster()
+    cluster = ScriptedCluster()
     heard: list[Violation] = []
-    story.checkers.report.on_violation = heard.append
+    cluster.checkers.report.on_violation = heard.append
     with objects("one-leader-per-term"):
-        story.checkers.leads("b", 1, story.log)
-    kept = story.checkers.violation
+        cluster.checkers.leads("b", 1, cluster.log)
+    kept = cluster.checkers.violation
     assert kept is not None
     assert kept.sentence == "b and a both lead in term 1"
     assert not isinstance(kept, Exception)
@@ -72,233 +72,233 @@ def test_a_violation_is_kept() -> None:
 
 def test_two_votes() -> None:
     """A second vote in one term is found, also one for another after a vote for itself."""
-    story = ScriptedCluster()
-    story.checkers.sent("b", "a", vote(1))
-    story.checkers.sent("b", "a", vote(1))
+    cluster = ScriptedCluster()
+    cluster.checkers.sent("b", "a", vote(1))
+    cluster.checkers.sent("b", "a", vote(1))
     with objects("one-vote-per-term"):
-        story.checkers.sent("b", "c", vote(1))
-    story.checkers.sent("c", "a", {"type": "request_vote", "term": 2})
+        cluster.checkers.sent("b", "c", vote(1))
+    cluster.checkers.sent("c", "a", {"type": "request_vote", "term": 2})
     with objects("one-vote-per-term"):
-        story.checkers.sent("c", "b", vote(2))
+        cluster.checkers.sent("c", "b", vote(2))
 
 
 def test_a_vote_that_is_not_on_disk() -> None:
     """A vote that leaves before it is stored is found; one of a term that is over by now is harmless."""
-    story = ScriptedCluster()
-    story.checkers.stored("b", 3, "c")
-    story.checkers.sent("b", "a", vote(2))
-    story.checkers.sent("b", "c", vote(3))
+    cluster = ScriptedCluster()
+    cluster.checkers.stored("b", 3, "c")
+    cluster.checkers.sent("b", "a", vote(2))
+    cluster.checkers.sent("b", "c", vote(3))
     with objects("vote-on-disk"):
-        story.checkers.sent("b", "c", vote(4))
+        cluster.checkers.sent("b", "c", vote(4))
 
 
 def test_a_disk_that_goes_back() -> None:
     """A term that falls, a vote that changes and a vote that is forgotten over a crash are found."""
     for term, voted_for in ((4, "a"), (5, "c"), (5, None)):
-        story = ScriptedCluster()
-        story.checkers.stored("b", 5, "a")
-        story.checkers.stored("b", 5, "a")
+        cluster = ScriptedCluster()
+        cluster.checkers.stored("b", 5, "a")
+        cluster.checkers.stored("b", 5, "a")
         with objects("term-on-disk"):
-            story.checkers.recovered("b", term, voted_for, story.log)
-    story = ScriptedCluster()
-    story.checkers.sent("b", "a", vote(1))
+            cluster.checkers.recovered("b", term, voted_for, cluster.log)
+    cluster = ScriptedCluster()
+    cluster.checkers.sent("b", "a", vote(1))
     with objects("term-on-disk"):
-        story.checkers.recovered("b", 1, None, story.log)
+        cluster.checkers.recovered("b", 1, None, cluster.log)
 
 
 def test_logs_that_do_not_match() -> None:
     """Another entry, another predecessor and falling terms at one index and term are found; forks pass."""
-    story = ScriptedCluster()
-    story.checkers.compare_logs({"a": entries(1, 1, 2), "b": entries(1, 1), "c": entries(1, 1, 3, 3)})
-    story.checkers.compare_logs({"a": entries(1, 1, 3, 3, 3), "b": entries(1, 1, 2)})
+    cluster = ScriptedCluster()
+    cluster.checkers.compare_logs({"a": entries(1, 1, 2), "b": entries(1, 1), "c": entries(1, 1, 3, 3)})
+    cluster.checkers.compare_logs({"a": entries(1, 1, 3, 3, 3), "b": entries(1, 1, 2)})
     with objects("log-matching"):
-        story.checkers.compare_logs({"b": ListLog([*entries(1, 1), (b"\x00other", 4, 2)])})
+        cluster.checkers.compare_logs({"b": ListLog([*entries(1, 1), (b"\x00other", 4, 2)])})
     with objects("log-matching"):
-        story.checkers.compare_logs({"b": entries(1, 2, 3)})
+        cluster.checkers.compare_logs({"b": entries(1, 2, 3)})
     with objects("log-matching"):
-        story.checkers.compare_logs({"b": entries(1, 1, 4, 3)})
+        cluster.checkers.compare_logs({"b": entries(1, 1, 4, 3)})
 
 
 def test_an_old_entry_that_changes() -> None:
     """An entry that changes in the middle of a log is found when its turn comes, or after a crash."""
     log = entries(*[1] * 40)
-    story = ScriptedCluster()
-    story.checkers.compare_logs({"a": log})
+    cluster = ScriptedCluster()
+    cluster.checkers.compare_logs({"a": log})
     spoilt = ListLog(list(log))
     spoilt[7] = (b"\x00other", 8, 1)
     with objects("log-matching"):
         for _ in range(len(log)):
-            story.checkers.compare_logs({"a": spoilt})
+            cluster.checkers.compare_logs({"a": spoilt})
     with objects("log-matching"):
-        story.checkers.recovered("a", 1, "a", spoilt)
+        cluster.checkers.recovered("a", 1, "a", spoilt)
 
 
 def test_a_leader_without_a_committed_entry() -> None:
     """A new leader whose log lacks a committed entry, or has another one there, is found."""
-    story = ScriptedCluster()
-    story.ask(acquire("h1"))
-    story.ask(acquire("h2", "y"))
+    cluster = ScriptedCluster()
+    cluster.ask(acquire("h1"))
+    cluster.ask(acquire("h2", "y"))
     with objects("leader-completeness"):
-        story.checkers.leads("b", 2, ListLog(story.log[:2]))
-    other = ListLog([*story.log[:2], (b"\x00other", 3, 2)])
+        cluster.checkers.leads("b", 2, ListLog(cluster.log[:2]))
+    other = ListLog([*cluster.log[:2], (b"\x00other", 3, 2)])
     with objects("leader-completeness"):
-        story.checkers.leads("b", 3, other)
-    story.checkers.leads("c", 4, ListLog(story.log[2:]))
+        cluster.checkers.leads("b", 3, other)
+    cluster.checkers.leads("c", 4, ListLog(cluster.log[2:]))
 
 
 def test_a_leader_of_an_old_term() -> None:
     """A node that wins an old election late need not have what was committed in a later term."""
-    story = ScriptedCluster()
-    story.checkers.leads("b", 3, story.log)
-    story.term = 3
-    story.ask(acquire("h1"), node_id="b")
-    story.checkers.leads("c", 2, ListLog())
-    assert story.checkers.violation is None
+    cluster = ScriptedCluster()
+    cluster.checkers.leads("b", 3, cluster.log)
+    cluster.term = 3
+    cluster.ask(acquire("h1"), node_id="b")
+    cluster.checkers.leads("c", 2, ListLog())
+    assert cluster.checkers.violation is None
 
 
 def test_a_leader_that_cuts_its_log() -> None:
     """A leader whose log becomes shorter within its term is found."""
-    story = ScriptedCluster()
-    story.checkers.leads("a", 1, entries(1, 1))
+    cluster = ScriptedCluster()
+    cluster.checkers.leads("a", 1, entries(1, 1))
     with objects("leader-append-only"):
-        story.checkers.leads("a", 1, entries(1))
+        cluster.checkers.leads("a", 1, entries(1))
 
 
 def test_a_committed_entry_that_changes() -> None:
     """Another entry, term or revision at an index that was applied before is found."""
     for spoil in ("entry", "term", "revision"):
-        story = ScriptedCluster()
-        story.commit(Tick())
-        data = story.log[-1][0][1:]
+        cluster = ScriptedCluster()
+        cluster.commit(Tick())
+        data = cluster.log[-1][0][1:]
         machine = LockMachine()
         machine.apply(decode_entry(data))
         if spoil == "revision":
             machine.apply(decode_entry(data))
         with objects("apply-order" if spoil == "revision" else "committed-entry"):
-            story.checkers.applied(
+            cluster.checkers.applied(
                 "b", 2, 2 if spoil == "term" else 1, data + b"!" if spoil == "entry" else data, machine, ()
             )
 
 
 def test_an_entry_that_is_left_out() -> None:
     """A first apply that skips a revision, and a restored state of a revision that never was, are found."""
-    story = ScriptedCluster()
-    data = story.entry(Tick())
-    story.append(data)
+    cluster = ScriptedCluster()
+    data = cluster.entry(Tick())
+    cluster.append(data)
     for node_id in ("a", "b"):
-        story.promise(node_id)
-    story.machines["a"].apply(decode_entry(data))
+        cluster.promise(node_id)
+    cluster.machines["a"].apply(decode_entry(data))
     with objects("apply-order"):
-        story.apply("a", data)
+        cluster.apply("a", data)
     with objects("apply-order"):
-        story.checkers.restored("b", 9, story.machines["a"])
+        cluster.checkers.restored("b", 9, cluster.machines["a"])
 
 
 def test_a_commit_without_a_majority() -> None:
     """An entry that only one node promised, or promised in an older term, is not committed."""
-    story = ScriptedCluster()
-    data = story.entry(Tick())
-    story.append(data)
-    story.promise("a")
-    story.checkers.sent("b", "a", promise(1, 1))
-    story.checkers.sent("c", "a", promise(0, 2))
-    story.checkers.sent("c", "a", promise(1, 2) | {"success": False})
+    cluster = ScriptedCluster()
+    data = cluster.entry(Tick())
+    cluster.append(data)
+    cluster.promise("a")
+    cluster.checkers.sent("b", "a", promise(1, 1))
+    cluster.checkers.sent("c", "a", promise(0, 2))
+    cluster.checkers.sent("c", "a", promise(1, 2) | {"success": False})
     with objects("committed-by-majority"):
-        story.apply("a", data)
+        cluster.apply("a", data)
 
 
 def test_five_nodes_need_three() -> None:
     """The majority is one of the members at the time."""
-    story = ScriptedCluster()
-    story.checkers.members("abcde")
-    data = story.entry(Tick())
-    story.append(data)
+    cluster = ScriptedCluster()
+    cluster.checkers.members("abcde")
+    data = cluster.entry(Tick())
+    cluster.append(data)
     for node_id in ("a", "b"):
-        story.promise(node_id)
+        cluster.promise(node_id)
     with objects("committed-by-majority"):
-        story.apply("a", data)
-    story = ScriptedCluster()
-    story.checkers.members("abcde")
-    story.commit(Tick())
+        cluster.apply("a", data)
+    cluster = ScriptedCluster()
+    cluster.checkers.members("abcde")
+    cluster.commit(Tick())
 
 
 def test_a_promise_before_the_sync() -> None:
     """An acknowledgement of what is not on the disk is found, if the truth about the disk is told."""
-    story = ScriptedCluster()
-    story.checkers.synced("b", 4)
-    story.checkers.sent("b", "a", promise(1, 4))
+    cluster = ScriptedCluster()
+    cluster.checkers.synced("b", 4)
+    cluster.checkers.sent("b", "a", promise(1, 4))
     with objects("promise-on-disk"):
-        story.checkers.sent("b", "a", promise(1, 5))
+        cluster.checkers.sent("b", "a", promise(1, 5))
 
 
 def test_a_disk_that_forgets_a_promise() -> None:
     """A log that comes back shorter than promised in its term is found; a newer term may have cut it."""
-    story = ScriptedCluster()
-    story.checkers.sent("b", "a", promise(1, 5))
-    story.checkers.recovered("b", 2, None, entries(1, 1))
-    story.checkers.sent("c", "a", promise(1, 5))
+    cluster = ScriptedCluster()
+    cluster.checkers.sent("b", "a", promise(1, 5))
+    cluster.checkers.recovered("b", 2, None, entries(1, 1))
+    cluster.checkers.sent("c", "a", promise(1, 5))
     with objects("promise-kept"):
-        story.checkers.recovered("c", 1, None, entries(1, 1))
+        cluster.checkers.recovered("c", 1, None, entries(1, 1))
 
 
 def test_a_replaced_disk() -> None:
     """A node that comes back with an empty disk, as an operator wanted it, breaks no promise."""
-    story = ScriptedCluster()
-    story.checkers.sent("b", "a", promise(1, 5))
-    story.checkers.stored("b", 1, "a")
-    story.checkers.replaced("b")
-    story.checkers.recovered("b", 0, None, ListLog())
-    assert story.checkers.violation is None
+    cluster = ScriptedCluster()
+    cluster.checkers.sent("b", "a", promise(1, 5))
+    cluster.checkers.stored("b", 1, "a")
+    cluster.checkers.replaced("b")
+    cluster.checkers.recovered("b", 0, None, ListLog())
+    assert cluster.checkers.violation is None
 
 
 def test_a_state_that_differs() -> None:
     """A replica whose state differs is found: at once in what is cheap to see, else at the next digest."""
-    story = ScriptedCluster()
-    story.commit(Tick())
-    story.machines["b"].state.next_token += 1
+    cluster = ScriptedCluster()
+    cluster.commit(Tick())
+    cluster.machines["b"].state.next_token += 1
     with objects("equal-digest"):
-        story.commit(Tick())
-    story = ScriptedCluster(digest_every=4)
-    story.ask(acquire("h1"))
+        cluster.commit(Tick())
+    cluster = ScriptedCluster(digest_every=4)
+    cluster.ask(acquire("h1"))
     for node_id in ("b", "c"):
-        story.machines[node_id].state.holds[HoldId("h1")].note = "another"
-    story.commit(Tick())
-    story.commit(Tick())
+        cluster.machines[node_id].state.holds[HoldId("h1")].note = "another"
+    cluster.commit(Tick())
+    cluster.commit(Tick())
     with objects("equal-digest"):
-        story.commit(Tick())
+        cluster.commit(Tick())
 
 
 def test_a_snapshot_that_lost_something() -> None:
     """A restored state without its requests, or with another token counter, is found at once."""
-    story = ScriptedCluster(digest_every=1000)
-    story.ask(acquire("h1", request_id="r1", owner="one"))
+    cluster = ScriptedCluster(digest_every=1000)
+    cluster.ask(acquire("h1", request_id="r1", owner="one"))
     for field, value in (("requests", RequestMemory()), ("next_token", 1)):
-        spoilt = snapshot.decode(snapshot.encode(story.machine))
+        spoilt = snapshot.decode(snapshot.encode(cluster.machine))
         setattr(spoilt.state, field, value)
         with objects("equal-digest"):
-            story.checkers.restored("b", 2, spoilt)
+            cluster.checkers.restored("b", 2, spoilt)
 
 
 def test_all_nodes_wrong_together() -> None:
     """A state that all nodes agree on and the model does not is found: in a counter, or in a view."""
-    story = ScriptedCluster()
-    for machine in story.machines.values():
+    cluster = ScriptedCluster()
+    for machine in cluster.machines.values():
         machine.state.next_token += 1
     with objects("model-state"):
-        story.commit(Tick())
-    story = ScriptedCluster(digest_every=2)
-    story.ask(acquire("h1"))
-    for machine in story.machines.values():
+        cluster.commit(Tick())
+    cluster = ScriptedCluster(digest_every=2)
+    cluster.ask(acquire("h1"))
+    for machine in cluster.machines.values():
         machine.state.holds[HoldId("h1")].expires_at_ms += 5
-    story.call(KeepAlive(SessionId("s9")))
+    cluster.call(KeepAlive(SessionId("s9")))
     with objects("model-state"):
-        story.commit(KeepAlive(SessionId("s9")))
+        cluster.commit(KeepAlive(SessionId("s9")))
 
 
 def test_the_end_is_compared() -> None:
     """States that differ at the end are found, whatever the revision."""
-    story = ScriptedCluster(digest_every=1000)
-    story.ask(acquire("h1"))
-    story.machines["c"].state.holds[HoldId("h1")].note = "another"
+    cluster = ScriptedCluster(digest_every=1000)
+    cluster.ask(acquire("h1"))
+    cluster.machines["c"].state.holds[HoldId("h1")].note = "another"
     with objects("equal-digest"):
-        story.checkers.finish(story.machines)
+        cluster.checkers.finish(cluster.machines)

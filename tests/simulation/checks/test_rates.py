@@ -45,13 +45,13 @@ def commit(rates: Rates, at_ms: int, command: TakeRate) -> None:
 
 def test_a_larger_limit_that_nobody_was_told_of() -> None:
     """A request whose answer got lost lets the bucket leak faster: what that makes room for is promised."""
-    story = ScriptedCluster()
-    story.ask(request(2, 2))
+    cluster = ScriptedCluster()
+    cluster.ask(request(2, 2))
     lost = request(20, 1)
-    story.call(lost)
-    story.commit(lost)
-    story.pass_ms(200)
-    taken = story.ask(request(2, 2))
+    cluster.call(lost)
+    cluster.commit(lost)
+    cluster.pass_ms(200)
+    taken = cluster.ask(request(2, 2))
     assert isinstance(taken, RateTaken)
     assert taken.allowed
 

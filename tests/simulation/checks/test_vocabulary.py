@@ -59,30 +59,30 @@ def called(command: Command, number: int = 1, called_us: int = 0) -> Call:
 
 def test_the_whole_vocabulary_passes() -> None:
     """Conversions, several locks, permits, elections, rates and fences pass when told as they are."""
-    story = ScriptedCluster(digest_every=1)
-    story.ask(OpenSession(SessionId("s1"), 60_000, {}))
+    cluster = ScriptedCluster(digest_every=1)
+    cluster.ask(OpenSession(SessionId("s1"), 60_000, {}))
     several = (Wanted("a/b", S, Scope.SUBTREE), Wanted("x", U))
-    story.ask(Acquire("", X, HoldId("h1"), AttemptId("t1"), ttl_ms=60_000, locks=several))
-    story.ask(Convert(HoldId("h1"), X, HoldId("c1"), AttemptId("t2")))
-    story.ask(Convert(HoldId("h1"), S, HoldId("c2"), AttemptId("t3")))
-    story.ask(Release(HoldId("h1"), names=("x",)))
-    story.ask(permits("p1", 2, 3))
-    assert story.ask(permits("p2", 2, 3)).reason is Reason.NO_PERMITS  # type: ignore[union-attr]
-    story.ask(ResizeSemaphore("s", 5))
-    story.ask(permits("p3", 2, 5, session_id="s1", ttl_ms=0))
-    story.ask(Campaign("boss", SessionId("s1"), "here", HoldId("e1"), AttemptId("t4")))
-    story.ask(Proclaim(HoldId("e1"), "there"))
+    cluster.ask(Acquire("", X, HoldId("h1"), AttemptId("t1"), ttl_ms=60_000, locks=several))
+    cluster.ask(Convert(HoldId("h1"), X, HoldId("c1"), AttemptId("t2")))
+    cluster.ask(Convert(HoldId("h1"), S, HoldId("c2"), AttemptId("t3")))
+    cluster.ask(Release(HoldId("h1"), names=("x",)))
+    cluster.ask(permits("p1", 2, 3))
+    assert cluster.ask(permits("p2", 2, 3)).reason is Reason.NO_PERMITS  # type: ignore[union-attr]
+    cluster.ask(ResizeSemaphore("s", 5))
+    cluster.ask(permits("p3", 2, 5, session_id="s1", ttl_ms=0))
+    cluster.ask(Campaign("boss", SessionId("s1"), "here", HoldId("e1"), AttemptId("t4")))
+    cluster.ask(Proclaim(HoldId("e1"), "there"))
     for algorithm in Algorithm:
-        story.ask(TakeRate("r", 1, 1000, algorithm))
-        taken = story.ask(TakeRate("r", 1, 1000, algorithm))
+        cluster.ask(TakeRate("r", 1, 1000, algorithm))
+        taken = cluster.ask(TakeRate("r", 1, 1000, algorithm))
         assert isinstance(taken, RateTaken)
         assert not taken.allowed
-    story.ask(AdvanceFence("f", 7))
-    assert story.ask(AdvanceFence("f", 6)).reason is Reason.STALE_TOKEN  # type: ignore[union-attr]
-    story.pass_ms(61_000)
-    story.commit(Tick())
-    assert len(story.checkers.ledger) == 0
-    assert story.checkers.rates.checked_count == 3
+    cluster.ask(AdvanceFence("f", 7))
+    assert cluster.ask(AdvanceFence("f", 6)).reason is Reason.STALE_TOKEN  # type: ignore[union-attr]
+    cluster.pass_ms(61_000)
+    cluster.commit(Tick())
+    assert len(cluster.checkers.ledger) == 0
+    assert cluster.checkers.rates.checked_count == 3
 
 
 def test_the_table_of_modes() -> None:
@@ -208,49 +208,49 @@ def test_permits_out_of_order() -> None:
 def test_a_deadlock_that_is_none() -> None:
     """A cycle that names another lock than the one that is waited for is found; the real one passes."""
     for is_real in (True, False):
-        story = ScriptedCluster()
+        cluster = ScriptedCluster()
         for name, session_id in (("x", "me"), ("y", "you")):
-            story.ask(OpenSession(SessionId(session_id), 60_000, {"owner": session_id}))
-            story.ask(acquire(f"h{name}", name, session_id=session_id, ttl_ms=0))
+            cluster.ask(OpenSession(SessionId(session_id), 60_000, {"owner": session_id}))
+            cluster.ask(acquire(f"h{name}", name, session_id=session_id, ttl_ms=0))
         waits = acquire("hw", "y", session_id="me", ttl_ms=0, wait_ms=5000)
-        story.call(waits)
-        story.commit(waits)
+        cluster.call(waits)
+        cluster.commit(waits)
         closes = acquire("hz", "x", session_id="you", ttl_ms=0, wait_ms=5000)
-        number = story.call(closes)
-        revision = story.commit(closes)
-        refused = story.results[story.last_seq]
+        number = cluster.call(closes)
+        revision = cluster.commit(closes)
+        refused = cluster.results[cluster.last_seq]
         assert isinstance(refused, Refused)
         assert refused.reason is Reason.DEADLOCK
         if is_real:
-            story.reply(number, refused, revision)
+            cluster.reply(number, refused, revision)
         else:
             wrong = tuple(msgspec.structs.replace(step, name="z") for step in refused.cycle)
             with objects("deadlock-real"):
-                story.reply(number, msgspec.structs.replace(refused, cycle=wrong), revision)
+                cluster.reply(number, msgspec.structs.replace(refused, cycle=wrong), revision)
 
 
 def test_more_permits_believed_in_than_there_are() -> None:
     """Beliefs in permits beyond every limit since the first was asked for are found."""
-    story = ScriptedCluster()
+    cluster = ScriptedCluster()
 
     def believe(hold: str, count: int) -> None:
-        story.history.believes(
+        cluster.history.believes(
             Belief(
                 client=hold,
                 locks=(Wanted("s"),),
                 hold_id=HoldId(hold),
                 token=1,
-                from_us=story.now_us,
-                until_us=story.now_us + 10**6,
+                from_us=cluster.now_us,
+                until_us=cluster.now_us + 10**6,
                 kind=HoldKind.SEMAPHORE,
                 permits=count,
-                since_us=story.now_us,
+                since_us=cluster.now_us,
             )
         )
 
-    story.ask(permits("h1", 2, 2))
+    cluster.ask(permits("h1", 2, 2))
     believe("h1", 2)
-    story.ask(ResizeSemaphore("s", 3))
+    cluster.ask(ResizeSemaphore("s", 3))
     believe("h2", 1)
     with objects("exclusion"):
         believe("h3", 1)

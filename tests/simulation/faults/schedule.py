@@ -46,7 +46,7 @@ class World(Protocol):
     clients: list[Client]
     checkers: Checkers
     watch: NodeObserver
-    front: CallTransport
+    transport: CallTransport
     wall_us: dict[str, int]
 
     def make_loop(self, name: str) -> NodeLoop:
@@ -189,7 +189,7 @@ class Chaos:
         async def work(node: Node) -> Any:
             return await node.read(lambda machine: machine.revision, PROBE_S)
 
-        asked = self._world.front.ask(self._probe, node_id, work)
+        asked = self._world.transport.ask(self._probe, node_id, work)
         asked.future.add_done_callback(_look_at)
         await asyncio.wait({asked.future}, timeout=PROBE_S)
         if asked.future.done() and asked.future.exception() is None:

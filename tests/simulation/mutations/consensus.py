@@ -184,7 +184,7 @@ CONSENSUS: Final = (
         surroundings=Surroundings(
             rates=_MANY_LEADERS,
             fault_s=(0.5, 6.0),
-            habits={"names": tuple(f"n{number}" for number in range(100)), "ttl_ms": (50, 2_000)},
+            client_settings={"names": tuple(f"n{number}" for number in range(100)), "ttl_ms": (50, 2_000)},
         ),
     ),
     Mutation(

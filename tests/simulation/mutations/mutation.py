@@ -23,9 +23,9 @@ BUSY: Final[Mapping[str, Any]] = {
     "ttl_ms": (500, 20_000),
     "wait_ms": (1_000, 20_000),
     "timeout_s": (0.5, 4.0),
-    "variety": 0.0,
+    "vocabulary_share": 0.0,
 }
-"""Habits of clients that want the same few locks all the time."""
+"""Settings of clients that want the same few locks all the time."""
 
 
 def many_snapshots() -> contextlib.AbstractContextManager[object]:
@@ -42,7 +42,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Faults per simulated minute, by kind."""
     fault_s: tuple[float, float] = (0.5, 10.0)
     hostile: Chances | None = None
-    habits: Mapping[str, Any] = {}
+    client_settings: Mapping[str, Any] = {}
     """What clients do otherwise than in BUSY."""
     settings: Mapping[str, Any] = {}
     """Other fields of the plan."""
@@ -55,7 +55,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             plan,
             **{
-                "habits": msgspec.structs.replace(plan.habits, **{**BUSY, **self.habits}),
+                "client_settings": msgspec.structs.replace(
+                    plan.client_settings, **{**BUSY, **self.client_settings}
+                ),
                 "clients_count": 4,
                 "quiet_every_s": 40.0,
                 "rates": dict(self.rates),

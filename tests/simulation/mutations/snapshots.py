@@ -18,7 +18,7 @@ RESTORING: Final = Surroundings(
     rates={"kill": 4.0, "isolate": 1.0, "power": 1.0}, settings={"compact_entries": 20, "chunk_bytes": 4_096}
 )
 """Many snapshots, and nodes that start from them."""
-RESTORING_ALL: Final = msgspec.structs.replace(RESTORING, habits={"variety": 0.8})
+RESTORING_ALL: Final = msgspec.structs.replace(RESTORING, client_settings={"vocabulary_share": 0.8})
 """The same, with the whole vocabulary."""
 
 

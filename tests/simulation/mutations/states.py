@@ -43,7 +43,7 @@ def _one_expiry() -> Iterator[None]:
         yield
 
 
-_EXPIRING: Final = Surroundings(minutes=1, habits={"ttl_ms": (50, 1_000)}, around=_one_expiry)
+_EXPIRING: Final = Surroundings(minutes=1, client_settings={"ttl_ms": (50, 1_000)}, around=_one_expiry)
 
 
 _UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be decoded")

@@ -29,8 +29,8 @@ from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 from tests.simulation.mutations.states import beside
 
 _TREE: Final = ("n0", "n0/n1", "n0/n2", "n0/n1/n3")
-_VARIED: Final = Surroundings(minutes=1, habits={"variety": 0.8, "names": _TREE})
-_RATES: Final = Surroundings(minutes=2, habits={"variety": 0.9, "think_s": 0.15})
+_VARIED: Final = Surroundings(minutes=1, client_settings={"vocabulary_share": 0.8, "names": _TREE})
+_RATES: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
 
 
 def _always(*_what: object) -> bool:
@@ -221,7 +221,9 @@ VOCABULARY: Final = (
         sentence="Nobody ends the waits whose connections were kept by a node that is gone.",
         found_by=("wait-left",),
         apply=replaced(AbandonedWaits, "look", _look_away),
-        surroundings=Surroundings(minutes=2, rates={"kill": 10.0}, habits={"wait_ms": (10_000, 20_000)}),
+        surroundings=Surroundings(
+            minutes=2, rates={"kill": 10.0}, client_settings={"wait_ms": (10_000, 20_000)}
+        ),
     ),
     Mutation(
         name="update-beside-update",

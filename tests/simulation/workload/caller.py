@@ -32,7 +32,7 @@ class Caller:
     def __init__(
         self,
         loop: NodeLoop,
-        front: CallTransport,
+        transport: CallTransport,
         node_ids: list[str],
         history: History,
         *,
@@ -41,7 +41,7 @@ class Caller:
     ) -> None:
         self.node_ids = node_ids
         self._loop = loop
-        self._front = front
+        self._transport = transport
         self._history = history
         self._timeout_range_s = timeout_s
         self._random = random
@@ -73,7 +73,7 @@ class Caller:
         wait_s = command.wait_ms / 1000 if isinstance(command, MayWait) else 0.0
         asked_us = self._loop.local_us()
         number = self._history.call(self._loop.name, node_id, command, self._loop.now_us)
-        asked = self._front.ask(self._loop, node_id, work)
+        asked = self._transport.ask(self._loop, node_id, work)
         try:
             async with asyncio.timeout(wait_s + 2 * timeout_s + SLACK_S):
                 answer = await asked.future
@@ -95,7 +95,7 @@ class Caller:
 
     def _hang_up(self, number: int, asked: PendingCall) -> None:
         self._history.gone(number, self._loop.now_us)
-        self._front.cancel(asked)
+        self._transport.cancel(asked)
 
     async def read(self, query: Query) -> None:
         """Ask any node for a linearizable read."""
@@ -105,7 +105,7 @@ class Caller:
             return await node.read(lambda machine: (query.ask(machine), machine.revision), timeout_s)
 
         number = self._history.call_read(self._loop.name, node_id, query, self._loop.now_us)
-        asked = self._front.ask(self._loop, node_id, work)
+        asked = self._transport.ask(self._loop, node_id, work)
         try:
             async with asyncio.timeout(timeout_s + SLACK_S):
                 value, revision = await asked.future
@@ -113,7 +113,7 @@ class Caller:
             self._history.end_read(number, self._loop.now_us, error.code)
         except (TimeoutError, NotReachedError, ConnectionLostError):
             self._history.end_read(number, self._loop.now_us)
-            self._front.cancel(asked)
+            self._transport.cancel(asked)
         else:
             self._history.reply_read(number, self._loop.now_us, value, revision)
 

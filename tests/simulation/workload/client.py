@@ -29,28 +29,28 @@ class Client:
     def __init__(
         self,
         loop: NodeLoop,
-        front: CallTransport,
+        transport: CallTransport,
         node_ids: list[str],
         history: History,
         *,
-        habits: ClientSettings,
+        settings: ClientSettings,
         random: Random,
     ) -> None:
         self.name = loop.name
         self.is_active = True
         self.random = random
-        self.asker = Caller(loop, front, node_ids, history, timeout_s=habits.timeout_s, random=random)
+        self.caller = Caller(loop, transport, node_ids, history, timeout_s=settings.timeout_s, random=random)
         self.holdings = ClientHolds(loop, history)
-        self.wishes = ClientCommands(loop.name, self.asker, habits, random)
+        self.commands = ClientCommands(loop.name, self.caller, settings, random)
         self._loop = loop
-        self._habits = habits
-        self._variety = FullVocabulary(self)
+        self._settings = settings
+        self._full_vocabulary = FullVocabulary(self)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._main = self.spawn(self._live())
 
     def told_of_nodes(self, node_ids: list[str]) -> None:
         """Ask these nodes from now on."""
-        self.asker.node_ids = list(node_ids)
+        self.caller.node_ids = list(node_ids)
 
     def leave(self) -> None:
         """End the client's process."""
@@ -61,7 +61,7 @@ class Client:
     async def _live(self) -> None:
         """Do something now and again."""
         while True:
-            await asyncio.sleep(self.random.expovariate(1 / self._habits.think_s))
+            await asyncio.sleep(self.random.expovariate(1 / self._settings.think_s))
             if self.is_active:
                 self.spawn(self._act())
 
@@ -80,17 +80,19 @@ class Client:
         """Do one thing."""
         random = self.random
         self.holdings.forget_old()
-        if self._habits.variety and random.random() < self._habits.variety:
-            await self._variety.act()
+        if self._settings.vocabulary_share and random.random() < self._settings.vocabulary_share:
+            await self._full_vocabulary.act()
             return
         held, sessions = list(self.holdings.held.values()), list(self.holdings.sessions)
         dice = random.random()
-        if dice < 0.08 and len(sessions) < self._habits.sessions_max:
+        if dice < 0.08 and len(sessions) < self._settings.sessions_max:
             await self.open_session()
         elif dice < 0.45:
-            await self.acquire(self.wishes.lock(sessions))
+            await self.acquire(self.commands.lock(sessions))
         elif dice < 0.52:
-            await self.acquire(self.wishes.lock(sessions, wait_ms=random.randint(1000, 20_000)), leaves=True)
+            await self.acquire(
+                self.commands.lock(sessions, wait_ms=random.randint(1000, 20_000)), leaves=True
+            )
         elif dice < 0.57:
             await self._acquire_twice_at_once()
         elif dice < 0.70 and held:
@@ -108,11 +110,11 @@ class Client:
 
     async def open_session(self) -> None:
         """Open a session, and keep it alive from then on."""
-        ttl_ms = max(self.random.choice(SESSION_TTL_MS_MIN), self.wishes.pick_ttl())
+        ttl_ms = max(self.random.choice(SESSION_TTL_MS_MIN), self.commands.pick_ttl())
         command = OpenSession(
-            SessionId(self.asker.new_id()), ttl_ms, {"client": self.name}, self.asker.request_id()
+            SessionId(self.caller.new_id()), ttl_ms, {"client": self.name}, self.caller.request_id()
         )
-        _, result = await self.asker.insist(command)
+        _, result = await self.caller.insist(command)
         if isinstance(result, results.SessionOpened):
             session = self.holdings.sessions[result.session_id] = Session(result.session_id, ttl_ms)
             self.spawn(self._keep_alive(session))
@@ -123,7 +125,7 @@ class Client:
             await asyncio.sleep(session.ttl_ms / 1000 / self.random.choice([2, 3, 3, 4]))
             if session.session_id not in self.holdings.sessions:
                 return
-            asked_us, result = await self.asker.insist(
+            asked_us, result = await self.caller.insist(
                 KeepAlive(session.session_id), patience_s=session.ttl_ms / 1000
             )
             if isinstance(result, results.SessionKept):
@@ -136,7 +138,7 @@ class Client:
 
     async def _close_session(self, session: Session) -> None:
         self.holdings.session_over(session)
-        await self.asker.insist(CloseSession(session.session_id, self.asker.request_id()))
+        await self.caller.insist(CloseSession(session.session_id, self.caller.request_id()))
 
     # -- holds ----------------------------------------------------------------------------------------------
 
@@ -144,10 +146,10 @@ class Client:
         """Ask for a hold, and wait for it; or leave at any moment of the wait."""
         since_us = self.holdings.asks(command)
         if not leaves:
-            asked_us, result = await self.asker.insist(command, patience_s=command.wait_ms / 1000 + 10)
+            asked_us, result = await self.caller.insist(command, patience_s=command.wait_ms / 1000 + 10)
             self._take(command, asked_us, result, since_us)
             return
-        task = self.spawn(self.asker.attempt(self.random.choice(self.asker.node_ids), command))
+        task = self.spawn(self.caller.attempt(self.random.choice(self.caller.node_ids), command))
         await asyncio.wait({task}, timeout=self.random.uniform(0, command.wait_ms / 1000))
         if task.done() and not task.cancelled() and task.exception() is None:
             asked_us, result = task.result()
@@ -156,11 +158,11 @@ class Client:
 
     async def _acquire_twice_at_once(self) -> None:
         """Send one request to two nodes at the same time."""
-        wish = self.wishes.lock(list(self.holdings.sessions))
-        command = msgspec.structs.replace(wish, request_id=self.asker.new_id())
+        wish = self.commands.lock(list(self.holdings.sessions))
+        command = msgspec.structs.replace(wish, request_id=self.caller.new_id())
         since_us = self.holdings.asks(command)
-        nodes = self.random.sample(self.asker.node_ids, min(2, len(self.asker.node_ids)))
-        tasks = [self.spawn(self.asker.attempt(node_id, self.asker.again(command))) for node_id in nodes]
+        nodes = self.random.sample(self.caller.node_ids, min(2, len(self.caller.node_ids)))
+        tasks = [self.spawn(self.caller.attempt(node_id, self.caller.again(command))) for node_id in nodes]
         answers = await asyncio.gather(*tasks)
         if all(result is not None for _, result in answers):
             # Hanging up on one of the two takes the whole request back.
@@ -174,18 +176,18 @@ class Client:
             session = self.holdings.sessions.get(getattr(command, "session_id", NO_SESSION))
             if session is not None:
                 self.holdings.session_over(session)
-        self._variety.told(command, result)
+        self._full_vocabulary.told(command, result)
 
     async def _renew(self, held: Held) -> None:
         if held.is_renewing:
             # Two renewals with different leases may come into effect in any order.
             return
         held.is_renewing = True
-        ttl_ms = self.wishes.pick_ttl() if self.random.random() < 0.2 and not held.session_id else 0
+        ttl_ms = self.commands.pick_ttl() if self.random.random() < 0.2 and not held.session_id else 0
         if ttl_ms:
             self.holdings.shorten(held, ttl_ms)
-        asked_us, result = await self.asker.insist(
-            Renew(held.hold_id, ttl_ms, self.asker.request_id()), patience_s=5
+        asked_us, result = await self.caller.insist(
+            Renew(held.hold_id, ttl_ms, self.caller.request_id()), patience_s=5
         )
         if isinstance(result, results.Renewed):
             if held.hold_id in self.holdings.held:
@@ -197,19 +199,19 @@ class Client:
 
     async def _release(self, held: Held) -> None:
         self.holdings.give_up(held.hold_id)
-        await self.asker.insist(Release(held.hold_id, self.asker.request_id()), patience_s=5)
+        await self.caller.insist(Release(held.hold_id, self.caller.request_id()), patience_s=5)
 
     async def _force(self) -> None:
-        name = self.random.choice(self._habits.names)
-        await self.asker.insist(
-            ForceRelease(name, "by hand", self.random.choice([0, 1000]), self.asker.request_id())
+        name = self.random.choice(self._settings.names)
+        await self.caller.insist(
+            ForceRelease(name, "by hand", self.random.choice([0, 1000]), self.caller.request_id())
         )
 
     async def _read(self) -> None:
         random, sessions = self.random, self.holdings.sessions
-        query: Query = ReadLock(random.choice(self._habits.names))
+        query: Query = ReadLock(random.choice(self._settings.names))
         if random.random() < 0.2:
             query = ReadLocks(limit=random.choice([1, 10, 100]))
         elif sessions and random.random() < 0.3:
             query = ReadSession(random.choice(list(sessions)))
-        await self.asker.read(query)
+        await self.caller.read(query)

@@ -36,22 +36,22 @@ RESOURCES: Final = ("f0", "f1")
 class ClientCommands:
     """Makes the commands of one client."""
 
-    def __init__(self, name: str, asker: Caller, habits: ClientSettings, random: Random) -> None:
+    def __init__(self, name: str, caller: Caller, settings: ClientSettings, random: Random) -> None:
         self._name = OwnerName(name)
-        self._asker = asker
-        self._habits = habits
+        self._caller = caller
+        self._settings = settings
         self._random = random
         self.limits: dict[str, int] = {}
         """What this client was told of semaphores."""
 
     def pick_ttl(self) -> int:
         """Return the length of a lease."""
-        low, high = self._habits.ttl_ms
+        low, high = self._settings.ttl_ms
         return int(low * (high / low) ** self._random.random())
 
     def pick_wait(self) -> int:
         """Return how long to wait, which may be not at all."""
-        return self._random.randint(*self._habits.wait_ms) if self._random.random() < 0.6 else 0
+        return self._random.randint(*self._settings.wait_ms) if self._random.random() < 0.6 else 0
 
     def lock(self, sessions: list[SessionId], wait_ms: int | None = None) -> Acquire:
         """Return an acquire of one name, exclusive or shared."""
@@ -62,16 +62,16 @@ class ClientCommands:
         if wait_ms is None:
             wait_ms = self.pick_wait()
         return Acquire(
-            name=random.choice(self._habits.names),
+            name=random.choice(self._settings.names),
             mode=Mode.SHARED if random.random() < 0.3 else Mode.EXCLUSIVE,
-            hold_id=self._asker.new_hold_id(),
-            attempt_id=self._asker.new_attempt_id(),
+            hold_id=self._caller.new_hold_id(),
+            attempt_id=self._caller.new_attempt_id(),
             session_id=session_id,
             ttl_ms=ttl_ms,
             owner=self._name,
             wait_ms=wait_ms,
             lock_delay_ms=random.choice([0, 0, 0, 0, 500, 3000]),
-            request_id=self._asker.request_id(),
+            request_id=self._caller.request_id(),
         )
 
     def rich_lock(self, sessions: list[SessionId]) -> Acquire:
@@ -79,18 +79,18 @@ class ClientCommands:
         random = self._random
         session_id, ttl_ms = self._lease(sessions)
         locks = self._several() if random.random() < 0.35 else ()
-        one = self._wanted(random.choice(self._habits.names))
+        one = self._wanted(random.choice(self._settings.names))
         return Acquire(
             name="" if locks else one.name,
             mode=one.mode,
-            hold_id=self._asker.new_hold_id(),
-            attempt_id=self._asker.new_attempt_id(),
+            hold_id=self._caller.new_hold_id(),
+            attempt_id=self._caller.new_attempt_id(),
             session_id=session_id,
             ttl_ms=ttl_ms,
             owner=self._owner(),
             wait_ms=self.pick_wait(),
             lock_delay_ms=random.choice([0, 0, 0, 0, 0, 0, 500, 3000]),
-            request_id=self._asker.request_id(),
+            request_id=self._caller.request_id(),
             scope=one.scope,
             locks=locks,
         )
@@ -114,7 +114,7 @@ class ClientCommands:
         random = self._random
         locks: list[Wanted] = []
         for _ in range(random.randint(2, SEVERAL_MAX)):
-            lock = self._wanted(random.choice(self._habits.names))
+            lock = self._wanted(random.choice(self._settings.names))
             if not any(covers(lock, other.name) or covers(other, lock.name) for other in locks):
                 locks.append(lock)
         return tuple(locks)
@@ -124,10 +124,10 @@ class ClientCommands:
         return Convert(
             hold_id,
             self._random.choice(list(Mode)),
-            ticket_id=self._asker.new_hold_id(),
-            attempt_id=self._asker.new_attempt_id(),
+            ticket_id=self._caller.new_hold_id(),
+            attempt_id=self._caller.new_attempt_id(),
             wait_ms=self.pick_wait(),
-            request_id=self._asker.request_id(),
+            request_id=self._caller.request_id(),
         )
 
     def permits(self, sessions: list[SessionId]) -> AcquirePermits:
@@ -140,21 +140,21 @@ class ClientCommands:
             name,
             limit,
             random.randint(1, random.choice([1, limit])),
-            hold_id=self._asker.new_hold_id(),
-            attempt_id=self._asker.new_attempt_id(),
+            hold_id=self._caller.new_hold_id(),
+            attempt_id=self._caller.new_attempt_id(),
             session_id=session_id,
             ttl_ms=ttl_ms,
             owner=self._owner(),
             wait_ms=self.pick_wait(),
             lock_delay_ms=random.choice([0, 0, 0, 0, 0, 0, 500, 3000]),
-            request_id=self._asker.request_id(),
+            request_id=self._caller.request_id(),
         )
 
     def resize(self) -> ResizeSemaphore:
         """Return another limit for a semaphore."""
         random = self._random
         return ResizeSemaphore(
-            random.choice(SEMAPHORES), random.randint(1, LIMIT_MAX), self._asker.request_id()
+            random.choice(SEMAPHORES), random.randint(1, LIMIT_MAX), self._caller.request_id()
         )
 
     def campaign(self, session_id: SessionId) -> Campaign:
@@ -164,11 +164,11 @@ class ClientCommands:
             random.choice(ELECTIONS),
             session_id,
             f"{self._name} at {random.randint(1, 9)}",
-            hold_id=self._asker.new_hold_id(),
-            attempt_id=self._asker.new_attempt_id(),
+            hold_id=self._caller.new_hold_id(),
+            attempt_id=self._caller.new_attempt_id(),
             owner=self._owner(),
             wait_ms=self.pick_wait(),
-            request_id=self._asker.request_id(),
+            request_id=self._caller.request_id(),
         )
 
     def rate(self) -> TakeRate:
@@ -183,11 +183,11 @@ class ClientCommands:
             random.choice(list(Algorithm)),
             cost=random.choice([1, 1, 2]),
             wait_ms=random.choice([0, 0, 0, 1_000, 8_000]),
-            request_id=self._asker.request_id(),
+            request_id=self._caller.request_id(),
         )
 
     def fence(self, tokens: list[int]) -> AdvanceFence:
         """Return what a resource does with one of these tokens, new or old."""
         random = self._random
         token = max(1, random.choice(tokens or [1]) - random.choice([0, 0, 1, 5]))
-        return AdvanceFence(random.choice(RESOURCES), token, self._asker.request_id())
+        return AdvanceFence(random.choice(RESOURCES), token, self._caller.request_id())

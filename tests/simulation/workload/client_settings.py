@@ -14,5 +14,5 @@ class ClientSettings(msgspec.Struct, frozen=True):
     ttl_ms: tuple[int, int]
     wait_ms: tuple[int, int]
     timeout_s: tuple[float, float]
-    variety: float = 0.0
+    vocabulary_share: float = 0.0
     """The share of actions that are not about single exclusive or shared locks."""

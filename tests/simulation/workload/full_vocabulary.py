@@ -22,9 +22,9 @@ class Actor(Protocol):
     """The client that acts."""
 
     random: Random
-    asker: Caller
+    caller: Caller
     holdings: ClientHolds
-    wishes: ClientCommands
+    commands: ClientCommands
 
     async def open_session(self) -> None:
         """Open a session."""
@@ -44,13 +44,13 @@ class FullVocabulary:
         actor, dice = self._actor, self._actor.random.random()
         sessions = list(actor.holdings.sessions)
         if dice < 0.30:
-            await self._wish(actor.wishes.rich_lock(sessions))
+            await self._wish(actor.commands.rich_lock(sessions))
         elif dice < 0.45:
             await self._convert()
         elif dice < 0.50:
             await self._release_part()
         elif dice < 0.65:
-            await self._wish(actor.wishes.permits(sessions))
+            await self._wish(actor.commands.permits(sessions))
         elif dice < 0.68:
             await self._resize()
         elif dice < 0.78:
@@ -61,7 +61,7 @@ class FullVocabulary:
             await self._take_rates()
         elif dice < 0.95:
             tokens = [held.token for held in actor.holdings.held.values()]
-            await actor.asker.insist(actor.wishes.fence(tokens))
+            await actor.caller.insist(actor.commands.fence(tokens))
         else:
             await self._read()
 
@@ -69,7 +69,7 @@ class FullVocabulary:
         """Record what a semaphore's limit really is."""
         is_mismatch = isinstance(result, Refused) and result.reason is Reason.LIMIT_MISMATCH
         if isinstance(command, AcquirePermits) and isinstance(result, Refused) and is_mismatch:
-            self._actor.wishes.limits[command.name] = result.facts["limit"]
+            self._actor.commands.limits[command.name] = result.facts["limit"]
 
     async def _wish(self, command: MayWait) -> None:
         leaves = command.wait_ms > 0 and self._actor.random.random() < LEAVE_CHANCE
@@ -86,7 +86,7 @@ class FullVocabulary:
         actor, held = self._actor, self._any(HoldKind.LOCK)
         if held is None or held.is_converting:
             return
-        holdings, command = actor.holdings, actor.wishes.convert(held.hold_id)
+        holdings, command = actor.holdings, actor.commands.convert(held.hold_id)
         before, held.is_converting = held.locks, True
         holdings.change(held, weaker(before, command.mode))
         leaves = command.wait_ms > 0 and actor.random.random() < LEAVE_CHANCE
@@ -106,8 +106,8 @@ class FullVocabulary:
 
     async def _ask(self, command: MayWait, *, leaves: bool) -> tuple[int, Result | None]:
         """Ask until there is an outcome, or leave before."""
-        asker = self._actor.asker
-        asking = asyncio.ensure_future(asker.insist(command, patience_s=command.wait_ms / 1000 + 10))
+        caller = self._actor.caller
+        asking = asyncio.ensure_future(caller.insist(command, patience_s=command.wait_ms / 1000 + 10))
         leave_s = self._actor.random.uniform(0, command.wait_ms / 1000) if leaves else None
         await asyncio.wait({asking}, timeout=leave_s)
         if asking.done():
@@ -128,19 +128,19 @@ class FullVocabulary:
         else:
             actor.holdings.give_up(held.hold_id)
         names = tuple([lock.name for lock in gone])
-        await actor.asker.insist(Release(held.hold_id, actor.asker.request_id(), names), patience_s=5)
+        await actor.caller.insist(Release(held.hold_id, actor.caller.request_id(), names), patience_s=5)
 
     # -- semaphores and elections ---------------------------------------------------------------------------
 
     async def _resize(self) -> None:
-        command = self._actor.wishes.resize()
-        _, result = await self._actor.asker.insist(command)
+        command = self._actor.commands.resize()
+        _, result = await self._actor.caller.insist(command)
         if isinstance(result, Resized):
-            self._actor.wishes.limits[command.name] = command.limit
+            self._actor.commands.limits[command.name] = command.limit
 
     async def _campaign(self, sessions: list[SessionId]) -> None:
         if sessions:
-            await self._wish(self._actor.wishes.campaign(self._actor.random.choice(sessions)))
+            await self._wish(self._actor.commands.campaign(self._actor.random.choice(sessions)))
         else:
             await self._actor.open_session()
 
@@ -148,7 +148,7 @@ class FullVocabulary:
         actor, held = self._actor, self._any(HoldKind.ELECTION)
         if held is not None:
             value = f"again at {actor.random.randint(1, 9)}"
-            await actor.asker.insist(Proclaim(held.hold_id, value, actor.asker.request_id()))
+            await actor.caller.insist(Proclaim(held.hold_id, value, actor.caller.request_id()))
 
     # -- rates and reads ------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class FullVocabulary:
         """Ask several times at once."""
         actor = self._actor
         count = actor.random.randint(1, BURST_MAX)
-        await asyncio.gather(*[actor.asker.insist(actor.wishes.rate()) for _ in range(count)])
+        await asyncio.gather(*[actor.caller.insist(actor.commands.rate()) for _ in range(count)])
 
     async def _read(self) -> None:
         actor, random = self._actor, self._actor.random
@@ -167,4 +167,4 @@ class FullVocabulary:
         held = self._any(HoldKind.LOCK)
         if held is not None:
             queries.append(CheckToken(random.choice(held.locks).name, held.token))
-        await actor.asker.read(random.choice(queries))
+        await actor.caller.read(random.choice(queries))

@@ -61,9 +61,9 @@ class World:
         self.network.hostile = self.hostile
         self.machines = {node_id: self._machine(node_id, random) for node_id in plan.node_ids}
         self._set_paths()
-        self.front = CallTransport(self.network, self.machines)
+        self.transport = CallTransport(self.network, self.machines)
         for machine in self.machines.values():
-            machine.on_end = _Ended(self.front, machine)
+            machine.on_end = _Ended(self.transport, machine)
         self.clients = [self._client(number, random) for number in range(1, plan.clients_count + 1)]
         self.wall_us = dict.fromkeys(plan.node_ids, WALL_US)
         self.chaos = Chaos(self)
@@ -108,7 +108,7 @@ class World:
         """Put up a machine whose node joins the cluster."""
         random = Random(f"machine {node_id} {self.plan.seed}")
         machine = self.machines[node_id] = self._machine(node_id, random, joins=True)
-        machine.on_end = _Ended(self.front, machine)
+        machine.on_end = _Ended(self.transport, machine)
         self.wall_us[node_id] = WALL_US
         self._set_paths()
         return machine
@@ -144,10 +144,10 @@ class World:
         loop = make_loop(self.scheduler, self._clock(random), f"c{number}", self.current, self.watch.uncaught)
         return Client(
             loop,
-            self.front,
+            self.transport,
             list(self.plan.node_ids),
             self.history,
-            habits=self.plan.habits,
+            settings=self.plan.client_settings,
             random=Random(f"client {number} {self.plan.seed}"),
         )
 
@@ -228,11 +228,11 @@ class World:
 
 
 class _Ended:
-    """Tells the front that a machine's process has ended."""
+    """Breaks the calls that a machine's process had open when it ended."""
 
-    def __init__(self, front: CallTransport, machine: Machine) -> None:
-        self._front = front
+    def __init__(self, transport: CallTransport, machine: Machine) -> None:
+        self._transport = transport
         self._machine = machine
 
     def __call__(self, is_silent: bool) -> None:  # noqa: FBT001 - a callback
-        self._front.process_ended(self._machine, is_silent=is_silent)
+        self._transport.process_ended(self._machine, is_silent=is_silent)
