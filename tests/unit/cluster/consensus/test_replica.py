@@ -234,7 +234,7 @@ def test_a_yes_of_a_majority_leads_to_a_candidacy(follower: Site, clock: Library
     assert follower.replica.role == Role(None, 1, is_leader=False, is_candidate=True)
 
 
-def test_who_is_not_connected_is_not_asked_for_a_vote(follower: Site, clock: Clock) -> None:
+def test_who_is_not_connected_is_not_asked_for_a_vote(follower: Site, clock: LibraryClock) -> None:
     """The library would ask everybody; what would wait for a connection could come too late."""
     clock.now_s += 2
     follower.replica.tick(has_entry=False)
