@@ -24,7 +24,7 @@ def decode_entry(data: bytes, rules: int) -> Entry:
         entry = codec.decode_entry(data, rules)
     except UnknownVersionError as error:
         raise NodeFailed(str(error)) from error
-    if entry.advance is not None:
+    if entry.advance is not None and entry.advance.to > rules:
         logger.info("event=rules-advance from=%d to=%d", rules, entry.advance.to)
     return entry
 

@@ -365,11 +365,22 @@ def test_a_snapshot_carries_the_members(store: SnapshotStore) -> None:
 
 def test_a_file_of_format_1_loads(store: SnapshotStore, tmp_path: Path) -> None:
     """A snapshot written before there were member lists is read as one without."""
-    header = msgspec.msgpack.encode([PREVIOUS, LAST, 5])
-    data = b"HOLDFSNP" + struct.pack("<II", 1, len(header)) + header + b"state"
-    digest = hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
-    (tmp_path / "snapshot").write_bytes(data + digest)
+    put_file(tmp_path, 1, [PREVIOUS, LAST, 5])
     assert store.load() == Snapshot(PREVIOUS, LAST, b"state", b"")
+
+
+def test_a_header_may_say_more(store: SnapshotStore, tmp_path: Path) -> None:
+    """A later release may add to the header of this format what this one need not know."""
+    put_file(tmp_path, 2, [PREVIOUS, LAST, 5, b"members", {"colour": "red"}])
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"state", b"members")
+
+
+def put_file(directory: Path, version: int, header: list[object]) -> None:
+    """Write a snapshot file of the state b"state" by hand."""
+    encoded = msgspec.msgpack.encode(header)
+    data = b"HOLDFSNP" + struct.pack("<II", version, len(encoded)) + encoded + b"state"
+    digest = hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+    (directory / "snapshot").write_bytes(data + digest)
 
 
 def test_a_new_transfer_replaces_an_unfinished_one(tmp_path: Path) -> None:
