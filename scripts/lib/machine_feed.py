@@ -16,6 +16,7 @@ from lockstate.limits import TTL_MS_MAX
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import BatchOutcome, Result
+from lockstate.versions import RULES_NEWEST
 
 COMMANDS_PER_ENTRY: Final = 500
 SESSIONS: Final = 200
@@ -27,6 +28,7 @@ class Feed:
 
     def __init__(self) -> None:
         self.machine = LockMachine()
+        self.machine.state.rules = RULES_NEWEST
         self.now_ms = 1_000_000
         self._seq = 0
         self._number = 0
@@ -61,7 +63,8 @@ class Feed:
         first = self._seq + 1
         self._seq += len(commands)
         encoded = [codec.encode_command(command) for command in commands]
-        return codec.encode_entry(self.now_ms, [(ORIGIN, list(range(first, self._seq + 1)), encoded)])
+        batch = (ORIGIN, list(range(first, self._seq + 1)), encoded)
+        return codec.encode_entry(self.now_ms, [batch], rules=RULES_NEWEST)
 
     def entries(self, commands: Iterable[Command]) -> Iterator[bytes]:
         """Yield entries of the usual size."""
