@@ -63,6 +63,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
                 "rates": dict(self.rates),
                 "fault_s": self.fault_s,
                 "hostile": self.hostile,
+                "upgraded_s": 0.0,
                 **self.settings,
             },
         )
