@@ -1,4 +1,4 @@
-"""A connection that stalls and goes on: the leader stays, the connection stays, and clients wait behind it."""
+"""A connection that stalls and goes on: leader and connection stay, and clients wait behind it."""
 
 from pathlib import Path
 

@@ -1,0 +1,65 @@
+"""What is left of a node whose start failed, or was overtaken by its stop."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.config import NodeConfig, load
+from cluster.errors import StartupError
+from cluster.node import Node
+from cluster.storage.data_directory import DataDir
+
+
+@pytest.fixture
+def taken() -> Iterator[socket.socket]:
+    """Return a socket that listens on a port of its own."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener
+
+
+def founder(directory: Path, peer_port: int) -> NodeConfig:
+    """Return the configuration of one of three founders, whose peers are not there."""
+    peers = f"n1=127.0.0.1:{peer_port},n2=127.0.0.1:1,n3=127.0.0.1:2"
+    argv = ["--node-id", "n1", "--data-dir", str(directory), "--http", "127.0.0.1:0", "--secret", 18 * "s"]
+    return load([*argv, "--peer", f"127.0.0.1:{peer_port}", "--peers", peers], {})
+
+
+async def test_a_node_can_be_started_again_after_its_start_failed(
+    tmp_path: Path, taken: socket.socket
+) -> None:
+    """A start that failed leaves the node as it was: a later start and stop do all that they do."""
+    node = Node(founder(tmp_path, taken.getsockname()[1]))
+    with pytest.raises(StartupError):
+        await node.start()
+    taken.close()
+    await node.start()
+    await node.stop()
+    assert node.group.loop._timer is not None
+    assert node.group.loop._timer.cancelled()
+    DataDir.open(tmp_path, "n1").close()
+
+
+async def test_a_node_that_is_stopped_while_it_starts_listens_and_dials_no_more(
+    tmp_path: Path, taken: socket.socket
+) -> None:
+    """A stop that overtakes the start ends everything that the start has begun, or begins later."""
+    port = taken.getsockname()[1]
+    taken.close()
+    node = Node(founder(tmp_path, port))
+    starting = asyncio.create_task(node.start())
+    await asyncio.sleep(0)
+    await node.stop()
+    await asyncio.gather(starting, return_exceptions=True)
+    await asyncio.sleep(0)
+    left = [task for task in asyncio.all_tasks() if task.get_name().startswith(("watch-", "dial-"))]
+    names = [task.get_name() for task in left]
+    for task in left:
+        task.cancel()
+    assert names == []
+    with pytest.raises(OSError, match="refused"):
+        await asyncio.open_connection("127.0.0.1", port)
