@@ -314,6 +314,9 @@ class Group:
             # Nothing else happens then.
             logger.warning("event=leader-lost leader=%s", self._leader_seen)
         self._leader_seen = leader_id
+        if leader_id is not None and self.outbox.has_unsent:
+            # A leader that had been silent has spoken.
+            self.request_flush()
         self.outbox.give_up_due()
 
     def failed(self) -> None:

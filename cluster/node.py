@@ -59,20 +59,24 @@ class Node:
     async def start(self) -> None:
         """Take the data directory, recover, listen for peers. Raises StartupError."""
         config = self.config
+        self._is_stopped = False
         self._datadir = DataDir.open(config.data_dir, config.node_id, joins=config.join, files=self._files)
         try:
             group = self._recover()
+            peering = Peering(self._datadir, config.node_id, config.advertise_http, group)
+            group.connect(PeerLinks(config.node_id, config.secret, {}, peering), peering)
         except snapshot.SnapshotError as error:
             self._datadir.close()
             raise DataDirError(
                 f"{config.data_dir}: the snapshot is whole, but this version cannot use it: {error}. Use the"
                 " version of Holdfast that wrote it, or replace this node with a new one"
             ) from error
+        except OSError as error:
+            self._datadir.close()
+            raise DataDirError(f"{config.data_dir}: the disk failed at the start: {error}") from error
         except BaseException:
             self._datadir.close()
             raise
-        peering = Peering(self._datadir, config.node_id, config.advertise_http, group)
-        group.connect(PeerLinks(config.node_id, config.secret, {}, peering), peering)
         self._group = group
         try:
             await self._take_part(group)

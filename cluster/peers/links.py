@@ -91,6 +91,9 @@ class PeerLinks:
             self._server = await loop.create_server(self._accept, listen.host, listen.port)
         except OSError as error:
             raise StartupError(f"peer: cannot listen on {listen}: {error.strerror or error}") from error
+        if self._is_closing:
+            self._server.close()
+            raise StartupError("peer: stopped while it started")
         self._watcher = loop.create_task(self._watch(), name="watch-links")
         self._dial()
 

@@ -1,16 +1,19 @@
 """What is left of a node whose start failed, or was overtaken by its stop."""
 
 import asyncio
+import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster.config import NodeConfig, load
-from cluster.errors import StartupError
+from cluster.errors import DataDirError, StartupError
 from cluster.node import Node
+from cluster.peers.peering import Peering
 from cluster.storage.data_directory import DataDir
+from cluster.storage.snapshot_store import SnapshotStore
 
 
 @pytest.fixture
@@ -63,3 +66,20 @@ async def test_a_node_that_is_stopped_while_it_starts_listens_and_dials_no_more(
     assert names == []
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("where", [SnapshotStore.load, Peering.set_members])
+async def test_a_disk_that_fails_at_the_start_leaves_the_directory_free(
+    where: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told as what it is, with its exit code, and a later start finds the directory unlocked."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    node = Node(founder(tmp_path, 1))
+    owner = SnapshotStore if where is SnapshotStore.load else Peering
+    monkeypatch.setattr(owner, where.__name__, fail)
+    with pytest.raises(DataDirError, match="Input/output error"):
+        await node.start()
+    DataDir.open(tmp_path, "n1").close()
