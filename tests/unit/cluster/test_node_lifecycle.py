@@ -77,7 +77,7 @@ async def test_a_disk_that_fails_at_the_start_leaves_the_directory_free(
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    node = Node(founder(tmp_path, 1))
+    node = Node(founder(tmp_path, 3))
     owner = SnapshotStore if where is SnapshotStore.load else Peering
     monkeypatch.setattr(owner, where.__name__, fail)
     with pytest.raises(DataDirError, match="Input/output error"):
