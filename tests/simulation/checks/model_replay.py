@@ -198,16 +198,19 @@ class Expected:
         return run(state, command)
 
     def waiting_at(self) -> dict[HoldId, str]:
-        """Return the node process that keeps the connection of each ticket, in order of coming there."""
+        """Return the node process that keeps the connection of each ticket."""
         alive = {ticket.ticket_id for ticket in self.state.tickets}
         self._waiting_at = {one: origin for one, origin in self._waiting_at.items() if one in alive}
         return self._waiting_at
 
     def _abandon(self, command: AbandonWaits) -> Result:
-        """End what waits at a node process that is gone, as if each client had left."""
-        state = self.state
-        tickets = {ticket.ticket_id: ticket for ticket in state.tickets}
-        gone = [tickets[one] for one, origin in self.waiting_at().items() if origin == command.origin]
+        """End what waits at a node process that is gone, as if each client had left, in order of arrival.
+
+        Of a ticket that a repeated request brought to this process later, that is still its first arrival.
+        """
+        state, waiting_at = self.state, self.waiting_at()
+        gone = [ticket for ticket in state.tickets if waiting_at.get(ticket.ticket_id) == command.origin]
+        gone.sort(key=lambda ticket: ticket.created)
         ended = gone[: limits.ABANDONED_PER_COMMAND_MAX]
         for ticket in ended:
             if ticket.request is not None:
