@@ -65,7 +65,7 @@ class Owner(Protocol):
         """End what clients wait for: this node stops."""
 
 
-class Links(Protocol):
+class FrameSender(Protocol):
     """The connections with the peers."""
 
     def send(self, peer_id: str, kind: FrameKind, body: object) -> bool:
@@ -82,7 +82,7 @@ class Loop:
         self,
         replica: Replica,
         journal: Journal,
-        links: Links,
+        links: FrameSender,
         owner: Owner,
         *,
         period_s: float,

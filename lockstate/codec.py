@@ -52,7 +52,7 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the decoder may raise, whatever the bytes."""
 
 
-class _Head(msgspec.Struct, array_like=True, frozen=True):
+class _EntryHead(msgspec.Struct, array_like=True, frozen=True):
     """The header of format 3. Further elements are ignored: what must not be ignored is a field."""
 
     now_ms: int
@@ -73,15 +73,15 @@ class _Decoders:
         known = _commands(tag_max)
         batches = list[tuple[str, list[int], list[known]]]  # type: ignore[valid-type]
         self.format_2 = msgspec.msgpack.Decoder(tuple[int, int, batches]).decode
-        self.format_3 = msgspec.msgpack.Decoder(tuple[int, _Head, batches]).decode
+        self.format_3 = msgspec.msgpack.Decoder(tuple[int, _EntryHead, batches]).decode
         self.command = msgspec.msgpack.Decoder(known).decode
 
 
 _encoder = msgspec.msgpack.Encoder()
 _DECODERS: Final = {rules.number: _Decoders(rules.command_tag_max) for rules in RULES.values()}
 _raw_decoder_2 = msgspec.msgpack.Decoder(tuple[int, int, list[RawBatch]])
-_raw_decoder_3 = msgspec.msgpack.Decoder(tuple[int, _Head, list[RawBatch]])
-_head_decoder = msgspec.msgpack.Decoder(tuple[int, int | _Head, msgspec.Raw])
+_raw_decoder_3 = msgspec.msgpack.Decoder(tuple[int, _EntryHead, list[RawBatch]])
+_head_decoder = msgspec.msgpack.Decoder(tuple[int, int | _EntryHead, msgspec.Raw])
 _number_decoder = msgspec.msgpack.Decoder(int)
 
 
@@ -199,7 +199,7 @@ def entry_time(data: bytes) -> int:
         head = _head_decoder.decode(data)[1]
     except _UNREADABLE:
         return 0
-    return max(0, head.now_ms if isinstance(head, _Head) else head)
+    return max(0, head.now_ms if isinstance(head, _EntryHead) else head)
 
 
 def entry_format(data: bytes) -> int:

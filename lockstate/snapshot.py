@@ -67,7 +67,7 @@ class _SessionRow(msgspec.Struct, array_like=True, gc=False):
     labels: dict[str, str]
 
 
-class _Head(msgspec.Struct, array_like=True):
+class _SnapshotHead(msgspec.Struct, array_like=True):
     format: int
     revision: int
     now_ms: int
@@ -89,7 +89,7 @@ class _Fields(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_f
     groups_count: int = GROUPS_COUNT
 
 
-class _HeadWithRules(_Head, array_like=True):
+class _HeadWithRules(_SnapshotHead, array_like=True):
     fields: _ActiveRules
 
 
@@ -97,13 +97,13 @@ _Tables = list[list[memoryview]]
 """Sessions in order of creation, holds of tokens, tickets of arrival, requests of age."""
 
 
-class _Image4(_Head, array_like=True):
+class _Image4(_SnapshotHead, array_like=True):
     """A snapshot of format 4."""
 
     tables: _Tables
 
 
-class _Image5(_Head, array_like=True):
+class _Image5(_SnapshotHead, array_like=True):
     """A snapshot of format 5."""
 
     fields: _Fields
@@ -139,7 +139,7 @@ def _semaphores(state: State) -> list[_Limit]:
 
 
 _encoder = msgspec.msgpack.Encoder()
-_head_decoder = msgspec.msgpack.Decoder(_Head)
+_head_decoder = msgspec.msgpack.Decoder(_SnapshotHead)
 _rules_decoder = msgspec.msgpack.Decoder(_HeadWithRules)
 _decoder_4 = msgspec.msgpack.Decoder(_Image4)
 _decoder_5 = msgspec.msgpack.Decoder(_Image5)

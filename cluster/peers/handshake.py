@@ -132,7 +132,7 @@ def protocol_of(nonce: bytes) -> int:
     return max(nonce[-1], PROTOCOL_OLDEST) if has_mark else PROTOCOL_OLDEST
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class HandshakeState(msgspec.Struct, frozen=True):
     """What both sides know after hello and challenge."""
 
     dialer: str

@@ -17,8 +17,8 @@ from cluster.errors import NodeFailed
 from cluster.peers import handshake
 from cluster.peers.handshake import (
     Challenge,
-    Exchange,
     FirstProof,
+    HandshakeState,
     Hello,
     Objection,
     Particulars,
@@ -58,7 +58,7 @@ class FrameKind(enum.IntEnum):
     CHANGED = 7
 
 
-class Links(Protocol):
+class LinkRegistry(Protocol):
     """What a link asks of all links of its node."""
 
     node_id: str
@@ -92,7 +92,7 @@ class Links(Protocol):
 class Link(asyncio.Protocol):
     """One connection. `dials` names the peer it dials; the accepting side learns it from the hello."""
 
-    def __init__(self, links: Links, dials: str = "", *, is_turned_away: bool = False) -> None:
+    def __init__(self, links: LinkRegistry, dials: str = "", *, is_turned_away: bool = False) -> None:
         self._links = links
         self._is_turned_away = is_turned_away
         self._is_dialer = bool(dials)
@@ -108,7 +108,7 @@ class Link(asyncio.Protocol):
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
         self._nonce = handshake.new_nonce()
-        self._exchange: Exchange | None = None
+        self._exchange: HandshakeState | None = None
         self._timeout: asyncio.TimerHandle | None = None
 
     # -- asyncio.Protocol -----------------------------------------------------------------------------------
@@ -250,14 +250,14 @@ class Link(asyncio.Protocol):
             self._give_up("nonce of the wrong length")
         else:
             self.peer_id = hello.node_id
-            self._exchange = Exchange(hello.node_id, self._links.node_id, hello.nonce, self._nonce)
+            self._exchange = HandshakeState(hello.node_id, self._links.node_id, hello.nonce, self._nonce)
             self._send_handshake(Challenge(self._nonce))
 
     def _on_challenge(self, challenge: Challenge) -> None:
-        self._exchange = Exchange(self._links.node_id, self.peer_id, self._nonce, challenge.nonce)
+        self._exchange = HandshakeState(self._links.node_id, self.peer_id, self._nonce, challenge.nonce)
         self._send_handshake(self._exchange.prove(self._links.secret, b"dialer", self._links.particulars()))
 
-    def _on_proof(self, proof: Proof | FirstProof, exchange: Exchange) -> None:
+    def _on_proof(self, proof: Proof | FirstProof, exchange: HandshakeState) -> None:
         secret = self._links.secret
         role, ours = (b"acceptor", b"dialer") if self._is_dialer else (b"dialer", b"acceptor")
         theirs = exchange.proven(secret, role, proof)

@@ -40,7 +40,7 @@ MISSED_COUNT_MAX: Final = 3
 logger = logging.getLogger(__name__)
 
 
-class Host(Protocol):
+class LinksHost(Protocol):
     """What the links ask of their node."""
 
     def particulars(self) -> Particulars:
@@ -71,7 +71,7 @@ class Host(Protocol):
 class PeerLinks:
     """All links of one node. `peers` maps the others' ids to their addresses."""
 
-    def __init__(self, node_id: str, secret: bytes, peers: Mapping[str, Address], host: Host) -> None:
+    def __init__(self, node_id: str, secret: bytes, peers: Mapping[str, Address], host: LinksHost) -> None:
         self.node_id = node_id
         self.secret = secret
         self._peers = dict(peers)
@@ -169,7 +169,7 @@ class PeerLinks:
         """Return the connected peers."""
         return frozenset(self._open)
 
-    # -- link.Links -----------------------------------------------------------------------------------------
+    # -- link.LinkRegistry -----------------------------------------------------------------------------------
 
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""

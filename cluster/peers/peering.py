@@ -44,7 +44,7 @@ _DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
 """What is in a frame, by its kind. Raft's messages have a decoder of their own."""
 
 
-class Host(Protocol):
+class PeeringHost(Protocol):
     """What peering asks of the node it speaks for."""
 
     def role(self) -> str:
@@ -84,9 +84,9 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Peering:
-    """Speaks for this node on its links (links.Host)."""
+    """Speaks for this node on its links (links.LinksHost)."""
 
-    def __init__(self, datadir: DataDir, node_id: str, advertise_http: str, host: Host) -> None:
+    def __init__(self, datadir: DataDir, node_id: str, advertise_http: str, host: PeeringHost) -> None:
         self._datadir = datadir
         self._node_id = node_id
         self._advertise_http = advertise_http

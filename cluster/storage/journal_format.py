@@ -87,7 +87,7 @@ class FormatError(ValueError):
     """These bytes are not what the format says. The caller knows the file and the offset."""
 
 
-class Header(NamedTuple):
+class SegmentHeader(NamedTuple):
     """What the first bytes of a segment say, of this version and group."""
 
     number: int
@@ -194,7 +194,7 @@ def segment_salt(header: bytes) -> bytes:
     return salt
 
 
-def parse_segment_header(data: bytes, number: int) -> Header:
+def parse_segment_header(data: bytes, number: int) -> SegmentHeader:
     """Return what begins segment `number`. Raises FormatError saying what is wrong."""
     head = data[: _SEGMENT_HEAD.size]
     if len(data) < SEGMENT_HEADER_BYTES or not head.startswith(SEGMENT_MAGIC):
@@ -213,7 +213,7 @@ def parse_segment_header(data: bytes, number: int) -> Header:
     if stored_number != number:
         message = f"the header says segment {stored_number}"
         raise FormatError(message)
-    return Header(stored_number, salt, previous_salt)
+    return SegmentHeader(stored_number, salt, previous_salt)
 
 
 def encode_block(records: Sequence[bytes], sequence: int, synced: int, file_bytes: int, seed: int) -> bytes:

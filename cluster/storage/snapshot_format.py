@@ -59,7 +59,7 @@ class SnapshotId(NamedTuple):
     digest: bytes
 
 
-class Header(msgspec.Struct, frozen=True, array_like=True):
+class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True):
     """What a snapshot file says of itself."""
 
     previous: LogEntry
@@ -71,7 +71,9 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
 def write_snapshot(path: Path, snapshot: Snapshot, files: Files) -> None:
     """Write `snapshot` to the new file `path` and sync it. Raises OSError."""
     state = memoryview(snapshot.state)
-    header = msgspec.msgpack.encode(Header(snapshot.previous, snapshot.last, len(state), snapshot.members))
+    header = msgspec.msgpack.encode(
+        SnapshotHeader(snapshot.previous, snapshot.last, len(state), snapshot.members)
+    )
     prefix = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(header)) + header
     digest = hashlib.blake2b(prefix, digest_size=DIGEST_BYTES)
     fd = files.create(path)
@@ -88,7 +90,7 @@ def write_snapshot(path: Path, snapshot: Snapshot, files: Files) -> None:
         files.close(fd)
 
 
-def read_header(fd: int, files: Files) -> tuple[Header, int]:
+def read_header(fd: int, files: Files) -> tuple[SnapshotHeader, int]:
     """Return the header of an open snapshot file and where its state begins. Raises SnapshotDamaged.
 
     It is to be believed once the digest of the whole file has been found right.
@@ -106,7 +108,7 @@ def read_header(fd: int, files: Files) -> tuple[Header, int]:
         message = f"its header has {header_bytes} bytes"
         raise SnapshotDamaged(message)
     try:
-        header = msgspec.msgpack.decode(files.read_at(fd, header_bytes, _PREFIX.size), type=Header)
+        header = msgspec.msgpack.decode(files.read_at(fd, header_bytes, _PREFIX.size), type=SnapshotHeader)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message = f"its header cannot be read: {error}"
         raise SnapshotDamaged(message) from error

@@ -8,8 +8,8 @@ from typing import Final
 from cluster.storage.files import Files
 from cluster.storage.snapshot_format import (
     DIGEST_BYTES,
-    Header,
     SnapshotDamaged,
+    SnapshotHeader,
     SnapshotId,
     read_header,
     stored_digest,
@@ -50,7 +50,7 @@ class Incoming:
         if self._unsynced_bytes >= SYNC_BYTES:
             self._sync()
 
-    def verify(self) -> tuple[Header, int]:
+    def verify(self) -> tuple[SnapshotHeader, int]:
         """Make all bytes durable and return the header and where the state begins.
 
         Raises OSError, or SnapshotDamaged when the bytes are not those that were announced.
@@ -66,7 +66,7 @@ class Incoming:
             raise SnapshotDamaged(message)
         return header, start
 
-    def read_state(self, header: Header, start: int, state: bytearray) -> Iterator[None]:
+    def read_state(self, header: SnapshotHeader, start: int, state: bytearray) -> Iterator[None]:
         """Append the state to `state`, in steps of a few milliseconds."""
         end = start + header.state_bytes
         for offset in range(start, end, READ_BYTES):

@@ -18,7 +18,7 @@ import msgspec
 from cluster.config import load
 from cluster.node import Node
 from cluster.peers import handshake
-from cluster.peers.handshake import Challenge, Exchange, Hello, Objection, Particulars
+from cluster.peers.handshake import Challenge, HandshakeState, Hello, Objection, Particulars
 from lockstate import codec, snapshot
 from lockstate.commands import Acquire, Release
 from lockstate.ids import AttemptId, HoldId
@@ -89,7 +89,7 @@ async def data_directory(directory: Path) -> None:
 
 def messages() -> dict[str, str]:
     """Return both handshakes, one that is let in and one that is refused."""
-    exchange = Exchange("n1", "n2", *NONCES)
+    exchange = HandshakeState("n1", "n2", *NONCES)
     stored: dict[str, handshake.Handshake] = {
         "hello": Hello(1, "n1", "n2", NONCES[0]),
         "challenge": Challenge(NONCES[1]),

@@ -20,8 +20,8 @@ from cluster.node import Node
 from cluster.peers import handshake
 from cluster.peers.handshake import (
     Challenge,
-    Exchange,
     FirstProof,
+    HandshakeState,
     Hello,
     Objection,
     Particulars,
@@ -157,7 +157,7 @@ def test_a_handshake_is_understood_and_repeated(release: str) -> None:
     assert isinstance(challenge, Challenge)
     assert isinstance(refusal, Refusal)
     assert hello.protocol == 1
-    exchange = Exchange("n1", "n2", hello.nonce, challenge.nonce)
+    exchange = HandshakeState("n1", "n2", hello.nonce, challenge.nonce)
     rules = RULES[release]
     assert exchange.protocol == rules
     told = {

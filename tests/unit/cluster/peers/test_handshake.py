@@ -6,9 +6,9 @@ import pytest
 from cluster.peers import handshake
 from cluster.peers.handshake import (
     Challenge,
-    Exchange,
     FirstParticulars,
     FirstProof,
+    HandshakeState,
     Hello,
     Objection,
     Particulars,
@@ -21,14 +21,14 @@ PARTICULARS = Particulars("disk", "http://a", 3, rules=2)
 OLD_NONCES = (b"1" * 32, b"2" * 32)
 """As release 0.1.0 makes them."""
 NONCES = tuple(nonce[:24] + handshake.NONCE_MARK + b"\x02" for nonce in OLD_NONCES)
-EXCHANGE = Exchange("a", "b", *NONCES)
-OLD_EXCHANGE = Exchange("a", "b", *OLD_NONCES)
+EXCHANGE = HandshakeState("a", "b", *NONCES)
+OLD_EXCHANGE = HandshakeState("a", "b", *OLD_NONCES)
 EXCHANGES = pytest.mark.parametrize("exchange", [EXCHANGE, OLD_EXCHANGE], ids=["protocol 2", "protocol 1"])
 
 
 @EXCHANGES
 @pytest.mark.parametrize("role", [b"dialer", b"acceptor"])
-def test_who_knows_the_secret_is_proven(exchange: Exchange, role: bytes) -> None:
+def test_who_knows_the_secret_is_proven(exchange: HandshakeState, role: bytes) -> None:
     """A proof made with the secret for this exchange and role holds, and vouches for the particulars."""
     theirs = exchange.proven(SECRET, role, exchange.prove(SECRET, role, PARTICULARS))
     assert theirs is not None
@@ -37,7 +37,7 @@ def test_who_knows_the_secret_is_proven(exchange: Exchange, role: bytes) -> None
 
 
 @EXCHANGES
-def test_another_secret_proves_nothing(exchange: Exchange) -> None:
+def test_another_secret_proves_nothing(exchange: HandshakeState) -> None:
     """Not even one that only begins alike."""
     for wrong in (b"another secret!!", SECRET + b"x", SECRET[:-1]):
         assert exchange.proven(SECRET, b"dialer", exchange.prove(wrong, b"dialer", PARTICULARS)) is None
@@ -46,23 +46,23 @@ def test_another_secret_proves_nothing(exchange: Exchange) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Exchange("a", "b", handshake.new_nonce(), NONCES[1]),
-        Exchange("a", "b", NONCES[0], handshake.new_nonce()),
-        Exchange("c", "b", *NONCES),
-        Exchange("a", "c", *NONCES),
-        Exchange("b", "a", NONCES[1], NONCES[0]),
-        Exchange("ab", "", *NONCES),
+        HandshakeState("a", "b", handshake.new_nonce(), NONCES[1]),
+        HandshakeState("a", "b", NONCES[0], handshake.new_nonce()),
+        HandshakeState("c", "b", *NONCES),
+        HandshakeState("a", "c", *NONCES),
+        HandshakeState("b", "a", NONCES[1], NONCES[0]),
+        HandshakeState("ab", "", *NONCES),
         OLD_EXCHANGE,
     ],
 )
-def test_a_recorded_proof_is_worth_nothing_elsewhere(other: Exchange) -> None:
+def test_a_recorded_proof_is_worth_nothing_elsewhere(other: HandshakeState) -> None:
     """Other nonces, other nodes, or the same two the other way round: each needs a proof of its own."""
     recorded = EXCHANGE.prove(SECRET, b"dialer", PARTICULARS)
     assert other.proven(SECRET, b"dialer", recorded) is None
 
 
 @EXCHANGES
-def test_a_proof_cannot_be_sent_back(exchange: Exchange) -> None:
+def test_a_proof_cannot_be_sent_back(exchange: HandshakeState) -> None:
     """The dialer's proof is not the acceptor's, and neither is a refusal."""
     proof = exchange.prove(SECRET, b"dialer", PARTICULARS)
     assert exchange.proven(SECRET, b"acceptor", proof) is None
@@ -95,7 +95,7 @@ def test_particulars_of_a_later_release_are_signed_and_skipped() -> None:
 )
 def test_the_newest_protocol_that_both_speak_is_spoken(last: bytes, protocol: int) -> None:
     """A nonce says what its maker speaks; a later release speaks ours with us."""
-    assert Exchange("a", "b", NONCES[0], NONCES[1][:-1] + last).protocol == protocol
+    assert HandshakeState("a", "b", NONCES[0], NONCES[1][:-1] + last).protocol == protocol
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_the_newest_protocol_that_both_speak_is_spoken(last: bytes, protocol: in
 )
 def test_nobody_in_between_can_make_two_nodes_speak_an_older_protocol(dialer: bytes, acceptor: bytes) -> None:
     """Whoever takes the mark out of a nonce on its way has no proof that the other side takes."""
-    seen = Exchange("a", "b", dialer, acceptor)
+    seen = HandshakeState("a", "b", dialer, acceptor)
     assert seen.protocol == 1
     assert EXCHANGE.proven(SECRET, b"dialer", seen.prove(SECRET, b"dialer", PARTICULARS)) is None
     assert seen.proven(SECRET, b"acceptor", EXCHANGE.prove(SECRET, b"acceptor", PARTICULARS)) is None
-    one_side = Exchange("a", "b", NONCES[0], acceptor)
+    one_side = HandshakeState("a", "b", NONCES[0], acceptor)
     if one_side != seen:
         assert one_side.proven(SECRET, b"dialer", seen.prove(SECRET, b"dialer", PARTICULARS)) is None
 
@@ -121,7 +121,7 @@ def test_every_nonce_is_another_one() -> None:
 
 
 @EXCHANGES
-def test_a_refusal_cannot_be_forged(exchange: Exchange) -> None:
+def test_a_refusal_cannot_be_forged(exchange: HandshakeState) -> None:
     """Only a peer that knows the secret can make a node stop, and only for the reason that it gave."""
     refusal = exchange.refuse(SECRET, Objection("another disk"))
     assert exchange.is_refused(SECRET, refusal)

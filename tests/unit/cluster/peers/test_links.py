@@ -18,9 +18,9 @@ from cluster.peers import link as link_module
 from cluster.peers import links as transport_module
 from cluster.peers.handshake import (
     Challenge,
-    Exchange,
     FirstParticulars,
     FirstProof,
+    HandshakeState,
     Hello,
     Objection,
     Particulars,
@@ -142,12 +142,12 @@ class Raw:
         except ConnectionResetError:
             return b""
 
-    async def hello(self, to: str = "b", node_id: str = "a", nonce: bytes = NONCE) -> Exchange:
+    async def hello(self, to: str = "b", node_id: str = "a", nonce: bytes = NONCE) -> HandshakeState:
         """Say hello and take the challenge."""
         self.send(handshake.encode(Hello(handshake.PROTOCOL_OLDEST, node_id, to, nonce)))
         challenge = handshake.decode(await self.receive())
         assert isinstance(challenge, Challenge)
-        return Exchange(node_id, to, nonce, challenge.nonce)
+        return HandshakeState(node_id, to, nonce, challenge.nonce)
 
     async def get_in(self, nonce: bytes = NONCE, ours: Particulars = A) -> Particulars:
         """Make the whole handshake as node a; return what node b tells of itself."""
