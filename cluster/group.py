@@ -345,7 +345,7 @@ class Group:
         """Return whose clients wait. The machine is another one after a snapshot."""
         return self.machine.waiting_origins()
 
-    # -- the peers (peering.PeeringHost) ----------------------------------------------------------------------
+    # -- the peers (peering.PeeringHost) ------------------------------------------------------------------
 
     def peer_up(self, peer_id: str) -> None:
         """Record that a peer can be reached; if it leads, begin again with it.
