@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from cluster.config_sources import NUMBERS, Given, WrongValueError, collect
-from cluster.consensus.member_list import NODES_COUNT_MAX, Member, Members
 
+NODES_COUNT_MAX: Final = 7
+"""The most nodes that a cluster may have: more make every write slower and nothing safer."""
 SECRET_BYTES_MIN: Final = 16
 """128 bits, if they are random."""
 
@@ -143,10 +144,9 @@ class NodeConfig:
         return not self.is_single or (bool(self.secret) and self.peer.port != 0)
 
     @property
-    def first_members(self) -> Members:
-        """Return the member list of a new cluster."""
-        peers = self.peers or {self.node_id: self.peer}
-        return Members({node_id: Member(str(peer), is_voter=True) for node_id, peer in sorted(peers.items())})
+    def founders(self) -> "Mapping[str, Address]":
+        """Return the nodes that a new cluster begins with, and where they listen for each other."""
+        return self.peers or {self.node_id: self.peer}
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from cluster.config import Address, NodeConfig
 from cluster.consensus.handover import Handovers
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_changes import Means, MemberChanges
-from cluster.consensus.member_list import Members
+from cluster.consensus.member_list import Members, founders
 from cluster.consensus.replica import Replica
 from cluster.errors import IdentityRefused, OutcomeUnknown, ShuttingDown
 from cluster.loop import Loop
@@ -83,7 +83,7 @@ class Group:
         self._is_flush_due = False
         self.replica = Replica(
             config,
-            Members() if joins else config.first_members,
+            Members() if joins else founders(config.founders),
             journal,
             store,
             room_bytes=self._room_bytes,

@@ -11,12 +11,11 @@ from typing import Final
 
 import msgspec
 
+from cluster.config import NODES_COUNT_MAX
 from cluster.errors import MemberChangeRefused, MemberNotFound
 from cluster.storage.journal_format import LogEntry
 
 FORMAT: Final = 1
-NODES_COUNT_MAX: Final = 7
-"""More nodes make every write slower and nothing safer."""
 REMOVED_COUNT_MAX: Final = 64
 """So many removed disks are remembered, to tell them why they are not let in. Forgetting one costs the reason
 only: it is still not let in."""
@@ -88,6 +87,13 @@ def decode(data: bytes) -> Members:
     if members.format != FORMAT:
         raise MembersUnreadable(f"a member list of format {members.format}; this version reads {FORMAT}")
     return members
+
+
+def founders(addresses: Mapping[str, object]) -> Members:
+    """Return the list that a new cluster begins with: nodes that all vote, by id, with their addresses."""
+    return Members(
+        {node_id: Member(str(address), is_voter=True) for node_id, address in sorted(addresses.items())}
+    )
 
 
 def has_majority(voters: Collection[str], those: Collection[str]) -> bool:

@@ -31,7 +31,7 @@ ROOMS = {
         ("cluster.errors",), "settings are text here; cluster/config.py gives them a meaning"
     ),
     "cluster/config.py": Room(
-        ("cluster.config_sources", "cluster.consensus.member_list"),
+        ("cluster.config_sources",),
         "the configuration is read before anything else exists",
     ),
     "cluster/storage": Room(

@@ -7,8 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from cluster.config import NODES_COUNT_MAX
 from cluster.consensus import member_list
-from cluster.consensus.member_list import NODES_COUNT_MAX, REMOVED_COUNT_MAX, Member, Members, MembersLog
+from cluster.consensus.member_list import REMOVED_COUNT_MAX, Member, Members, MembersLog
 from cluster.errors import MemberChangeRefused, MemberNotFound
 from cluster.storage.journal_format import LogEntry
 
