@@ -277,7 +277,9 @@ async def test_a_node_that_is_no_member_is_told(cluster: LocalCluster, tmp_path:
         said = LogSince(cluster, "n4")
         cluster.start("n4")
         await until(lambda: said.lines("event=joining"), "the node says that it waits")
-        await until(lambda: said.lines("event=not-let-in", "no member"), "the node says why it is not let in")
+        await until(
+            lambda: said.lines("event=not-let-in", "not a member"), "the node says why it is not let in"
+        )
         async with http_to(cluster) as http:
             assert (await http.call("n4", "GET", "/readyz")).status == 503
             assert set(await http.members("n1")) == {"n1", "n2", "n3"}
