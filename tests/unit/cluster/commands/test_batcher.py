@@ -65,6 +65,14 @@ def test_clearing_drops_everything() -> None:
     assert batcher.is_empty
 
 
+def test_clearing_drops_an_advance_of_the_rules() -> None:
+    """A later leadership must look again whether every member knows them."""
+    batcher = Batcher()
+    batcher.add_advance(2)
+    batcher.clear()
+    assert batcher.next_entry(0, 1) is None
+
+
 def test_an_entry_holds_so_many_commands_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that does not fit is split; the rest leads the next entry."""
     monkeypatch.setattr(batcher_module, "ENTRY_COMMANDS_MAX", 4)

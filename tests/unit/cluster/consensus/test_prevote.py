@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.consensus.messages import NewerTerm, PreVoteGranted, PreVoteRequest, TakeOver
+from cluster.consensus.messages import NewerTerm, PreVoteGranted, PreVoteRequest, TakeOver, VoteRequest
 from cluster.consensus.prevote import PRE_VOTE_PAUSE_S
 from tests.support.replica_parts import LibraryClock
 from tests.unit.cluster.consensus.one_replica import FOUR, THREE, Site, members_of
@@ -151,6 +151,34 @@ def test_the_leaders_own_wish_is_enough(follower: Site) -> None:
     before = follower.replica.prevote.may_stand
     follower.replica.peer_down("n1")
     assert (before, follower.replica.prevote.may_stand) == (True, False)
+
+
+def test_a_takeover_allows_one_election_only(follower: Site, clock: LibraryClock) -> None:
+    """Whoever lost it and followed another leader asks again when its patience ends, and requests no vote."""
+    follower.follow()
+    follower.replica.receive("n1", TakeOver(term=1))
+    stood = [type(message) for _, message in follower.replica.tick(has_entry=False).promises]
+    follower.journal.sync()
+    follower.follow("n3", term=3)
+    clock.now_s += 2
+    asked = follower.replica.tick(has_entry=False)
+    assert stood == [VoteRequest, VoteRequest]
+    assert asked.messages == [(peer_id, question(follower, term=4)) for peer_id in ("n1", "n3")]
+    assert (asked.promises, follower.replica.role.term) == ([], 3)
+
+
+def test_a_patience_that_ends_within_a_tick_requests_no_vote(follower: Site, clock: LibraryClock) -> None:
+    """What an earlier takeover allowed is over, even if only the library's look at the clock is late."""
+    follower.follow()
+    follower.replica.receive("n1", TakeOver(term=1))
+    follower.replica.tick(has_entry=False)
+    follower.journal.sync()
+    follower.follow("n3", term=3)
+    clock._reading_s = 0.001
+    follower.replica.engine.election_deadline_s = clock.now_s + 0.0015
+    follower.replica.tick(has_entry=False)
+    assert follower.replica.engine.election_deadline_s < clock.now_s
+    assert follower.replica.role.term == 3
 
 
 # -- answering ----------------------------------------------------------------------------------------------

@@ -45,6 +45,22 @@ def test_a_snapshot_is_due_after_so_many_entries_and_written_when_told(make: Cal
     assert again.journal.first_index == index - 1
 
 
+def test_a_snapshot_carries_the_members_as_of_its_last_entry(leader: Site) -> None:
+    """A newer list in the log is not committed: it may be cut off, and must not come back from a snapshot."""
+    replica = leader.replica
+    older = member_list.with_learner(replica.membership.latest, "n4", "n4:1")
+    replica.change_members(older)
+    leader.commit()
+    leader.commit(b"one")
+    replica.change_members(member_list.with_learner(older, "n5", "n5:1"))
+    leader.propose()
+    replica.engine.force_compaction()
+    ready = replica.tick(has_entry=False)
+    assert ready.snapshot is not None
+    assert ready.snapshot.last[1] < replica.membership.latest_index
+    assert ready.snapshot.members == member_list.encode(older)
+
+
 def snapshot_of(directory: Path, *, encoded_members: bytes = b"") -> tuple[bytes, SnapshotId]:
     """Return the bytes of a snapshot up to entry 42, and which one that is."""
     path = directory / "a-snapshot"

@@ -83,6 +83,13 @@ def test_the_proof_vouches_for_the_particulars(changed: Particulars) -> None:
     assert OLD_EXCHANGE.proven(SECRET, b"dialer", FirstProof(first, mac)) is None
 
 
+def test_a_proof_of_protocol_1_proves_nothing_in_protocol_2() -> None:
+    """Not even with the right signature: what it has no room for would be taken as its default."""
+    first = FirstParticulars("disk", "http://a", 3)
+    proof = FirstProof(first, EXCHANGE._mac(SECRET, b"dialer", msgspec.msgpack.encode(first)))
+    assert EXCHANGE.proven(SECRET, b"dialer", proof) is None
+
+
 def test_particulars_of_a_later_release_are_signed_and_skipped() -> None:
     """A later release may tell more about itself: the proof signs bytes, whatever they say besides."""
     content = msgspec.msgpack.encode({"disk_id": "disk", "http": "", "rules": 9, "colour": "red"})
