@@ -79,6 +79,35 @@ async def test_a_leader_moves_the_rules_on_once_all_know_them(tmp_path: Path) ->
         assert (known, group._rules_known_by_all()) == (RULES_NEWEST, 0)
 
 
+async def test_a_new_role_proposes_the_rules_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this node proposed in another role may be lost, so it does not count as under way any more."""
+    async with made(tmp_path, *ALONE) as node:
+        rules = node.group._rules
+        monkeypatch.setattr(rules, "_known_by_all", lambda: RULES_NEWEST)
+        assert (rules.step(1), rules.step(1)) == (True, False)
+        node.group.role_changed()
+        assert rules.step(1)
+
+
+async def test_one_voter_that_knows_less_holds_the_rules_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What all members know is what the one that knows least does; an unconnected one knows nothing."""
+    async with leading_alone(tmp_path) as node:
+        for known in (0, 1, RULES_NEWEST):
+            monkeypatch.setattr(node.group.peering, "rules_known", lambda _, known=known: known)
+            assert node.group._rules_known_by_all() == known
+
+
+async def test_entries_are_of_the_format_of_the_active_rules(tmp_path: Path) -> None:
+    """Behind the advance a leader writes the newest format."""
+    async with leading_alone(tmp_path) as node:
+        await node.group.requests.submit(OPEN, DEADLINE_S)
+        newest = node.group.replica.engine.newest_command()
+        assert newest is not None
+        assert codec.entry_format(newest) == codec.FORMAT_NEWEST
+
+
 async def test_a_queued_request_is_answered_by_a_later_entry(tmp_path: Path) -> None:
     """Its wait begins at the very apply that queued it, and ends at the one that grants it."""
     async with leading_alone(tmp_path) as node:
