@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 import os
 from collections.abc import Iterator
 
@@ -37,3 +38,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
     asyncio.run(asyncio.wait_for(test(**arguments), ASYNC_TEST_DEADLINE_S))
     return True
+
+
+@pytest.fixture(autouse=True)
+def _log_levels_as_before() -> Iterator[None]:
+    """Undo what a test did to the levels of loggers: the next one may look at log lines."""
+    loggers = [logging.getLogger(name) for name in ("", "cluster", "http_api")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)

@@ -63,11 +63,6 @@ class PreVote:
         return self._engine.is_leader or is_heard or has_just_started
 
     @property
-    def hears_leader(self) -> bool:
-        """Whether another node was heard to lead lately, on a connection that is still there."""
-        return not self._is_leader_cut_off and self.leader_silence_s < self._leader_lost_after_s
-
-    @property
     def is_voter(self) -> bool:
         """Whether this node votes and may lead."""
         return self._node_id in self._membership.voters

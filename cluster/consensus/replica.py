@@ -348,11 +348,6 @@ class Replica:
 
     # -- questions about the others -------------------------------------------------------------------------
 
-    @property
-    def connected(self) -> frozenset[str]:
-        """Return the peers that can be reached."""
-        return frozenset(self._connected)
-
     def reachable(self) -> frozenset[str]:
         """Return the nodes that have answered this leader lately, itself included."""
         answering = {

@@ -215,20 +215,20 @@ def test_a_leader_is_alive_while_it_is_heard(follower: Site, clock: LibraryClock
     alive = []
     for passed_s in (0.4, 0.2):
         clock.now_s += passed_s
-        alive.append((prevote.leader_is_alive, prevote.hears_leader))
-    assert alive == [(True, True), (False, False)]
+        alive.append(prevote.leader_is_alive)
+    assert alive == [True, False]
     assert prevote.leader_silence_s == pytest.approx(0.6)
     follower.follow()
     heard = prevote.leader_is_alive
     follower.replica.peer_down("n1")
-    assert (heard, prevote.leader_is_alive, prevote.hears_leader) == (True, False, False)
+    assert (heard, prevote.leader_is_alive) == (True, False)
 
 
 def test_a_leader_hears_itself(leader: Site, clock: LibraryClock) -> None:
     """It has no silence to wait out; when it leads no more, its own leadership was the last one."""
     prevote = leader.replica.prevote
     leader.replica.tick(has_entry=False)
-    assert (prevote.leader_silence_s, prevote.leader_is_alive, prevote.hears_leader) == (0.0, True, True)
+    assert (prevote.leader_silence_s, prevote.leader_is_alive) == (0.0, True)
     leader.replica.receive("n2", NewerTerm(term=7))
     clock.now_s += 0.25
     assert prevote.leader_silence_s == math.inf

@@ -129,7 +129,6 @@ def test_reachable_is_who_has_answered_lately(leader: Site, clock: LibraryClock)
     assert leader.replica.reachable() == {"n1", "n2"}
     leader.replica.peer_down("n2")
     assert leader.replica.reachable() == {"n1"}
-    assert leader.replica.connected == {"n3"}
 
 
 def test_caught_up_is_measured_by_what_is_committed(leader: Site) -> None:
