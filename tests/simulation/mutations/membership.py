@@ -111,7 +111,7 @@ MEMBERSHIP: Final = (
     Mutation(
         name="members-count-when-committed",
         sentence="A member list counts only when it is committed, not from when it is in the log.",
-        found_by=("committed-by-majority", "elected-by-majority", "election-agreed"),
+        found_by=("lease-late", "committed-by-majority", "elected-by-majority", "election-agreed"),
         apply=together(
             replaced(Membership, "_count", _count_committed),
             replaced(Membership, "commit", _commit_and_count),
