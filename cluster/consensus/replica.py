@@ -190,9 +190,7 @@ class Replica:
         ready = Ready()
         engine = self.engine
         engine.sent += self.prevote.ask(self._connected)
-        engine.has_proposal = has_entry or self._next_members is not None
-        if not self.is_proposing:
-            engine.has_proposal = False
+        engine.has_proposal = self.is_proposing and (has_entry or self._next_members is not None)
         engine.tick()
         if self._is_send_due and engine.is_leader:
             engine.send_entries()
