@@ -13,7 +13,7 @@ from cluster.commands.abandoned_waits import AbandonedWaits
 from cluster.commands.batcher import Batcher
 from cluster.commands.client_requests import ClientRequests
 from cluster.commands.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
-from cluster.commands.expiry import Expiry
+from cluster.commands.expiry import Expiry, forgetting_ms
 from cluster.commands.outbox import Answer, Forwarded, Outbox, new_origin
 from cluster.commands.rules import RulesAdvance, decode_entry, decode_state
 from cluster.commands.waiters import Waiters
@@ -75,6 +75,7 @@ class Group:
         self._rules = RulesAdvance(self._batcher, self._rules_known_by_all)
         self._clock = ClusterClock(SystemClock())
         self._expiry = Expiry(self._loop, self._clock, self._pass_time)
+        self._forgetting = Expiry(self._loop, self._clock, self._pass_time)
         self._abandoned = AbandonedWaits(
             self.outbox, self._loop, self._clock, self._waiting_origins, self.request_flush
         )
@@ -146,7 +147,7 @@ class Group:
     def stop(self) -> None:
         """Stop all timers and end all requests. Idempotent."""
         self.loop.stop()
-        self._expiry.stop()
+        self._stop_alarms()
         self._abandoned.stop()
         self.failed()
 
@@ -229,7 +230,7 @@ class Group:
         if self.replica.role.is_leader:
             if outcome.events and index > self._told_up_to:
                 audit_log.tell(outcome.events)
-            self._expiry.arm(self.machine.next_deadline_ms())
+            self._arm()
             self._abandoned.look()
 
     def _complete(self, seq: int, result: Result, revision: int) -> None:
@@ -277,8 +278,9 @@ class Group:
         self._was_leader = role.is_leader
         self._batcher.clear()
         # A timer that is set went by another beginning of the clock.
-        self._expiry.stop()
-        self._expiry.arm(self.machine.next_deadline_ms() if role.is_leader else None)
+        self._stop_alarms()
+        if role.is_leader:
+            self._arm()
         self._abandoned.lead(is_leader=role.is_leader)
         self.handovers.step()
         self.changes.step()
@@ -326,6 +328,16 @@ class Group:
         )
         self.outbox.close(ShuttingDown("this node stops; ask another"), unknown)
         self.waiters.fail_all(unknown)
+
+    def _arm(self) -> None:
+        """Set the leader's alarms by the state: for what ends, and for what may be forgotten."""
+        machine = self.machine
+        self._expiry.arm(machine.next_deadline_ms())
+        self._forgetting.arm(forgetting_ms(machine.next_forgetting_ms(), machine.now_ms))
+
+    def _stop_alarms(self) -> None:
+        self._expiry.stop()
+        self._forgetting.stop()
 
     def _pass_time(self) -> None:
         """Propose that time has passed: something is due."""

@@ -146,6 +146,13 @@ class LockMachine:
         """Return the next deadline, effective at the first `now_ms` above it; None if there is none."""
         return self.state.deadlines.next_ms()
 
+    def next_forgetting_ms(self) -> int | None:
+        """Return when the oldest outcome may be forgotten, by any entry whose `now_ms` is above it.
+
+        None if none is remembered. Nothing depends on it but memory.
+        """
+        return self.state.requests.next_ms()
+
     def applied_seq(self, origin: str) -> int:
         """Return the highest sequence number applied for `origin`, 0 if none."""
         known = self.state.origins.get(origin)

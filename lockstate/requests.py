@@ -129,6 +129,11 @@ class RequestMemory:
         if key is not None and remembered is not None and _hold_id(remembered.result) == hold_id:
             del self._requests[key]
 
+    def next_ms(self) -> int | None:
+        """Return the last millisecond for which the oldest outcome is remembered; None if there is none."""
+        oldest = next(iter(self._requests.values()), None)
+        return None if oldest is None else oldest.at_ms + limits.REQUEST_AGE_MS
+
     def prune(self, now_ms: int) -> None:
         """Forget a limited number of outcomes that are old enough. Requests that still wait stay."""
         for _ in range(min(len(self._requests), limits.REQUESTS_PER_ENTRY_MAX)):

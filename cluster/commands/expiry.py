@@ -10,6 +10,18 @@ WAKE_MS_MAX: Final = 60_000
 """The longest sleep; a later deadline is looked at again then."""
 RETRY_MS: Final = 20
 """After the alarm, until the entry that it asked for has been applied."""
+FORGET_PAUSE_MS: Final = 2_000
+"""Between two entries of an idle cluster that only forget: each costs all nodes a sync, and forgets a limited
+number. A million outcomes, the most there can be, are gone after 17 minutes."""
+
+
+def forgetting_ms(forgettable_ms: int | None, now_ms: int) -> int | None:
+    """Return when an entry is worth its cost that only forgets; None: never.
+
+    `forgettable_ms` is when the oldest memory may go, `now_ms` the time of the newest entry, which has
+    forgotten what it could.
+    """
+    return None if forgettable_ms is None else max(forgettable_ms, now_ms + FORGET_PAUSE_MS)
 
 
 class Expiry:

@@ -147,7 +147,7 @@ class WholeNode:
     def crash(self) -> None:
         """Let go of the disk without writing anything."""
         self.loop.call(self.group.loop.stop)
-        self.group._expiry.stop()
+        self.group._stop_alarms()
         os.close(self.journal._fd)
         self._datadir.close()
 

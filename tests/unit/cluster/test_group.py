@@ -1,6 +1,7 @@
 """One group: commands on their way to whoever leads, what the log says applied here, and who is told."""
 
 import asyncio
+import itertools
 import logging
 from pathlib import Path
 
@@ -106,6 +107,47 @@ async def test_entries_are_of_the_format_of_the_active_rules(tmp_path: Path) -> 
         newest = node.group.replica.engine.newest_command()
         assert newest is not None
         assert codec.entry_format(newest) == codec.FORMAT_NEWEST
+
+
+def opening(number: int) -> OpenSession:
+    """Return a request that is remembered."""
+    return OpenSession(SessionId(f"s{number}"), 60_000, request_id=f"r{number}")
+
+
+async def test_an_idle_leader_forgets_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cluster time passes though nobody asks for anything, and no further when there is nothing to forget."""
+    monkeypatch.setattr("lockstate.limits.REQUEST_AGE_MS", 40)
+    monkeypatch.setattr("cluster.commands.expiry.FORGET_PAUSE_MS", 20)
+    async with leading_alone(tmp_path) as node:
+        group = node.group
+        await group.requests.submit(opening(1), DEADLINE_S)
+        assert group.machine.counts()["requests"] == 1
+        revision = group.machine.revision
+        await until(lambda: not group.machine.counts()["requests"])
+        assert group.machine.revision == revision + 1
+        assert group._forgetting._deadline_ms is None, "there is nothing more to forget"
+
+
+async def test_a_backlog_is_forgotten_at_leisure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One entry forgets some, and there is a pause before the next one."""
+    monkeypatch.setattr("lockstate.limits.REQUEST_AGE_MS", 40)
+    monkeypatch.setattr("lockstate.limits.REQUESTS_PER_ENTRY_MAX", 2)
+    monkeypatch.setattr("cluster.commands.expiry.FORGET_PAUSE_MS", 60)
+    async with leading_alone(tmp_path) as node:
+        group = node.group
+        for number in range(6):
+            await group.requests.submit(opening(number), DEADLINE_S)
+        forgotten_ms: list[int] = []
+
+        def is_empty() -> bool:
+            if not forgotten_ms or forgotten_ms[-1] != group.machine.now_ms:
+                forgotten_ms.append(group.machine.now_ms)
+            return not group.machine.counts()["requests"]
+
+        await until(is_empty)
+    pauses_ms = [later - earlier for earlier, later in itertools.pairwise(forgotten_ms)]
+    assert len(pauses_ms) == 3
+    assert min(pauses_ms[1:]) > 60
 
 
 async def test_a_queued_request_is_answered_by_a_later_entry(tmp_path: Path) -> None:

@@ -185,6 +185,19 @@ def test_outcomes_are_forgotten_after_five_minutes() -> None:
     assert driver.granted("a", ttl_ms=100, request_id="r", at_ms=11 + MINUTES_5_MS).token == 2
 
 
+def test_it_is_known_when_an_outcome_may_be_forgotten() -> None:
+    """The host of a cluster without commands lets time pass then: five minutes behind the oldest outcome."""
+    driver = MachineDriver()
+    assert driver.machine.next_forgetting_ms() is None
+    for at_ms in (1000, 2000):
+        driver.granted("a", ttl_ms=100, request_id=f"r{at_ms}", at_ms=at_ms)
+    assert driver.machine.next_forgetting_ms() == 1000 + MINUTES_5_MS
+    driver.pass_to(1000 + MINUTES_5_MS)
+    assert driver.machine.counts()["requests"] == 2
+    driver.pass_to(1001 + MINUTES_5_MS)
+    assert driver.machine.next_forgetting_ms() == 2000 + MINUTES_5_MS
+
+
 def test_a_wait_is_not_forgotten() -> None:
     """The age of a request that waits counts from the end of its wait."""
     driver = MachineDriver()

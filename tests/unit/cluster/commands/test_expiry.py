@@ -3,7 +3,7 @@
 from typing import cast
 
 from cluster.commands.clock import ClusterClock
-from cluster.commands.expiry import RETRY_MS, WAKE_MS_MAX, Expiry
+from cluster.commands.expiry import FORGET_PAUSE_MS, RETRY_MS, WAKE_MS_MAX, Expiry, forgetting_ms
 from tests.support.virtual_loop import VirtualLoop
 
 
@@ -96,3 +96,10 @@ def test_stopping_and_disarming_end_it() -> None:
     world.run_to(5000)
     assert world.rings == []
     assert world.waiting == []
+
+
+def test_forgetting_waits_for_a_use_and_for_its_turn() -> None:
+    """Nothing to forget asks for no entry; old outcomes for one, but not at once behind another entry."""
+    assert forgetting_ms(None, 1000) is None
+    assert forgetting_ms(300_000, 1000) == 300_000
+    assert forgetting_ms(500, 1000) == 1000 + FORGET_PAUSE_MS
