@@ -8,8 +8,11 @@ No byte of the log is rewritten in place. Removing entries appends a record; who
 when nothing in them is needed any more. So a kill at any moment leaves the view of the last sync, or the next
 one: never a mixture.
 
-One thread. After any disk error the journal refuses every further change: what a failed sync left on disk is
-unknown, and a second sync that succeeds proves nothing about the first.
+One thread. The journal counts as failed before each change, in memory or on disk, and as sound again only
+when the change is complete. So whatever ends one half-way (a disk error, memory that is short, a signal, a
+mistake of ours) leaves a journal that refuses every further change: what a failed sync left on disk is
+unknown, a second sync that succeeds proves nothing about the first, and to write the same records twice would
+damage the log for good.
 """
 
 import logging
@@ -39,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class JournalError(NodeFailed):
-    """The disk failed and the node must stop: nothing since the last good sync may be acknowledged."""
+    """A change was not completed, so the node must stop: nothing since the last good sync may be told."""
 
 
 class Journal:
@@ -50,7 +53,8 @@ class Journal:
         self._directory = directory
         self._files = files
         self._sizes = sizes
-        self._failure: OSError | None = None
+        self._is_sound = True
+        self._failure: BaseException | None = None
         self._is_closed = False
 
         self._entries = view.entries
@@ -137,9 +141,9 @@ class Journal:
     def add(self, command: bytes, idx: int, term: int) -> None:
         """Append one entry; durable after the next sync. The first on an empty log may have any index."""
         self._check_usable()
-        if self._entries:
-            assert idx == self._entries[-1][1] + 1, (idx, self._entries[-1][1])
-        else:
+        assert not self._entries or idx == self._entries[-1][1] + 1, (idx, self._entries[-1][1])
+        self._is_sound = False
+        if not self._entries:
             self._records.append(index_record(RecordType.RESTART_AT, idx))
             self._restarts = True
             self.first_index = idx
@@ -149,18 +153,21 @@ class Journal:
         self._records += (entry_head(command, idx, term), command)
         self._buffered_index_max = max(self._buffered_index_max, idx)
         self._buffered_bytes += len(command)
+        self._is_sound = True
         if self._buffered_bytes > BUFFERED_BYTES_MAX:
             self.sync()
 
     def clear(self) -> None:
         """Forget all entries. The disk keeps the old log until a sync after an add: both are one step."""
         self._check_usable()
+        self._is_sound = False
         self._entries.clear()
         self.first_index = self.last_index = 0
         self._bytes_count = 0
         self._records.clear()
         self._buffered_bytes = self._buffered_index_max = self._synced_index = 0
         self._restarts = False
+        self._is_sound = True
 
     def remove_from(self, position: int) -> None:
         """Remove the entries at `position` and behind it; durable after the next sync."""
@@ -168,11 +175,13 @@ class Journal:
         if position <= 0:
             self.clear()
         elif position < len(self._entries):
+            self._is_sound = False
             self._records.append(index_record(RecordType.TRUNCATE_FROM, self._entries[position][1]))
             self._bytes_count -= sum(len(command) for command, _, _ in self._entries[position:])
             del self._entries[position:]
             self._find_ends()
             self._synced_index = min(self._synced_index, self.last_index)
+            self._is_sound = True
 
     def remove_before(self, position: int) -> None:
         """Remove the entries before `position`; their disk space is freed after the next sync."""
@@ -180,10 +189,12 @@ class Journal:
         if position >= len(self._entries):
             self.clear()
         elif position > 0:
+            self._is_sound = False
             self._records.append(index_record(RecordType.KEEP_FROM, self._entries[position][1]))
             self._bytes_count -= sum(len(command) for command, _, _ in self._entries[:position])
             del self._entries[:position]
             self._find_ends()
+            self._is_sound = True
 
     def tail_start(self, index: int, count_max: int, bytes_max: int) -> int:
         """Return from which index on at most so many entries and bytes of commands stand before `index`."""
@@ -232,8 +243,10 @@ class Journal:
         """Set term and vote; durable after the next sync, before which no message may show them."""
         self._check_usable()
         if (term, voted_for) != (self._term, self._voted_for):
+            self._is_sound = False
             self._term, self._voted_for = term, voted_for
             self._is_hard_state_dirty = True
+            self._is_sound = True
 
     @property
     def term(self) -> int:
@@ -271,26 +284,21 @@ class Journal:
         """Write all changes since the last sync as one block and wait until they are on disk.
 
         Returns False when there was nothing to write. Raises JournalError, now and at every later change,
-        when the disk fails.
+        when the disk fails or anything else ends the sync half-way.
         """
         self._check_usable()
         if not self.is_dirty:
             return False
-        if self._is_hard_state_dirty:
-            self._records.append(hard_state_record(self._term, self._voted_for))
-        if self._commit_index != self._commit_on_disk:
-            self._records.append(index_record(RecordType.COMMIT, self._commit_index))
         self._on_disk(self._write_synced)
-        self._note_synced()
         self._on_disk(self._unlink_obsolete)
         return True
 
     def close(self) -> None:
-        """Sync, seal and close; after a disk error only close. Idempotent."""
+        """Sync, seal and close; after a failure only give the descriptor back. Idempotent."""
         if self._is_closed:
             return
         try:
-            if self._failure is None:
+            if self._is_sound:
                 self.sync()
                 self._on_disk(self._seal)
         finally:
@@ -298,28 +306,38 @@ class Journal:
             self._writer.close()
 
     def _check_usable(self) -> None:
-        if self._failure is not None:
-            message = f"{self._directory}: the journal stopped after a disk error: {self._failure}"
+        if not self._is_sound:
+            message = f"{self._directory}: the journal stopped when a change of it failed: {self._failure!r}"
             raise JournalError(message) from self._failure
         assert not self._is_closed, "the journal is closed"
 
     def _on_disk(self, operation: Callable[[], None]) -> None:
-        """Do `operation`; an OSError makes the journal unusable for good."""
+        """Do `operation`; whatever ends it half-way makes the journal unusable for good."""
+        self._is_sound = False
         try:
             operation()
-        except OSError as error:
+        except BaseException as error:
             self._failure = error
-            message = f"{self._directory}: the journal cannot be written: {error}"
-            logger.critical("event=journal-failed directory=%s error=%r", self._directory, str(error))
+            logger.critical("event=journal-failed directory=%s error=%r", self._directory, repr(error))
+            if not isinstance(error, Exception):
+                raise  # somebody wants this process to end, and is to hear that it does
+            message = f"{self._directory}: the journal cannot be written: {error!r}"
             raise JournalError(message) from error
+        self._is_sound = True
 
     def _write_synced(self) -> None:
+        """Write what changed as one block, wait for the disk, and take over what is durable now."""
+        if self._is_hard_state_dirty:
+            self._records.append(hard_state_record(self._term, self._voted_for))
+        if self._commit_index != self._commit_on_disk:
+            self._records.append(index_record(RecordType.COMMIT, self._commit_index))
         if self._writer.is_full:
             self._writer = self._begin_segment(self._records, self._writer)
         else:
             self._writer.write(self._records)
             self._writer.sync()
         self._is_sealed = False
+        self._note_synced()
 
     def _seal(self) -> None:
         """Write, without waiting for the disk, a block saying that the block before it was synced.
@@ -356,7 +374,7 @@ class Journal:
             self._segments.append(Segment(number, path))
             if old is not None:
                 old.finish(number)
-        except OSError:
+        except BaseException:
             new.close()
             raise
         return new

@@ -5,7 +5,8 @@ extent need not wait for the file system's own journal. (`posix_fallocate` alone
 write into its space changes extents, too. Reusing old segments saves no more than zeros.) They are written
 in the sync of the block that reaches the end of the file, in steps small enough for that one to stay quick.
 
-One thread. No decision about the log lives here. Errors are OSError; after one, do nothing but `close`.
+One thread. No decision about the log lives here. Whatever any of this raises, do nothing but `close` then: a
+block may be there in part, or whole and not counted.
 """
 
 import errno
@@ -89,7 +90,7 @@ class SegmentWriter:
                 sizes=sizes,
             )
             writer._prepare()
-        except OSError:
+        except BaseException:
             files.close(fd)
             raise
         writer._synced_file_bytes = writer._file_bytes
@@ -102,7 +103,7 @@ class SegmentWriter:
         try:
             header = files.read_at(fd, SEGMENT_HEADER_BYTES, 0)
             file_bytes = files.size(fd)
-        except OSError:
+        except BaseException:
             files.close(fd)
             raise
         return cls(fd, header, end=end, sequence=sequence, file_bytes=file_bytes, files=files, sizes=sizes)
@@ -142,9 +143,10 @@ class SegmentWriter:
 
     def close(self) -> None:
         """Give the descriptor back; writes nothing. Idempotent."""
-        if self.fd >= 0:
-            self._files.close(self.fd)
-            self.fd = -1
+        # Forgotten first: the number may be another file's by the time of a second close.
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            self._files.close(fd)
 
     def _prepare(self) -> None:
         """Write zeros up to the next step if the log has reached the end of the file.
