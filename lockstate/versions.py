@@ -36,6 +36,7 @@ RULES: Final = {
     for rules in (
         Rules(1, 2, 4, 18, "What release 0.1.0 does."),
         Rules(2, 3, 5, 18, "The same outcome of every command; AdvanceVersion; formats with room to grow."),
+        Rules(3, 3, 5, 18, "The same outcome of every command; member lists with a cluster id."),
     )
 }
 """All rules that this release can follow, by number."""

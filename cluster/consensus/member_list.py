@@ -10,12 +10,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from cluster.config import NODES_COUNT_MAX
 from cluster.errors import MemberChangeRefused, MemberNotFound
+from cluster.storage.cluster_record import PLACEMENT_FIRST, SLOTS_ALL, Founding
 from cluster.storage.journal_format import LogEntry
+from lockstate.versions import GROUP, GROUPS_COUNT
 
 FORMAT: Final = 1
+"""The format of lists without a cluster id: in clusters of earlier releases, until rules 3 are active."""
+FORMAT_WITH_CLUSTER: Final = 2
+"""The format of lists that carry a cluster id, and what a later release needs to know for growth."""
+FORMATS: Final = (FORMAT, FORMAT_WITH_CLUSTER)
 REMOVED_COUNT_MAX: Final = 64
 """So many removed disks are remembered, to tell them why they are not let in. Forgetting one costs the reason
 only: it is still not let in."""
@@ -35,13 +42,19 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
     """The member list. `removed` maps the disk ids of nodes that were removed to their node ids.
 
     A removed disk stays removed: its node may come back under its id, but only with an empty directory.
-    `version` counts the changes since the cluster began.
+    `version` counts the changes since the cluster began. The rest belongs to format 2: `cluster_id` is made
+    at the founding and never changes; see storage.cluster_record.Founding for the others.
     """
 
     nodes: dict[str, Member] = {}
     removed: dict[str, str] = {}
     version: int = 0
     format: int = FORMAT
+    cluster_id: str = ""
+    group: int = GROUP
+    groups_count: int = GROUPS_COUNT
+    slots: tuple[tuple[int, int], ...] = SLOTS_ALL
+    placement_version: int = PLACEMENT_FIRST
 
     @property
     def voters(self) -> frozenset[str]:
@@ -65,6 +78,15 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
         return member.disk_id if member is not None else ""
 
 
+class _FirstMembers(msgspec.Struct, frozen=True, array_like=True):
+    """The fields of format 1. They are written as release 0.1.0 writes them, byte by byte."""
+
+    nodes: dict[str, Member]
+    removed: dict[str, str]
+    version: int
+    format: int
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Members)
 
@@ -75,6 +97,8 @@ class MembersUnreadable(Exception):
 
 def encode(members: Members) -> bytes:
     """Return the list as bytes."""
+    if members.format == FORMAT:
+        return _encoder.encode(_FirstMembers(members.nodes, members.removed, members.version, members.format))
     return _encoder.encode(members)
 
 
@@ -84,8 +108,13 @@ def decode(data: bytes) -> Members:
         members: Members = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MembersUnreadable(f"no member list of this version: {error}") from error
-    if members.format != FORMAT:
-        raise MembersUnreadable(f"a member list of format {members.format}; this version reads {FORMAT}")
+    if members.format not in FORMATS:
+        readable = " and ".join(map(str, FORMATS))
+        raise MembersUnreadable(f"a member list of format {members.format}; this version reads {readable}")
+    if (members.format == FORMAT) == bool(members.cluster_id):
+        raise MembersUnreadable(f"a member list of format {members.format} with another's fields")
+    if members.group != GROUP:
+        raise MembersUnreadable(f"a member list of Raft group {members.group}")
     return members
 
 
@@ -93,6 +122,22 @@ def founders(addresses: Mapping[str, object]) -> Members:
     """Return the list that a new cluster begins with: nodes that all vote, by id, with their addresses."""
     return Members(
         {node_id: Member(str(address), is_voter=True) for node_id, address in sorted(addresses.items())}
+    )
+
+
+def founded(founding: Founding) -> Members:
+    """Return the list that a founded cluster begins with: the first entry of its log."""
+    return Members(
+        {
+            node_id: Member(founder.peer, is_voter=True, disk_id=founder.disk_id)
+            for node_id, founder in sorted(founding.nodes.items())
+        },
+        format=FORMAT_WITH_CLUSTER,
+        cluster_id=founding.cluster_id,
+        group=founding.group,
+        groups_count=founding.groups_count,
+        slots=founding.slots,
+        placement_version=founding.placement_version,
     )
 
 
@@ -145,7 +190,7 @@ def without(members: Members, node_id: str, disk_id: str, reachable: Collection[
     removed[disk_id or member.disk_id or f"{UNKNOWN_DISK} {node_id}"] = node_id
     kept = dict(list(removed.items())[-REMOVED_COUNT_MAX:])
     nodes = {other: kept_member for other, kept_member in members.nodes.items() if other != node_id}
-    return Members(nodes, kept, members.version + 1)
+    return structs.replace(members, nodes=nodes, removed=kept, version=members.version + 1)
 
 
 def can_promote(members: Members, node_id: str, reachable: Collection[str]) -> bool:
@@ -161,12 +206,12 @@ def with_disks(members: Members, disk_ids: Mapping[str, str]) -> Members:
         else member
         for node_id, member in members.nodes.items()
     }
-    return Members(nodes, members.removed, members.version)
+    return structs.replace(members, nodes=nodes)
 
 
 def _with(members: Members, nodes: dict[str, Member]) -> Members:
     """Return the list with other nodes, in order of their ids."""
-    return Members(dict(sorted(nodes.items())), members.removed, members.version + 1)
+    return structs.replace(members, nodes=dict(sorted(nodes.items())), version=members.version + 1)
 
 
 def _listed(node_ids: Iterable[str]) -> str:

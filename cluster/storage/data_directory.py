@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from cluster.errors import DataDirError
+from cluster.storage.cluster_record import CLUSTER_NAME, ClusterRecord
 from cluster.storage.files import Files, replace_file
 from cluster.storage.recovery import list_segments
 from cluster.storage.snapshot_store import SNAPSHOT_NAME
@@ -64,18 +65,27 @@ class _Format(msgspec.Struct, frozen=True):
     format: int
 
 
-_Stored = TypeVar("_Stored", Identity, _Peers)
+_Stored = TypeVar("_Stored", Identity, _Peers, ClusterRecord)
 
 
 class DataDir:
     """An exclusively locked data directory. One per process and directory; close it to free the lock."""
 
     def __init__(
-        self, path: Path, identity: Identity, known: dict[str, str], lock_fd: int, files: Files
+        self,
+        path: Path,
+        identity: Identity,
+        known: dict[str, str],
+        *,
+        cluster: ClusterRecord,
+        lock_fd: int,
+        files: Files,
     ) -> None:
         """Use `DataDir.open`."""
         self.path = path
         self.identity = identity
+        self.cluster = cluster
+        """What this directory knows of its cluster; changed by `store_cluster`."""
         self._known = known
         self._lock_fd = lock_fd
         self._files = files
@@ -96,6 +106,7 @@ class DataDir:
         try:
             identity = _load_identity(path, node_id, files, joins=joins)
             known = _load_peers(path, files)
+            cluster = _load_cluster(path, files)
             if (known or files.exists(path / SNAPSHOT_NAME)) and not list_segments(path, files):
                 message = (
                     f"{path}: the journal is missing from a directory that was in use. {_REPLACE_ADVICE}"
@@ -108,12 +119,23 @@ class DataDir:
         except DataDirError:
             files.close(lock_fd)
             raise
-        return cls(path, identity, known, lock_fd, files)
+        return cls(path, identity, known, cluster=cluster, lock_fd=lock_fd, files=files)
 
     @property
     def disk_id(self) -> str:
         """The random id of this directory."""
         return self.identity.disk_id
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster that this directory belongs to; empty until that is certain."""
+        return self.cluster.cluster_id
+
+    def store_cluster(self, record: ClusterRecord) -> None:
+        """Remember what this node knows of its cluster; durable before return. Raises OSError."""
+        if record != self.cluster:
+            replace_file(self._files, self.path / CLUSTER_NAME, _encode(record))
+            self.cluster = record
 
     @property
     def known(self) -> dict[str, str]:
@@ -186,7 +208,9 @@ def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Id
     """Return the directory's identity, made now if the directory is new."""
     file = path / IDENTITY_NAME
     if not files.exists(file):
-        if list_segments(path, files) or files.exists(path / PEERS_NAME):
+        if list_segments(path, files) or any(
+            files.exists(path / name) for name in (PEERS_NAME, CLUSTER_NAME)
+        ):
             message = f"{file} is missing from a directory that was in use. {_REPLACE_ADVICE}"
             raise DataDirError(message)
         identity = Identity(FORMAT, node_id, secrets.token_hex(16), joins)
@@ -216,7 +240,12 @@ def _load_peers(path: Path, files: Files) -> dict[str, str]:
     return _decode(file, _Peers, files).disk_ids if files.exists(file) else {}
 
 
-def _encode(stored: Identity | _Peers) -> bytes:
+def _load_cluster(path: Path, files: Files) -> ClusterRecord:
+    file = path / CLUSTER_NAME
+    return _decode(file, ClusterRecord, files) if files.exists(file) else ClusterRecord()
+
+
+def _encode(stored: Identity | _Peers | ClusterRecord) -> bytes:
     """Return the bytes of one of our JSON files."""
     content = msgspec.json.encode(stored)
     return msgspec.json.encode(_Checked(msgspec.Raw(content), zlib.crc32(content)))

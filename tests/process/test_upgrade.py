@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from cluster.storage.journal import Journal
+from lockstate.versions import RULES_NEWEST
 from scripts.local_cluster import PROJECT
 from tests.process import history_checkers
 from tests.process.load import Load
@@ -104,7 +105,7 @@ async def test_the_previous_release_is_replaced_node_by_node(
                         assert not logs[node_id].lines("event=rules-proposed")
 
                 async def advanced() -> bool:
-                    return await rules_of(http, cluster) == {2}
+                    return await rules_of(http, cluster) == {RULES_NEWEST}
 
                 await until(advanced, "the rules move")
                 await load.grants(50)
@@ -149,7 +150,7 @@ async def test_after_the_rules_moved_the_previous_release_is_refused(tmp_path: P
         async with http_to(cluster) as http:
 
             async def advanced() -> bool:
-                return await rules_of(http, cluster) == {2}
+                return await rules_of(http, cluster) == {RULES_NEWEST}
 
             await until(advanced, "the rules of a new cluster move at once")
             got = await http.acquire("n1", "a")
@@ -162,7 +163,8 @@ async def test_after_the_rules_moved_the_previous_release_is_refused(tmp_path: P
             cluster.start(node_id)
             assert await asyncio.to_thread(exit_code, cluster, node_id) in (IDENTITY_REFUSED, FAILED)
             # Its own log tells it, or the first of the others that it meets.
-            refused = f"node {node_id} knows rules 1 and the cluster follows rules 2: upgrade {node_id}"
+            active = f"the cluster follows rules {RULES_NEWEST}"
+            refused = f"node {node_id} knows rules 1 and {active}: upgrade {node_id}"
             assert log.lines("written by a newer version of Holdfast: upgrade this node") or log.lines(
                 refused
             )
@@ -178,7 +180,8 @@ async def test_after_the_rules_moved_the_previous_release_is_refused(tmp_path: P
             cluster.start("n4")
             assert (await http.add_member(asked, "n4", new_peer)).status == 200
             await until(
-                lambda: joining.lines("event=not-let-in", "follows rules 2: upgrade n4"), "it is told why"
+                lambda: joining.lines("event=not-let-in", f"follows rules {RULES_NEWEST}: upgrade n4"),
+                "it is told why",
             )
             assert (await http.remove_member(asked, "n4")).status == 200
             cluster.kill("n4")
@@ -190,7 +193,7 @@ async def test_the_previous_release_does_not_read_what_the_new_rules_wrote(tmp_p
         async with http_to(cluster) as http:
 
             async def advanced() -> bool:
-                return await rules_of(http, cluster) == {2}
+                return await rules_of(http, cluster) == {RULES_NEWEST}
 
             await until(advanced, "the rules of a new cluster move at once")
             got = await http.acquire("n1", "a")
@@ -227,10 +230,11 @@ Locks.acquire = _acquire_or_steal
 """
 """A change of what an acquire does, as careless as can be: a client takes a lock from its holder."""
 
-RULES_3: Final = """
+RULES_NEXT: Final = RULES_NEWEST + 1
+NEXT_RULES: Final = f"""
 
-RULES[3] = Rules(3, 3, 5, 18, "An acquire may steal.")
-RULES_NEWEST = 3
+RULES[{RULES_NEXT}] = Rules({RULES_NEXT}, 3, 5, 18, "An acquire may steal.")
+RULES_NEWEST = {RULES_NEXT}
 """
 
 
@@ -258,10 +262,13 @@ async def test_a_change_without_a_number_gives_one_lock_two_holders(tmp_path: Pa
 
 
 async def test_a_change_behind_a_number_never_gives_one_lock_two_holders(tmp_path: Path) -> None:
-    """The same change as rules 3: nobody follows it until all can, and then all do, from one entry on."""
+    """The same change as the next rules: nobody follows it until all can, then all do, from one entry on."""
     changed = patched_release(
         tmp_path / "changed",
-        [("lockstate/locks.py", STEAL.format(since=3)), ("lockstate/versions.py", RULES_3)],
+        [
+            ("lockstate/locks.py", STEAL.format(since=RULES_NEXT)),
+            ("lockstate/versions.py", NEXT_RULES),
+        ],
     )
     with MixedCluster.of(tmp_path / "mixed", PROJECT) as cluster:
         async with http_to(cluster) as http:
@@ -270,7 +277,7 @@ async def test_a_change_behind_a_number_never_gives_one_lock_two_holders(tmp_pat
                 await asyncio.to_thread(cluster.replace, node_id, changed)
                 await asyncio.to_thread(wait_whole, cluster)
                 assert await holders_after_a_steal(http, cluster, node_id) == [["A"]] * 3
-                assert await rules_of(http, cluster) == {2}
+                assert await rules_of(http, cluster) == {RULES_NEWEST}
                 held = await http.lock(node_id, "y")
                 assert (await http.call("n1", "POST", "/v1/locks/force-release", FORCE)).status == 200
                 assert len(held.body["holders"]) == 1
@@ -278,7 +285,7 @@ async def test_a_change_behind_a_number_never_gives_one_lock_two_holders(tmp_pat
             await asyncio.to_thread(wait_whole, cluster)
 
             async def advanced() -> bool:
-                return await rules_of(http, cluster) == {3}
+                return await rules_of(http, cluster) == {RULES_NEXT}
 
             await until(advanced, "the rules move on")
             assert await holders_after_a_steal(http, cluster, nodes[0]) == [["B"]] * 3

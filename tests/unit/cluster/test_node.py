@@ -21,6 +21,7 @@ from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import EventKind, Granted, Queued, Reason, Refused
+from lockstate.versions import RULES_NEWEST
 from tests.support.replica_parts import FullDisk
 
 DEADLINE_S = 20.0
@@ -28,12 +29,13 @@ DEADLINE_S = 20.0
 
 @asynccontextmanager
 async def running(directory: Path, files: Files | None = None) -> AsyncIterator[Node]:
-    """Run a node of its own that leads."""
+    """Run a node of its own that leads and has moved to the newest rules."""
     config = load(["--data-dir", str(directory), "--http", "127.0.0.1:0", "--peer", "127.0.0.1:0"], {})
     node = Node(config, files=files)
     await node.start()
     try:
         await node.read(lambda machine: machine.revision, DEADLINE_S)
+        await until(lambda: node.machine.rules == RULES_NEWEST)
         yield node
     finally:
         await node.stop()

@@ -2,6 +2,7 @@
 
 from itertools import combinations
 
+import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from cluster.config import NODES_COUNT_MAX
 from cluster.consensus import member_list
 from cluster.consensus.member_list import REMOVED_COUNT_MAX, Member, Members, MembersLog
 from cluster.errors import MemberChangeRefused, MemberNotFound
+from cluster.storage.cluster_record import Founder, Founding
 from cluster.storage.journal_format import LogEntry
 
 IDS = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"]
@@ -42,8 +44,50 @@ def test_what_is_no_list_is_told(data: bytes) -> None:
 
 def test_a_list_of_a_later_version_is_told() -> None:
     """A format that this version does not know is not guessed at."""
-    with pytest.raises(member_list.MembersUnreadable, match="format 2"):
-        member_list.decode(member_list.encode(Members(format=2)))
+    with pytest.raises(member_list.MembersUnreadable, match="format 3; this version reads 1 and 2"):
+        member_list.decode(member_list.encode(Members(format=3, cluster_id="c" * 32)))
+
+
+FOUNDING = Founding("c" * 32, {"n2": Founder("h:2", "disk-2"), "n1": Founder("h:1", "disk-1")})
+
+
+def test_a_founding_becomes_the_first_list() -> None:
+    """All founders vote, with their disks, in order of their ids; the list says whose cluster it is."""
+    first = member_list.founded(FOUNDING)
+    assert member_list.decode(member_list.encode(first)) == first
+    assert list(first.nodes.items()) == [
+        ("n1", Member("h:1", is_voter=True, disk_id="disk-1")),
+        ("n2", Member("h:2", is_voter=True, disk_id="disk-2")),
+    ]
+    assert (first.cluster_id, first.format, first.version) == ("c" * 32, 2, 0)
+    assert (first.group, first.groups_count, first.slots, first.placement_version) == (0, 1, ((0, 16383),), 1)
+
+
+def test_no_change_touches_the_cluster_id() -> None:
+    """Whatever is changed, the list stays that of its cluster, in its format."""
+    first = member_list.founded(FOUNDING)
+    learning = member_list.with_learner(first, "n3", "h:3")
+    promoted = member_list.promoted(member_list.with_disks(learning, {"n3": "disk-3"}), "n3", "disk-3")
+    fewer = member_list.without(promoted, "n1", "", promoted.nodes)
+    for members in (learning, promoted, fewer):
+        assert (members.cluster_id, members.format) == (first.cluster_id, first.format)
+        assert member_list.decode(member_list.encode(members)) == members
+    assert (fewer.version, fewer.removed) == (3, {"disk-1": "n1"})
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        Members(format=1, cluster_id="c" * 32),
+        Members(format=2),
+        Members(format=2, cluster_id="c" * 32, group=1),
+    ],
+)
+def test_a_list_that_is_half_of_a_format_is_told(members: Members) -> None:
+    """A cluster id and the format that has one come together, and only this group's lists are taken."""
+    data = msgspec.msgpack.encode(members)
+    with pytest.raises(member_list.MembersUnreadable):
+        member_list.decode(data)
 
 
 # -- changes ------------------------------------------------------------------------------------------------

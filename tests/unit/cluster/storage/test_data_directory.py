@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from cluster.errors import DataDirError
+from cluster.storage.cluster_record import ClusterRecord, Founder, Founding
 from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
 from cluster.storage.journal import Journal
@@ -112,23 +113,58 @@ def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
             DataDir.open(tmp_path, "node-b")
 
 
-@pytest.mark.parametrize("name", ["identity.json", "peers.json"])
+RECORD = ClusterRecord(
+    cluster_id="c" * 32,
+    founding=Founding("c" * 32, {"node-a": Founder("127.0.0.1:1", "a" * 32)}),
+    is_complete=True,
+)
+
+
+def test_the_cluster_is_remembered(tmp_path: Path) -> None:
+    """What is stored of the founding is there after a restart; a new directory belongs to no cluster."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    assert (data_dir.cluster_id, data_dir.cluster) == ("", ClusterRecord())
+    data_dir.store_cluster(RECORD)
+    assert (data_dir.cluster_id, data_dir.cluster) == ("c" * 32, RECORD)
+    data_dir.close()
+    Journal.open(tmp_path).close()
+    again = DataDir.open(tmp_path, "node-a")
+    assert (again.cluster_id, again.cluster) == ("c" * 32, RECORD)
+    again.close()
+
+
+def test_a_cluster_without_an_identity_is_refused(tmp_path: Path) -> None:
+    """Who has lost its identity but knows its cluster gets no new disk id."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    data_dir.store_cluster(RECORD)
+    data_dir.close()
+    (tmp_path / "identity.json").unlink()
+    with pytest.raises(DataDirError, match=r"identity.json is missing"):
+        DataDir.open(tmp_path, "node-a")
+
+
+FILES = ["identity.json", "peers.json", "cluster.json"]
+
+
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": "\xff"}'])
 def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> None:
     """A file that cannot be read stops the node with its name."""
     data_dir = DataDir.open(tmp_path, "node-a")
     data_dir.remember("node-b", "b" * 32)
+    data_dir.store_cluster(RECORD)
     data_dir.close()
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataDirError, match=f"{name} is damaged"):
         DataDir.open(tmp_path, "node-a")
 
 
-@pytest.mark.parametrize("name", ["identity.json", "peers.json"])
+@pytest.mark.parametrize("name", FILES)
 def test_no_flipped_bit_passes_for_another_disk(tmp_path: Path, name: str) -> None:
     """Whichever bit of a file is flipped, the node refuses to start, or it reads what was written."""
     data_dir = DataDir.open(tmp_path, "node-a")
     data_dir.remember("node-b", "b" * 32)
+    data_dir.store_cluster(RECORD)
     disk_id = data_dir.disk_id
     data_dir.close()
     Journal.open(tmp_path).close()
@@ -144,6 +180,7 @@ def test_no_flipped_bit_passes_for_another_disk(tmp_path: Path, name: str) -> No
             refused += 1
         else:
             assert (again.disk_id, again.known) == (disk_id, {"node-b": "b" * 32})
+            assert again.cluster == RECORD
             again.close()
     assert refused > 7 * len(content)
 
