@@ -126,7 +126,7 @@ def test_a_remark_is_skipped() -> None:
         ([127, {}, {}], "format 127, which this release does not know: upgrade this node"),
         ([3, [5, {2: 100}], []], "field 2, which this release does not know: upgrade this node"),
         ([3, [5, {1: 2, 127: 0}], []], "field 127, which this release does not know: upgrade this node"),
-        ([3, [5, {1: 3}], []], "rules 3, which this release does not know: upgrade this node"),
+        ([3, [5, {1: 4}], []], "rules 4, which this release does not know: upgrade this node"),
         ([1, 5, []], "earlier version of Holdfast than 0.1.0"),
     ],
 )

@@ -126,8 +126,8 @@ def test_the_format_follows_the_rules() -> None:
     ("place", "value", "said"),
     [
         (0, 6, "format 6, which this release does not know: upgrade this node"),
-        (5, {"rules": 3}, "rules 3, which this release does not know: upgrade this node"),
-        (5, {"rules": 3, "colour": "red"}, "rules 3, which this release does not know: upgrade this node"),
+        (5, {"rules": 4}, "rules 4, which this release does not know: upgrade this node"),
+        (5, {"rules": 4, "colour": "red"}, "rules 4, which this release does not know: upgrade this node"),
     ],
 )
 def test_a_snapshot_of_a_later_release_is_told_from_damage(place: int, value: object, said: str) -> None:

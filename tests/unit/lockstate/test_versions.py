@@ -31,10 +31,13 @@ def test_a_new_state_follows_the_first_rules() -> None:
 def test_the_rules_move_up_by_one() -> None:
     """A repetition has no effect, nothing goes back, and no version is left out or made up."""
     machine = LockMachine()
-    for to, rules in ((0, 1), (1, 1), (3, 1), (2, 2), (2, 2), (1, 2), (3, 2), (-1, 2)):
+    moves = ((0, 1), (1, 1), (3, 1), (2, 2), (2, 2), (1, 2), (4, 2), (-1, 2), (3, 3), (2, 3))
+    for to, rules in moves:
         machine.apply(Entry(0, (), AdvanceVersion(to)))
         assert machine.rules == rules, to
-    assert machine.revision == 8, "each of them is an entry"
+    assert machine.revision == len(moves), "each of them is an entry"
+    machine.apply(Entry(0, (), AdvanceVersion(versions.RULES_NEWEST + 1)))
+    assert machine.rules == 3
 
 
 def test_an_entry_follows_the_rules_that_it_moves_to() -> None:
