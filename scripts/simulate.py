@@ -5,6 +5,7 @@ The same seed and options give the same run, down to its hash. The world itself 
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 from collections import Counter
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tests.simulation.run import Report
+    from tests.simulation.run import Report as RunReport
 
 HASH_SEED: Final = "PYTHONHASHSEED"
 """Sets of the Raft library are walked in the order of hashes: runs repeat only when these do."""
@@ -54,6 +55,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="clients ask for single locks only (default: on most seeds for everything the API has)",
     )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write the whole trace (of one seed)")
+    parser.add_argument(
+        "--raft-trace", type=Path, metavar="FILE", help="write the Raft trace (of one seed), one event a line"
+    )
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="replay a Raft trace, and exit")
     parser.add_argument("--lines", type=int, default=60, metavar="N", help="lines of the trace at a failure")
     parser.add_argument("--keep-going", action="store_true", help="go on with the next seed after a failure")
     parser.add_argument("--list-faults", action="store_true", help="print the kinds of faults and exit")
@@ -102,6 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"scripts/simulate: no such fault: {', '.join(unknown)}; see --list-faults", file=sys.stderr)
         return 2
     try:
+        if arguments.replay is not None:
+            return _replay(arguments.replay)
         if arguments.mutation:
             return mutations.run(arguments.mutation, arguments.seeds)
         return _run_all(arguments)
@@ -109,12 +116,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+def _replay(path: Path) -> int:
+    """Replay a Raft trace that was written before."""
+    from tests.simulation.checks.raft_replay import RaftReplay  # noqa: PLC0415 - as above
+    from tests.simulation.checks.report import Report, Violation  # noqa: PLC0415 - as above
+
+    checker = RaftReplay(Report())
+    try:
+        with path.open() as lines:
+            for line in lines:
+                checker.event(json.loads(line))
+    except Violation as violation:
+        print(f"VIOLATION at event {checker.events_count}: {violation}")
+        return FAILED
+    print(f"{checker.events_count} events, and nothing that Raft forbids")
+    return 0
+
+
 def _run_all(arguments: argparse.Namespace) -> int:
     from tests.simulation.plan import make_plan  # noqa: PLC0415 - as above
     from tests.simulation.run import run  # noqa: PLC0415 - as above
 
     minutes = arguments.hours * 60 if arguments.hours is not None else arguments.minutes or 5.0
-    reports: list[Report] = []
+    reports: list[RunReport] = []
     try:
         for seed in arguments.seed:
             plan = make_plan(
@@ -126,7 +150,9 @@ def _run_all(arguments: argparse.Namespace) -> int:
             )
             with contextlib.ExitStack() as stack:
                 file = stack.enter_context(arguments.trace.open("w")) if arguments.trace else None
-                report = run(plan, minutes * 60, file)
+                raft = arguments.raft_trace
+                raft_file = stack.enter_context(raft.open("w")) if raft else None
+                report = run(plan, minutes * 60, file, raft_file=raft_file)
             reports.append(report)
             print(_progress(report), flush=True)
             if report.violation:
@@ -141,7 +167,7 @@ def _run_all(arguments: argparse.Namespace) -> int:
     return FAILED if any(report.violation for report in reports) else 0
 
 
-def _progress(report: "Report") -> str:
+def _progress(report: "RunReport") -> str:
     """Return one line about one seed."""
     return (
         f"seed {report.seed:>6}  {'FAILED' if report.violation else 'ok':6}"
@@ -152,7 +178,7 @@ def _progress(report: "Report") -> str:
     )
 
 
-def _failure(report: "Report", arguments: argparse.Namespace, minutes: float) -> str:
+def _failure(report: "RunReport", arguments: argparse.Namespace, minutes: float) -> str:
     """Return what was broken, the end of the trace, and the line that repeats it."""
     again = [f"scripts/simulate --seed {report.seed} --nodes {report.nodes} --minutes {minutes:g}"]
     if arguments.hostile is not None:
@@ -173,7 +199,7 @@ def _failure(report: "Report", arguments: argparse.Namespace, minutes: float) ->
     )
 
 
-def _summary(reports: "list[Report]") -> str:
+def _summary(reports: "list[RunReport]") -> str:
     """Return the totals."""
     faults: Counter[str] = Counter()
     commands: Counter[str] = Counter()

@@ -51,9 +51,13 @@ def run(
     simulated_s: float,
     file: TextIO | None = None,
     *,
+    raft_file: TextIO | None = None,
     mutation: contextlib.AbstractContextManager[object] | None = None,
 ) -> Report:
-    """Run one world for so much simulated time; `mutation` makes the product wrong meanwhile."""
+    """Run one world for so much simulated time; `mutation` makes the product wrong meanwhile.
+
+    `file` gets the trace, `raft_file` that of Raft.
+    """
     began_s, began_processor_s = time.perf_counter(), time.process_time()
     with contextlib.ExitStack() as stack:
         # What a world keeps has few cycles, and a full collection looks at all of it.
@@ -66,7 +70,7 @@ def run(
         patch(mock.patch.dict(cluster.config._RANGES, {"compact_entries": (1, 10_000_000)}))
         # The model looks at the whole graph of waits, however large; so does the product here.
         patch(mock.patch.object(lockstate.limits, "DEADLOCK_STEPS_MAX", 1_000_000))
-        world = World(plan, file)
+        world = World(plan, file, raft_file)
         patch(simulated(world, world.random))
         stack.callback(world.close)
         patch(mock.patch.object(Link, "__hash__", _numbered()))

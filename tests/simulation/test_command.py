@@ -1,6 +1,7 @@
 """The command line of scripts/simulate: what it lists, refuses, and prints when a promise is broken."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,21 @@ def test_sound_run_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert len(re.findall(r"^seed .* ok ", printed, re.MULTILINE)) == 2
     assert "violations: 0" in printed
+
+
+def test_raft_trace_is_written_and_replayed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """--raft-trace writes the Raft trace of a run, and --replay finds out whether Raft allows it."""
+    trace = tmp_path / "raft.trace"
+    options = ["--minutes", "0.2", "--faults", "", "--no-hostile", "--raft-trace", str(trace)]
+    assert simulate.main(["--seed", "1", *options]) == 0
+    assert simulate.main(["--replay", str(trace)]) == 0
+    assert re.search(r"^\d\d+ events, and nothing that Raft forbids$", capsys.readouterr().out, re.MULTILINE)
+    told = trace.read_text("utf-8")
+    spoilt = re.sub(r'\["applies","(n\d)",9,', r'["applies","\1",10,', told)
+    assert spoilt != told
+    trace.write_text(spoilt, "utf-8")
+    assert simulate.main(["--replay", str(trace)]) == 1
+    assert re.search(r"^VIOLATION at event \d+: raft-replay: ", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_broken_promise_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ objects:
     beliefs.py     exclusion
     leases.py      lease-early, lease-late
     waits.py       wait-left
+    raft_replay.py raft-replay
 
 Linearizability is checked with the order of revisions as its witness: each answer is right at its place in
 that order (reply, read-view), and the order respects real time (real-time, read-fresh).
@@ -43,6 +44,7 @@ from tests.simulation.checks.logs import Committed, Log, Logs
 from tests.simulation.checks.members import Changes
 from tests.simulation.checks.model_replay import Expected
 from tests.simulation.checks.order import Order
+from tests.simulation.checks.raft_replay import RaftReplay
 from tests.simulation.checks.rates import Rates
 from tests.simulation.checks.reads import Reads
 from tests.simulation.checks.replies import Replies
@@ -104,6 +106,7 @@ class Checkers:
         self.beliefs = Beliefs(report)
         self.leases = Leases(report, rate_allowance, latency_us)
         self.waits = Waits(report, self.expected.waiting_at)
+        self.raft = RaftReplay(report)
         self._led_term = 0
         history.watchers.append(self)
 
@@ -207,6 +210,7 @@ class Checkers:
         self.terms.replaced(node_id)
         self.durability.replaced(node_id)
         self.logs.replaced(node_id)
+        self.raft.event(("loses-disk", node_id))
 
     def compare_logs(self, logs: Mapping[str, Log]) -> None:
         """Tell the logs of all nodes that are alive, now and then: new entries cost most."""

@@ -18,13 +18,14 @@ from tests.simulation.checks.members import Appended
 from tests.simulation.checks.report import Violation
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.machine import Process
+from tests.simulation.world.raft_trace import RaftTrace
 from tests.simulation.world.trace import Trace
 
 
 class NodeObserver:
     """The facts of one world (machine.Facts)."""
 
-    def __init__(self, checkers: Checkers, trace: Trace, now_us: Callable[[], int]) -> None:
+    def __init__(self, checkers: Checkers, trace: Trace, raft: RaftTrace, now_us: Callable[[], int]) -> None:
         self.counts: Counter[str] = Counter()
         self.on_end: Callable[[Process, str, int], None] = _nothing
         self.leader: tuple[str, int] = ("", 0)
@@ -32,6 +33,7 @@ class NodeObserver:
         """The newest rules that nodes of an older release know."""
         self._checkers = checkers
         self._trace = trace
+        self.raft = raft
         self._now_us = now_us
 
     def add(self, who: str, event: str, *facts: Any) -> None:
@@ -54,6 +56,7 @@ class NodeObserver:
         term, voted_for = journal.term, journal.voted_for
         self.add(node_id, "recovered", term, voted_for, journal.first_index, journal.last_index)
         self._checkers.recovered(node_id, term, voted_for, journal)
+        self.raft.recovered(node_id, group)
         if machine.revision:
             self._checkers.restored(node_id, group.replica.engine.applied_index, machine)
 
@@ -62,6 +65,7 @@ class NodeObserver:
         term = group.replica.log.term_at(index) or 0
         digest = hashlib.blake2b(entry, digest_size=6).hexdigest()
         self.add(node_id, "applied", index, term, group.machine.revision, digest)
+        self.raft.applied(node_id, index, term, entry)
         self.counts["entries"] = max(self.counts["entries"], group.machine.revision)
         voters = _voters(group.replica.membership.latest)
         if group.replica.role.is_leader:
@@ -88,15 +92,17 @@ class NodeObserver:
         """Record a snapshot that was taken over."""
         self.add(node_id, "restored", group.machine.revision)
         self.counts["snapshots-installed"] += 1
+        self.raft.restored(node_id, group)
         self._checkers.restored(node_id, 0, group.machine)
 
     def sent(self, node_id: str, group: Group, target: str, message: Message) -> None:
         """Record a Raft message."""
         told = _as_told(message)
         place = told.get("prevLogIdx", told.get("next_node_idx", told.get("last_log_index", "-")))
-        count = len(message.entries or ()) if isinstance(message, AppendEntries) else 0
-        self.add(node_id, "sent", target, told["type"], message.term, place, count)
+        entries = (message.entries or ()) if isinstance(message, AppendEntries) else ()
+        self.add(node_id, "sent", target, told["type"], message.term, place, len(entries))
         self._checkers.sent(node_id, target, told)
+        self.raft.sent(node_id, target, told, entries)
         self._election(node_id, group, target, message, told)
 
     def _election(
@@ -111,13 +117,16 @@ class NodeObserver:
             elections.stands(node_id, message.term, _voters(replica.membership.latest))
 
     def received(self, node_id: str, source: str, message: Message) -> None:
-        """Record a vote that arrives."""
-        self._checkers.elections.received(node_id, source, _as_told(message))
+        """Record a message that arrives."""
+        told = _as_told(message)
+        self.raft.received(node_id, source, told)
+        self._checkers.elections.received(node_id, source, told)
 
     def members_changed(self, node_id: str, group: Group) -> None:
         """Record a member list that a leader has just appended, or of another change."""
         replica = group.replica
         self.add(node_id, "members", replica.membership.latest, replica.membership.committed)
+        self.raft.counted(node_id, group)
         lists = replica.membership._lists
         if not replica.role.is_leader or not lists._lists or lists._lists[-1][0] != group.journal.last_index:
             return
@@ -144,6 +153,7 @@ class NodeObserver:
         journal = group.journal
         term, voted_for = journal.term, journal.voted_for
         self._checkers.stored(node_id, term, voted_for)
+        self.raft.stored(node_id, journal)
         self._checkers.synced(node_id, journal.synced_index)
         if group.replica.role.is_leader:
             self._checkers.acknowledged(node_id, journal.synced_index)
@@ -152,6 +162,7 @@ class NodeObserver:
         """Record which node leads."""
         replica = group.replica
         self.add(node_id, "follows", replica.role.leader_id, replica.role.term, replica.role.is_leader)
+        self.raft.counted(node_id, group)
         if replica.role.is_leader:
             if self.leader[1] < replica.role.term:
                 self.counts["leader-changes"] += 1

@@ -20,6 +20,7 @@ from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
 from tests.simulation.world.machine import Machine
 from tests.simulation.world.network import Network
 from tests.simulation.world.node_observer import NodeObserver
+from tests.simulation.world.raft_trace import RaftTrace
 from tests.simulation.world.scheduler import Clock, Scheduler
 from tests.simulation.world.trace import ClientLines, Trace
 
@@ -38,7 +39,7 @@ SLICE_US: Final = 250_000
 class World:
     """Everything there is. Made and run within `simulated`."""
 
-    def __init__(self, plan: Plan, file: TextIO | None = None) -> None:
+    def __init__(self, plan: Plan, file: TextIO | None = None, raft_file: TextIO | None = None) -> None:
         self.plan = plan
         self.scheduler = Scheduler()
         self.current = Current()
@@ -53,7 +54,8 @@ class World:
             latency_us=12 * (plan.latency_us + plan.jitter_us) + 20 * plan.sync_us,
         )
         self._stop_at_violation()
-        self.watch = NodeObserver(self.checkers, self.trace, self.now_us)
+        raft = RaftTrace(self.checkers.raft.event, raft_file)
+        self.watch = NodeObserver(self.checkers, self.trace, raft, self.now_us)
         self.network = Network(self.scheduler, Random(f"network {plan.seed}"))
         self.network.split_chance = plan.split_chance
         random = Random(f"machines {plan.seed}")
