@@ -176,10 +176,11 @@ class MemberList(msgspec.Struct):
     revision: int
 
 
-class Health(msgspec.Struct):
-    """All is well; otherwise the answer is a problem document."""
+class Health(msgspec.Struct, omit_defaults=True):
+    """The node answers; otherwise there is a problem document. `troubles` are sentences for people."""
 
     ok: bool
+    troubles: tuple[str, ...] = ()
 
 
 # -- from results to answers ------------------------------------------------------------------------------

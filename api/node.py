@@ -70,6 +70,10 @@ class NodeState(Protocol):
         """Return the cluster as this node sees it."""
         ...
 
+    def troubles(self) -> tuple[str, ...]:
+        """Return what is wrong with this node although it runs, in sentences."""
+        ...
+
 
 class ServingNode(NodeState, Protocol):
     """A node that takes commands and reads. Only the gateway calls it.

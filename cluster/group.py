@@ -15,9 +15,11 @@ from cluster.commands.client_requests import ClientRequests
 from cluster.commands.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
 from cluster.commands.expiry import Expiry, forgetting_ms
 from cluster.commands.outbox import Answer, Forwarded, Outbox, new_origin
+from cluster.commands.room import check_room
 from cluster.commands.rules import RulesAdvance, decode_entry, decode_state
 from cluster.commands.waiters import Waiters
 from cluster.config import Address, NodeConfig
+from cluster.consensus.compaction import LogRoom
 from cluster.consensus.handover import Handovers
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_changes import Means, MemberChanges
@@ -35,6 +37,7 @@ from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Handlers, Peering
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import codec, snapshot
+from lockstate.commands import Command
 from lockstate.machine import LockMachine
 from lockstate.results import Done, Queued, Refused, Result
 
@@ -82,6 +85,7 @@ class Group:
         self._was_leader = False
         self._leader_seen: str | None = None
         self._is_flush_due = False
+        self._log_room_seen = LogRoom.ANYTHING
         self.replica = Replica(
             config,
             Members() if joins else founders(config.founders),
@@ -96,7 +100,7 @@ class Group:
         # What is known to be committed was applied, and told, before this start.
         self._told_up_to = self.replica.log.committed
         self.requests = ClientRequests(
-            self.outbox, self.metrics.failures, self.request_flush, lambda: self.is_open
+            self.outbox, self.metrics.failures, self.request_flush, lambda: self.is_open, self._check_room
         )
         self.journal = journal
 
@@ -189,6 +193,36 @@ class Group:
             self._batcher.add(batch.origin, batch.seqs, batch.commands)
             self.loop.request_tick()
 
+    def log_room(self) -> LogRoom:
+        """Return what this node may still put into its log."""
+        return self.replica.engine.log_room
+
+    def _check_room(self, command: type[Command]) -> None:
+        """Raise Overloaded if the leader has no room for such a command, as far as this node was told."""
+        leader_id = self.replica.role.leader_id
+        ping = self.peering.pings.get(leader_id) if leader_id is not None else None
+        told = ping.log_room if ping is not None else LogRoom.ANYTHING
+        room = self.log_room() if self.replica.role.is_leader else told
+        check_room(
+            command,
+            for_anything=room < LogRoom.WHAT_FREES,
+            for_what_frees=room < LogRoom.NOTHING,
+        )
+
+    def _look_at_room(self) -> None:
+        """Tell everybody at once when the log of this leader has less room, or more."""
+        room = self.log_room()
+        if room is not self._log_room_seen:
+            self._log_room_seen = room
+            log = self.replica.log
+            logger.warning(
+                "event=log-room room=%s entries=%d bytes=%d",
+                room.name.lower().replace("_", "-"),
+                len(log),
+                self.journal.bytes_count,
+            )
+            self.links.ping()
+
     def _resend(self) -> None:
         """Begin again with whoever leads now: everything pending, from the lowest number on."""
         self.metrics.commands_resent += self.outbox.rewind()
@@ -202,12 +236,13 @@ class Group:
         return self.peering.is_established
 
     def has_entry(self) -> bool:
-        """Whether anything waits to be proposed."""
-        return self.outbox.has_unsent or not self._batcher.is_empty
+        """Whether anything waits to be proposed, and may be."""
+        is_waiting = self.outbox.has_unsent or not self._batcher.is_empty
+        return is_waiting and self.log_room() is not LogRoom.NOTHING
 
     def entries(self) -> Iterator[bytes]:
         """Yield the next batches, each stamped now: our own clients' commands join those of the followers."""
-        while True:
+        while self.log_room() is not LogRoom.NOTHING:
             while self.outbox.has_unsent:
                 self._batcher.add(self.outbox.origin, *self.outbox.take())
             entry = self._batcher.next_entry(self._clock.now_ms(), self.machine.rules)
@@ -304,6 +339,7 @@ class Group:
         """Go on with a handover, with changes of the members, and with an advance of the rules."""
         self.handovers.step()
         self.changes.step()
+        self._look_at_room()
         if self._rules.step(self.machine.rules):
             self.loop.request_tick()
 

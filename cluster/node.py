@@ -17,6 +17,7 @@ from cluster.group import Group
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Metrics
 from cluster.observing.status import ClusterStatus, PeerStatus
+from cluster.observing.troubles import troubles
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
@@ -231,6 +232,10 @@ class Node:
             ready=self._is_ready(leader_id, lag_ms),
             nodes=tuple(self._peer_status(node_id, leader_id) for node_id in sorted(members)),
         )
+
+    def troubles(self) -> tuple[str, ...]:
+        """Return what is wrong with this node although it runs, in sentences."""
+        return troubles(self.group.replica.engine)
 
     def _is_ready(self, leader_id: str | None, lag_ms: int) -> bool:
         is_broken = self.is_shutting_down or self.group.loop.failure.done()

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown
 from lockstate import codec
-from lockstate.commands import Cancel, Command, Convert, MayWait
+from lockstate.commands import Barrier, Cancel, Command, Convert, MayWait
 from lockstate.ids import NO_HOLD, HoldId
 from lockstate.machine import LockMachine
 from lockstate.results import Granted, Queued, Result
@@ -31,16 +31,19 @@ class ClientRequests:
         failures: Counter[str],
         request_flush: Callable[[], None],
         is_open: Callable[[], bool],
+        check_room: Callable[[type[Command]], None],
     ) -> None:
         """Ask through `outbox`.
 
         `failures` counts requests without a result, by their codes. `request_flush` sends what the outbox
-        holds. `is_open` tells whether this node takes new work.
+        holds. `is_open` tells whether this node takes new work. `check_room` raises Overloaded for commands
+        that the leader's log has no room for.
         """
         self._outbox = outbox
         self._failures = failures
         self._request_flush = request_flush
         self._is_open = is_open
+        self._check_room = check_room
         self._cancels: set[asyncio.Task[None]] = set()
 
     async def submit(self, command: Command, timeout_s: float) -> Answer:
@@ -90,7 +93,7 @@ class ClientRequests:
 
         Raises NoLeader, Overloaded, ShuttingDown.
         """
-        self.check_open()
+        self._check_taken(Barrier)
         future = self._outbox.read(query, timeout_s)
         self._request_flush()
         return await future
@@ -101,8 +104,17 @@ class ClientRequests:
             self._failures[ShuttingDown.code] += 1
             raise ShuttingDown("this node is stopping; ask another")
 
-    def _submit(self, command: Command, timeout_s: float) -> Pending:
+    def _check_taken(self, command: type[Command]) -> None:
+        """Raise ShuttingDown, or Overloaded if the leader has no room for such a command."""
         self.check_open()
+        try:
+            self._check_room(command)
+        except ClusterError as error:
+            self._failures[error.code] += 1
+            raise
+
+    def _submit(self, command: Command, timeout_s: float) -> Pending:
+        self._check_taken(type(command))
         try:
             pending = self._outbox.submit(codec.encode_command(command), timeout_s)
         except ClusterError as error:

@@ -19,6 +19,8 @@ from pysyncobj import SyncObjConf
 from pysyncobj.node import Node as LibraryNode
 from pysyncobj.transport import Transport as LibraryTransport
 
+from cluster.consensus import compaction
+from cluster.consensus.compaction import Compaction, LogRoom
 from cluster.consensus.library_words import EngineJournal, from_library, to_library
 from cluster.consensus.messages import UNSET, AppendEntries, Chunk, Message
 from cluster.storage.journal_format import LogEntry
@@ -33,10 +35,6 @@ RETAINED_DIVISOR: Final = 4
 """The part of `compact_entries` and of LOG_BYTES_MAX that stays behind a compaction: one in so many.
 
 Who was away briefly needs no snapshot. More bytes than that would ask for the next compaction at once."""
-LOG_BYTES_MAX: Final = 128 << 20
-"""The memory, in bytes, that the log may take before it is compacted whatever its count."""
-COMPACT_SECONDS: Final = 600
-"""The time, in seconds, after which a log that changed is compacted: a quiet node restarts quickly, too."""
 
 _COMMAND: Final = b"\x00"
 """The library's mark of a command."""
@@ -46,13 +44,12 @@ _MEMBERS: Final = b"\x10"
 REQUIRED_NAMES: Final = (
     "_SyncObj__applyLogEntries",
     "_SyncObj__connectedToAnyone",
-    "_SyncObj__deleteEntriesTo",
     "_SyncObj__getCurrentLogIndex",
     "_SyncObj__loadDumpFile",
     "_SyncObj__sendAppendEntries",
+    "_SyncObj__tryLogCompaction",
     "_checkCommandsToApply",
     "doTick",
-    "forceLogCompaction",
     "transferLeadership",
 )
 REQUIRED_ATTRIBUTES: Final = (
@@ -74,14 +71,6 @@ REQUIRED_ATTRIBUTES: Final = (
 
 _LEADER: Final = library._RAFT_STATE.LEADER
 _CANDIDATE: Final = library._RAFT_STATE.CANDIDATE
-
-_SERIALIZER_STATES: Final[dict[str, int]] = {
-    "idle": library.SERIALIZER_STATE.NOT_SERIALIZING,
-    "running": library.SERIALIZER_STATE.SERIALIZING,
-    "done": library.SERIALIZER_STATE.SUCCESS,
-    "failed": library.SERIALIZER_STATE.FAILED,
-}
-"""Our words for how a snapshot being written is doing, and the library's numbers."""
 
 
 class RaftConfig(Protocol):
@@ -112,7 +101,7 @@ class Snapshots(Protocol):
     """What the library asks of the snapshots of this node, in our words (snapshot_transfer)."""
 
     def poll(self) -> tuple[str, int]:
-        """Return how the writing child is doing, and before which index the log may go when it is "done"."""
+        """Return how the writing child is doing, and up to which index the state is written when "done"."""
 
     def next_chunk(self, peer_id: str) -> Chunk | None:
         """Return the next part for a peer, None when there is nothing to send or no room for it now."""
@@ -199,15 +188,6 @@ class _Serializer:
         self._engine = engine
         self._snapshots = snapshots
 
-    def checkSerializing(self) -> tuple[int, int]:  # noqa: N802 - the library's name
-        """Return how the writing child is doing, and before which index the log may go on success."""
-        outcome, index = self._snapshots.poll()
-        return _SERIALIZER_STATES[outcome], index
-
-    def serialize(self, data: tuple[object, LogEntry, LogEntry, object], _index: int) -> None:
-        """Collect that a snapshot is due; `data` holds the last two applied entries."""
-        self._engine.snapshot_due = (data[1], data[2])
-
     def getTransmissionData(self, node: LibraryNode) -> Chunk | None:  # noqa: N802 - the library's name
         """Return the next part for a peer."""
         return self._snapshots.next_chunk(node.id)
@@ -269,9 +249,13 @@ class _Library(library.SyncObj):  # type: ignore[misc]
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """Do nothing. Overridden: the library takes one command at a time from a queue of its own (H14)."""
 
-    def _SyncObj__deleteEntriesTo(self, toIDx: int) -> None:  # noqa: N802, N803
-        """Compact. Overridden: a tail of the log stays, so that who was away briefly needs no snapshot."""
-        super()._SyncObj__deleteEntriesTo(self.engine.retained_from(toIDx))
+    def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
+        """Begin a snapshot if it is due, or go on with it.
+
+        Overridden: the library tries again in the next tick after a failure, and goes by the length of the
+        log, of which a tail stays.
+        """
+        self.engine.compact()
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803, FBT001
         """Collect that a snapshot was received.
@@ -306,6 +290,7 @@ class Engine:
         self.journal = journal
         self._room_bytes = room_bytes
         self._retained = config.compact_entries // RETAINED_DIVISOR
+        self._compaction = Compaction(config.compact_entries, applied_index, self.now_s())
         self._nodes: dict[str, LibraryNode] = {}
         self.sent: list[tuple[str, Message]] = []
         self._sent_bytes: dict[str, int] = {}
@@ -327,8 +312,6 @@ class Engine:
             connectionTimeout=config.election_ms_max / 1000,
             leaderFallbackTimeout=config.election_ms_max / 1000,
             appendEntriesBatchSizeBytes=SPLIT_BYTES,
-            logCompactionMinEntries=config.compact_entries + self._retained,
-            logCompactionMinTime=COMPACT_SECONDS,
             dynamicMembershipChange=False,
         )
         # The library looks these up by name while it is constructed.
@@ -499,8 +482,6 @@ class Engine:
 
     def tick(self) -> None:
         """Commit, collect what is committed, send, compact, stand for election."""
-        if self.journal.bytes_count > LOG_BYTES_MAX:
-            self.force_compaction()
         # The library forgets why it stands for election before it asks for votes.
         self.stands_for_transfer = self.is_takeover_asked
         self.library.doTick(0.0)
@@ -560,11 +541,43 @@ class Engine:
 
     def force_compaction(self) -> None:
         """Write a snapshot in the next tick whatever the length of the log."""
-        self.library.forceLogCompaction()
+        self._compaction.force()
+
+    def compact(self) -> None:
+        """Collect that a snapshot is due; when one is written, drop the log before it, but for a tail.
+
+        Called in the middle of a tick, when everything committed is collected.
+        """
+        outcome, index = self._snapshots.poll()
+        now_s = self.now_s()
+        if outcome == "done":
+            self._compaction.has_snapshot(index, now_s)
+            self.journal.remove_before(self.retained_from(index - 1) - self.journal.first_index)
+        elif outcome == "failed":
+            self._compaction.failed(now_s)
+        elif outcome == "idle":
+            applied: int = self.library._SyncObj__raftLastApplied
+            if self._compaction.is_due(applied, self.journal.bytes_count, now_s):
+                previous, last = self.entries(applied - 1, applied)
+                self.snapshot_due = (last, previous)
+
+    @property
+    def snapshots_failing_s(self) -> float:
+        """Return for how long snapshots have been failing; 0 if the last one did not."""
+        return self._compaction.failing_s(self.now_s())
+
+    @property
+    def log_room(self) -> LogRoom:
+        """Return what may still be put into the log."""
+        return self._compaction.room(len(self.journal), self.journal.bytes_count)
 
     def retained_from(self, index: int) -> int:
-        """Return the first entry that stays when everything before `index` is in a snapshot."""
-        return self.journal.tail_start(index, self._retained, LOG_BYTES_MAX // RETAINED_DIVISOR)
+        """Return the first entry that stays when everything before `index` is in a snapshot.
+
+        Who was away briefly needs no snapshot then.
+        """
+        bytes_max = compaction.LOG_BYTES_MAX // RETAINED_DIVISOR
+        return self.journal.tail_start(index, self._retained, bytes_max)
 
     def transfer(self, peer_id: str) -> None:
         """Ask a peer that has the whole log to stand for election at once."""
@@ -576,6 +589,7 @@ class Engine:
         self.journal.clear()
         self.journal.add(*snapshot.previous)
         self.journal.add(*snapshot.last)
+        self._compaction.has_snapshot(snapshot.last[1], self.now_s())
         self._begin_behind(snapshot.last[1])
 
     def _begin_behind(self, index: int) -> None:

@@ -21,10 +21,6 @@ class EngineJournal(Journal):
         """Remove the entries at `position` and behind it."""
         self.remove_from(position)
 
-    def deleteEntriesTo(self, position: int) -> None:  # noqa: N802 - the library's name
-        """Remove the entries before `position`."""
-        self.remove_before(position)
-
     def setCurrentTerm(self, term: int, voted_for: str | None) -> None:  # noqa: N802 - the library's name
         """Set term and vote."""
         self.set_vote(term, voted_for)

@@ -91,16 +91,19 @@ class SnapshotTransfer:
     # -- what the engine asks (engine.Snapshots) ------------------------------------------------------------
 
     def poll(self) -> tuple[str, int]:
-        """Return how the writing child is doing, and before which index the log may go when it is "done".
+        """Return how the writing child is doing, and up to which index the state is written when "done".
 
         The engine asks in every tick: a good moment for a step of the check of what was received.
         """
         self._go_on_checking()
-        outcome = self._store.poll()
+        outcome, index = self._store.poll(), self._writing[1] if self._writing else 0
         if outcome == "done":
             self._last = self._writing
-            logger.info("event=snapshot-written index=%d", self._writing[1] if self._writing else 0)
-        return outcome, self._writing[1] - 1 if self._writing else 0
+            logger.info("event=snapshot-written index=%d", index)
+        elif outcome == "failed" and self._last is not None and self._last[1] >= index:
+            # A newer one came from the leader, and ended the child.
+            return "idle", index
+        return outcome, index
 
     def next_chunk(self, peer_id: str) -> Chunk | None:
         """Return the next chunk for a peer, None when there is nothing to send or no room for it now."""

@@ -46,6 +46,13 @@ def gauges(node: Measured) -> list[Sample]:
         gauge("term", "Raft term.", replica.role.term),
         gauge("revision", "Entries applied.", machine.revision),
         gauge("log_entries", "Entries in the log.", len(replica.log)),
+        gauge("log_bytes", "Bytes of the commands in the log.", replica.engine.journal.bytes_count),
+        gauge(
+            "log_room",
+            "What the log has room for: 0 anything, 1 what frees, 2 nothing.",
+            replica.engine.log_room,
+        ),
+        gauge("snapshot_failing_seconds", "Time since snapshots fail.", replica.engine.snapshots_failing_s),
         gauge("rules_active", "Version of the rules that the cluster follows.", machine.rules),
         *(
             gauge("rules_known", "Newest rules that a connected node knows.", known, node=node_id)

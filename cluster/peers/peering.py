@@ -27,10 +27,15 @@ logger = logging.getLogger(__name__)
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True):
-    """What nodes tell each other once a second: their revision and role."""
+    """What nodes tell each other once a second: their revision and role.
+
+    Fields come at the end, with a default: releases before them do not send or know them.
+    """
 
     revision: int
     state: str
+    log_room: int = 0
+    """What the node may still put into its log (compaction.LogRoom)."""
 
 
 _DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
@@ -55,6 +60,9 @@ class PeeringHost(Protocol):
 
     def rules(self) -> int:
         """Return the version of the rules that this node's state follows."""
+
+    def log_room(self) -> int:
+        """Return what this node may still put into its log."""
 
     def peer_up(self, peer_id: str) -> None:
         """Record that a peer can be reached."""
@@ -248,7 +256,7 @@ class Peering:
 
     def ping(self) -> Ping:
         """Return what the peers shall know."""
-        return Ping(self._host.revision(), self._host.role())
+        return Ping(self._host.revision(), self._host.role(), int(self._host.log_room()))
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Decode a frame and hand it on. Raises msgspec.DecodeError."""

@@ -11,7 +11,7 @@ from pysyncobj import FAIL_REASON, SyncObjConf, replicated
 from pysyncobj.config import SERIALIZER_STATE
 from pysyncobj.journal import FileJournal
 
-from cluster.consensus import engine
+from cluster.consensus import compaction
 from cluster.errors import DataDirError
 from cluster.storage.journal_format import LogEntry
 from lockstate import snapshot
@@ -148,7 +148,7 @@ def test_large_entries_do_not_make_a_node_write_snapshot_after_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stays of the log after a compaction is far below the size that asks for the next one."""
-    monkeypatch.setattr(engine, "LOG_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(compaction, "LOG_BYTES_MAX", 1_000_000)
     cluster, checker = our_cluster(tmp_path, monkeypatch, node_ids="a", compact_entries=400)
     snapshots: list[int] = []
     begin_write = cluster["a"].store.begin_write

@@ -114,7 +114,7 @@ def test_a_snapshot_waits_for_room_without_holding_up_the_leader(
     leader = cluster.leader_of("bc") or ""
     cluster[leader].room = 8
     cluster.connect("a", leader)
-    cluster.run_until(lambda: cluster["a"].values == cluster["b"].values)
+    cluster.run_until(lambda: cluster["a"].values == cluster["b"].values, 20_000)
 
 
 def test_a_snapshot_travels_as_soon_as_the_offer_is_answered(

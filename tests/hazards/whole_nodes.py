@@ -44,6 +44,7 @@ class Links:
     def __init__(self, node_id: str, network: Network) -> None:
         self._node_id = node_id
         self._network = network
+        self.peering: Peering
 
     def send(self, peer_id: str, kind: FrameKind, body: Any) -> bool:
         """Send a frame, if there is a connection."""
@@ -72,7 +73,9 @@ class Links:
         """Do nothing: what is sent is on its way."""
 
     def ping(self) -> None:
-        """Tell nobody."""
+        """Tell everybody how the node is. It does not happen by itself, as it does once a second in truth."""
+        for peer_id in sorted(self.up()):
+            self.send(peer_id, FrameKind.PING, self.peering.ping())
 
     async def stop(self) -> None:
         """Do nothing."""
@@ -94,7 +97,9 @@ class WholeNode:
         store = SnapshotStore(config.data_dir, files, cast("Child", InlineChild()))
         self.group = Group(config, self.journal, store, joins=False)
         peering = Peering(self._datadir, config.node_id, config.advertise_http, self.group)
-        self.group.connect(cast("PeerLinks", Links(config.node_id, network)), peering)
+        links = Links(config.node_id, network)
+        links.peering = peering
+        self.group.connect(cast("PeerLinks", links), peering)
         peering.is_established = True
         self.journal.sync()
 

@@ -46,6 +46,7 @@ class LocalNode:
         self.machine = LockMachine()
         self.metrics = LocalMetrics()
         self.is_ready = True
+        self.told_troubles: tuple[str, ...] = ()
         self.failure: Exception | None = None
         self.timeouts_s: list[float] = []
         self.cancelled = asyncio.Event()
@@ -100,6 +101,10 @@ class LocalNode:
         """Return a cluster of one node."""
         peers = (PeerStatus("n1", "http://127.0.0.1:1", "127.0.0.1:2", "leader", self.machine.revision),)
         return ClusterStatus("n1", "n1", 1, self.machine.revision, 7, self.is_ready, peers)
+
+    def troubles(self) -> tuple[str, ...]:
+        """Return what the test says."""
+        return self.told_troubles
 
     async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
         """Note the wish."""

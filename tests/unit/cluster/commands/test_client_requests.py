@@ -10,7 +10,8 @@ import pytest
 
 from cluster.commands.client_requests import ClientRequests
 from cluster.commands.outbox import Answer, Outbox
-from cluster.errors import NoLeader, OutcomeUnknown, ShuttingDown
+from cluster.commands.room import check_room
+from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown
 from lockstate.commands import Acquire, Cancel, Command, Convert, MayWait, Release
 from lockstate.ids import AttemptId, HoldId
 from lockstate.machine import LockMachine
@@ -37,11 +38,17 @@ class _Faces:
         self.failures: Counter[str] = Counter()
         self.flushes = 0
         self.is_open = True
-        self.requests = ClientRequests(self.outbox, self.failures, self._flush, lambda: self.is_open)
+        self.has_room = True
+        self.requests = ClientRequests(
+            self.outbox, self.failures, self._flush, lambda: self.is_open, self._check_room
+        )
         self.wait: asyncio.Future[Answer] = loop.create_future()
 
     def _flush(self) -> None:
         self.flushes += 1
+
+    def _check_room(self, command: type[Command]) -> None:
+        check_room(command, for_anything=self.has_room, for_what_frees=True)
 
     def answer(self, seq: int, result: Result) -> None:
         """Let a command have its outcome; of a queued one `wait` is the end."""
@@ -296,3 +303,18 @@ async def test_a_cancel_that_nobody_takes_is_told(caplog: pytest.LogCaptureFixtu
     assert "event=cancel-failed code=no-leader name='a'" in caplog.text
     assert faces.sent() == []
     assert not faces.requests._cancels
+
+
+async def test_what_the_leader_has_no_room_for_is_refused_and_counted() -> None:
+    """Nothing is submitted; a release goes through."""
+    faces = _Faces()
+    faces.has_room = False
+    with pytest.raises(Overloaded):
+        await faces.requests.acquire(acquire(), LONG_S)
+    assert faces.failures == {"overloaded": 1}
+    assert faces.sent() == []
+    task = asyncio.create_task(faces.requests.submit(RELEASE, LONG_S))
+    await asyncio.sleep(0)
+    assert faces.sent() == [RELEASE]
+    faces.answer(1, Done())
+    assert (await task).result == Done()

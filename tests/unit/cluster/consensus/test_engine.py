@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.consensus import compaction
 from cluster.consensus import engine as engine_module
 from cluster.consensus.engine import Engine
 from cluster.consensus.library_words import EngineJournal
@@ -161,7 +162,7 @@ def test_a_long_log_is_compacted_whatever_its_count(
     make: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its bytes take memory: above a bound the next tick says that a snapshot is due."""
-    monkeypatch.setattr(engine_module, "LOG_BYTES_MAX", 1_000)
+    monkeypatch.setattr(compaction, "LOG_BYTES_MAX", 1_000)
     site = make("n1", members=members_of(["n1"]))
     site.replica.tick(has_entry=False)
     due = []

@@ -135,7 +135,7 @@ def test_the_journal_answers_to_the_librarys_names(tmp_path: Path) -> None:
     for index in range(1, 6):
         journal.add(b"%d" % index, index, 1)
     journal.deleteEntriesFrom(4)
-    journal.deleteEntriesTo(1)
+    journal.remove_before(1)
     assert (journal.first_index, journal.last_index) == (2, 4)
     journal.setCurrentTerm(3, "n2")
     assert (journal.getCurrentTerm(), journal.getVotedForNodeId()) == (3, "n2")

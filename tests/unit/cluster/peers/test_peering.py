@@ -39,6 +39,10 @@ class Host:
         """Be somewhere."""
         return 7
 
+    def log_room(self) -> int:
+        """Return that there is room for anything."""
+        return 0
+
     def rules(self) -> int:
         """Return the active rules."""
         return self.active_rules

@@ -33,6 +33,9 @@ async def test_ready_is_more_than_alive() -> None:
         got = await served.call("GET", wire.READYZ)
         assert (got.status, got.body["code"]) == (503, "not-ready")
         assert (await served.call("GET", wire.LIVEZ)).body == {"ok": True}
+        served.node.told_troubles = ("the disk is slow",)
+        got = await served.call("GET", wire.LIVEZ)
+        assert (got.status, got.body) == (200, {"ok": True, "troubles": ["the disk is slow"]})
 
 
 async def test_metrics_count_answers_by_route() -> None:

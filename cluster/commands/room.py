@@ -1,0 +1,38 @@
+"""Which commands are taken while the leader's log has little room left (compaction.LogRoom)."""
+
+from typing import Final
+
+from cluster.errors import Overloaded
+from lockstate.commands import (
+    AbandonWaits,
+    Barrier,
+    Cancel,
+    CloseSession,
+    Command,
+    ForceRelease,
+    KeepAlive,
+    Release,
+    Renew,
+    Tick,
+)
+
+RETRY_MS: Final = 1_000
+"""The time, in ms, after which a client that was refused for want of room may ask again."""
+
+WHAT_FREES: Final[frozenset[type[Command]]] = frozenset(
+    {KeepAlive, CloseSession, Cancel, Renew, Release, ForceRelease, Tick, Barrier, AbandonWaits}
+)
+"""What ends something, keeps what is held, or reads: clients must be able to go home. All else takes room."""
+
+
+def check_room(command: type[Command], *, for_anything: bool, for_what_frees: bool) -> None:
+    """Raise Overloaded if the leader has no room for such a command."""
+    if for_anything or (for_what_frees and command in WHAT_FREES):
+        return
+    refusal = Overloaded(
+        "the leader's log has no room left: it cannot write snapshots. Only what frees something is taken"
+        if for_what_frees
+        else "the leader's log is as long as it may get: it cannot write snapshots"
+    )
+    refusal.retry_after_ms = RETRY_MS
+    raise refusal

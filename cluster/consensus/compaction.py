@@ -1,0 +1,104 @@
+"""When the log is written into a snapshot, what follows from a failure, and how much room the log has left.
+
+Pure: time and sizes come from outside, and nothing is done here. The library would try again in the next tick
+after a failure, 500 forks a minute on a disk that has no room for a snapshot; here it waits, from 1 s up to a
+minute. Meanwhile nothing of the log goes. So that it fills neither memory nor disk, a leader takes less and
+less: first nothing that needs room any more, and at the end nothing at all.
+"""
+
+import enum
+import logging
+from typing import Final
+
+LOG_BYTES_MAX: Final = 128 << 20
+"""The memory, in bytes, that the log may take before it is compacted whatever its count."""
+COMPACT_SECONDS: Final = 600
+"""The time, in seconds, after which a log that changed is compacted: a quiet node restarts quickly, too."""
+RETRY_SECONDS_MIN: Final = 1.0
+RETRY_SECONDS_MAX: Final = 60.0
+"""The pause, in seconds, behind a failed snapshot: the shortest, which doubles with each failure, and the
+longest."""
+UNCOMPACTED_ENTRIES: Final = 1_000_000
+"""The entries, beside those of two snapshots, with which a log that is not compacted has room for releases
+only. Each takes 200 bytes of memory besides its content."""
+
+logger = logging.getLogger(__name__)
+
+
+class LogRoom(enum.IntEnum):
+    """What a leader may still put into its log. The numbers travel between nodes (peering.Ping)."""
+
+    ANYTHING = 0
+    """All is well."""
+    WHAT_FREES = 1
+    """The log is far longer than a snapshot would leave it: only what ends or keeps something, and reads."""
+    NOTHING = 2
+    """The log is as long as it may get."""
+
+
+class Compaction:
+    """The snapshots of one node, as far as its log is concerned. Times are seconds of one monotonic clock."""
+
+    def __init__(self, entries_max: int, snapshot_index: int, now_s: float) -> None:
+        """`entries_max` come between two snapshots; the newest one contains all up to `snapshot_index`."""
+        self._entries_max = entries_max
+        self._snapshot_index = snapshot_index
+        self._snapshot_s = now_s
+        self._is_forced = False
+        self._retry_s = now_s
+        self._failures = 0
+        self._failing_since_s: float | None = None
+
+    def force(self) -> None:
+        """Let a snapshot be due whatever the length of the log, if anything has changed."""
+        self._is_forced = True
+
+    def is_due(self, applied_index: int, log_bytes: int, now_s: float) -> bool:
+        """Whether a snapshot is to be begun now. There is none under way."""
+        if now_s < self._retry_s:
+            return False
+        is_wanted = (
+            self._is_forced
+            or applied_index - self._snapshot_index >= self._entries_max
+            or log_bytes > LOG_BYTES_MAX
+            or now_s - self._snapshot_s > COMPACT_SECONDS
+        )
+        if is_wanted and applied_index <= self._snapshot_index:
+            self._snapshot_s, self._is_forced = now_s, False
+            return False
+        return is_wanted
+
+    def has_snapshot(self, index: int, now_s: float) -> None:
+        """Record that everything up to `index` is in the snapshot of this node: written, or received."""
+        self._snapshot_index, self._snapshot_s, self._retry_s = index, now_s, now_s
+        self._is_forced = False
+        if self._failures:
+            logger.info("event=snapshot-well-again failures=%d", self._failures)
+        self._failures, self._failing_since_s = 0, None
+
+    def failed(self, now_s: float) -> None:
+        """Record that a snapshot could not be written: try again, but not at once."""
+        pause_s = min(RETRY_SECONDS_MIN * 2**self._failures, RETRY_SECONDS_MAX)
+        self._failures = min(self._failures + 1, 1000)
+        self._retry_s = now_s + pause_s
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        logger.error(
+            "event=snapshot-failing failures=%d failing_s=%.0f next_try_s=%.0f",
+            self._failures,
+            self.failing_s(now_s),
+            pause_s,
+        )
+
+    def failing_s(self, now_s: float) -> float:
+        """Return for how long snapshots have been failing; 0 if the last one did not."""
+        return 0.0 if self._failing_since_s is None else now_s - self._failing_since_s
+
+    def room(self, entries_count: int, log_bytes: int) -> LogRoom:
+        """Return what may still be put into a log of so many entries and bytes."""
+        bytes_unit, entries_unit = LOG_BYTES_MAX, self._entries_max + UNCOMPACTED_ENTRIES // 2
+        if log_bytes > 3 * bytes_unit or entries_count > 3 * entries_unit:
+            return LogRoom.NOTHING
+        if log_bytes > 2 * bytes_unit or entries_count > 2 * entries_unit:
+            return LogRoom.WHAT_FREES
+        return LogRoom.ANYTHING

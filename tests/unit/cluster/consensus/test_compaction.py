@@ -1,0 +1,100 @@
+"""When a snapshot is due, how long the pause behind a failed one is, and what a long log has room for."""
+
+import pytest
+
+from cluster.consensus.compaction import (
+    COMPACT_SECONDS,
+    LOG_BYTES_MAX,
+    RETRY_SECONDS_MAX,
+    UNCOMPACTED_ENTRIES,
+    Compaction,
+    LogRoom,
+)
+
+START_S = 5000.0
+ENTRIES = 100
+
+
+@pytest.fixture
+def compaction() -> Compaction:
+    """Return the compaction of a node whose snapshot ends at entry 10."""
+    return Compaction(ENTRIES, 10, START_S)
+
+
+@pytest.mark.parametrize(
+    ("applied", "log_bytes", "passed_s", "is_due"),
+    [
+        (10 + ENTRIES - 1, 0, 0, False),
+        (10 + ENTRIES, 0, 0, True),
+        (11, LOG_BYTES_MAX, 0, False),
+        (11, LOG_BYTES_MAX + 1, 0, True),
+        (11, 0, COMPACT_SECONDS, False),
+        (11, 0, COMPACT_SECONDS + 1, True),
+        (10, LOG_BYTES_MAX + 1, COMPACT_SECONDS + 1, False),
+    ],
+)
+def test_a_snapshot_is_due_by_count_by_size_and_by_time(
+    compaction: Compaction, applied: int, log_bytes: int, passed_s: int, *, is_due: bool
+) -> None:
+    """Never when nothing has changed since the last one."""
+    assert compaction.is_due(applied, log_bytes, START_S + passed_s) is is_due
+
+
+def test_a_snapshot_of_nothing_new_counts_as_one_of_now(compaction: Compaction) -> None:
+    """An idle node looks again ten minutes later; a wish for a snapshot that is here already is forgotten."""
+    compaction.force()
+    assert not compaction.is_due(10, 0, START_S + COMPACT_SECONDS + 1)
+    assert not compaction.is_due(11, 0, START_S + COMPACT_SECONDS + 2)
+    assert compaction.is_due(11, 0, START_S + 2 * COMPACT_SECONDS + 2)
+
+
+def test_pauses_behind_failures_double_up_to_a_minute(compaction: Compaction) -> None:
+    """Also one that is asked for waits. A success makes the next pause short again."""
+    now_s, pauses = START_S, []
+    for _ in range(9):
+        compaction.force()
+        compaction.failed(now_s)
+        began_s = now_s
+        while not compaction.is_due(1000, 0, now_s):
+            now_s += 0.5
+        pauses.append(now_s - began_s)
+    assert pauses == [1, 2, 4, 8, 16, 32, RETRY_SECONDS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MAX]
+    assert compaction.failing_s(now_s) == now_s - START_S
+    compaction.has_snapshot(1000, now_s)
+    assert compaction.failing_s(now_s + 1) == 0
+    compaction.failed(now_s)
+    assert compaction.is_due(2000, 0, now_s + 1)
+
+
+def test_ten_thousand_failures_are_counted_without_an_overflow(compaction: Compaction) -> None:
+    """A node may try for a week."""
+    for number in range(10_000):
+        compaction.failed(START_S + 60 * number)
+    assert compaction.failing_s(START_S + 60 * 10_000) == 600_000
+
+
+def test_a_written_snapshot_ends_what_was_due(compaction: Compaction) -> None:
+    """The next one is counted from it."""
+    compaction.force()
+    assert compaction.is_due(500, 0, START_S)
+    compaction.has_snapshot(500, START_S)
+    assert not compaction.is_due(500 + ENTRIES - 1, 0, START_S)
+    assert compaction.is_due(500 + ENTRIES, 0, START_S)
+
+
+@pytest.mark.parametrize(
+    ("entries", "log_bytes", "room"),
+    [
+        (2 * ENTRIES + UNCOMPACTED_ENTRIES, 2 * LOG_BYTES_MAX, LogRoom.ANYTHING),
+        (2 * ENTRIES + UNCOMPACTED_ENTRIES + 1, 0, LogRoom.WHAT_FREES),
+        (0, 2 * LOG_BYTES_MAX + 1, LogRoom.WHAT_FREES),
+        (3 * ENTRIES + UNCOMPACTED_ENTRIES * 3 // 2, 3 * LOG_BYTES_MAX, LogRoom.WHAT_FREES),
+        (3 * ENTRIES + UNCOMPACTED_ENTRIES * 3 // 2 + 1, 0, LogRoom.NOTHING),
+        (0, 3 * LOG_BYTES_MAX + 1, LogRoom.NOTHING),
+    ],
+)
+def test_a_long_log_has_less_room(
+    compaction: Compaction, entries: int, log_bytes: int, room: LogRoom
+) -> None:
+    """By its entries or by their bytes, whichever comes first."""
+    assert compaction.room(entries, log_bytes) is room
