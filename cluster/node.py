@@ -4,6 +4,7 @@ Faces see a node through `api/node.py`: commands and reads in, outcomes out.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
@@ -156,14 +157,14 @@ class Node:
         if self._is_stopped:
             return
         self._is_stopped = True
-        group.stop()
-        await group.links.stop()
-        group.replica.close()
-        self._store.close()
-        try:
-            self._journal.close()
-        finally:
-            self._datadir.close()
+        # From the last to the first, and each of them even if one before it fails.
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._datadir.close)
+            stack.callback(self._journal.close)
+            stack.callback(self._store.close)
+            stack.callback(group.replica.close)
+            group.stop()
+            await group.links.stop()
 
     async def wait_failed(self) -> BaseException:
         """Return the failure once this node broke. It must be stopped then."""

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from cluster.errors import DataDirError
+from cluster.errors import DataDirError, NodeFailed
 from cluster.storage.cluster_record import CLUSTER_NAME, ClusterRecord
 from cluster.storage.files import Files, replace_file
 from cluster.storage.recovery import list_segments
@@ -87,6 +87,7 @@ class DataDir:
         self.cluster = cluster
         """What this directory knows of its cluster; changed by `store_cluster`."""
         self._known = known
+        self._is_sound = True
         self._lock_fd = lock_fd
         self._files = files
 
@@ -112,13 +113,12 @@ class DataDir:
                     f"{path}: the journal is missing from a directory that was in use. {_REPLACE_ADVICE}"
                 )
                 raise DataDirError(message)  # noqa: TRY301 - the lock must be freed on every way out
-        except OSError as error:
+        except BaseException as error:
             files.close(lock_fd)
+            if not isinstance(error, OSError):
+                raise
             message = f"{path}: the data directory cannot be read or written: {error}"
             raise DataDirError(message) from error
-        except DataDirError:
-            files.close(lock_fd)
-            raise
         return cls(path, identity, known, cluster=cluster, lock_fd=lock_fd, files=files)
 
     @property
@@ -134,7 +134,7 @@ class DataDir:
     def store_cluster(self, record: ClusterRecord) -> None:
         """Remember what this node knows of its cluster; durable before return. Raises OSError."""
         if record != self.cluster:
-            replace_file(self._files, self.path / CLUSTER_NAME, _encode(record))
+            self._store(CLUSTER_NAME, _encode(record))
             self.cluster = record
 
     @property
@@ -145,7 +145,7 @@ class DataDir:
     def remember(self, peer_id: str, disk_id: str) -> None:
         """Remember the peer's disk id; durable before return. A known id changes only through `forget`.
 
-        Raises OSError when the disk fails.
+        Raises OSError when the disk fails, and NodeFailed from then on.
         """
         if self._known.get(peer_id) == disk_id:
             return
@@ -163,13 +163,21 @@ class DataDir:
 
     def close(self) -> None:
         """Free the lock. Idempotent."""
-        if self._lock_fd >= 0:
-            self._files.close(self._lock_fd)
-            self._lock_fd = -1
+        fd, self._lock_fd = self._lock_fd, -1
+        if fd >= 0:
+            self._files.close(fd)
 
     def _store_peers(self, disk_ids: dict[str, str]) -> None:
-        replace_file(self._files, self.path / PEERS_NAME, _encode(_Peers(FORMAT, disk_ids)))
+        self._store(PEERS_NAME, _encode(_Peers(FORMAT, disk_ids)))
         self._known = disk_ids
+
+    def _store(self, name: str, content: bytes) -> None:
+        """Replace a file, durably. After a failure nothing is stored: what the file says is unknown."""
+        if not self._is_sound:
+            raise NodeFailed(f"{self.path}: a file of the data directory could not be replaced before")
+        self._is_sound = False
+        replace_file(self._files, self.path / name, content)
+        self._is_sound = True
 
 
 def _create_directory(path: Path, files: Files) -> None:
@@ -198,7 +206,7 @@ def _take_lock(path: Path, files: Files) -> int:
     try:
         files.truncate(fd, 0)
         files.write_at(fd, f"{os.getpid()}\n".encode(), 0)
-    except OSError:
+    except BaseException:
         files.close(fd)
         raise
     return fd

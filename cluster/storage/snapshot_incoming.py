@@ -30,9 +30,10 @@ class Incoming:
         self.id = snapshot_id
         self.size_bytes = 0
         self._files = files
-        self._fd = files.create(path)
+        self._is_whole = True
         self._unsynced_bytes = 0
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        self._fd = files.create(path)
 
     @property
     def is_complete(self) -> bool:
@@ -40,7 +41,9 @@ class Incoming:
         return self.size_bytes == self.id.size_bytes
 
     def write(self, data: bytes) -> None:
-        """Append the next bytes. Raises OSError; nothing is known of the file then."""
+        """Append the next bytes. After any exception nothing is known of the file: `verify` refuses it."""
+        # The digest is that of the bytes that came; what stands in the file may be others after half a write.
+        self._is_whole = False
         self._files.write(self._fd, data)
         # The file ends with the digest of what is before.
         hashed_bytes = self.id.size_bytes - DIGEST_BYTES - self.size_bytes
@@ -49,12 +52,16 @@ class Incoming:
         self._unsynced_bytes += len(data)
         if self._unsynced_bytes >= SYNC_BYTES:
             self._sync()
+        self._is_whole = True
 
     def verify(self) -> tuple[SnapshotHeader, int]:
         """Make all bytes durable and return the header and where the state begins.
 
         Raises OSError, or SnapshotDamaged when the bytes are not those that were announced.
         """
+        if not self._is_whole:
+            message = "it was not written to the end"
+            raise SnapshotDamaged(message)
         self._sync()
         if self._digest.digest() != self.id.digest or stored_digest(self._fd, self._files) != self.id.digest:
             message = "its checksum does not match"
@@ -75,9 +82,9 @@ class Incoming:
 
     def close(self) -> None:
         """Close the file; it stays where it is. Idempotent."""
-        if self._fd >= 0:
-            self._files.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._files.close(fd)
 
     def _sync(self) -> None:
         self._files.fdatasync(self._fd)

@@ -7,6 +7,7 @@ descriptor to go pays for it. Only `load` takes long (it reads the whole state);
 work, and a received snapshot is checked step by step (`check_received`).
 """
 
+import contextlib
 import logging
 import os
 import re
@@ -51,10 +52,14 @@ class SnapshotReader:
     def __init__(self, path: Path, files: Files) -> None:
         """Open the file. Raises OSError."""
         self._files = files
-        self._fd = files.open_to_read(path)
         self.offset = 0
-        self.size = files.size(self._fd)
-        self.digest = stored_digest(self._fd, files)
+        self._fd = files.open_to_read(path)
+        try:
+            self.size = files.size(self._fd)
+            self.digest = stored_digest(self._fd, files)
+        except BaseException:
+            self.close()
+            raise
 
     def read(self, size_bytes: int) -> bytes:
         """Return the next bytes from `offset` on, at most `size_bytes`; empty at the end."""
@@ -64,9 +69,9 @@ class SnapshotReader:
 
     def close(self) -> None:
         """Close the file. Idempotent."""
-        if self._fd >= 0:
-            self._files.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._files.close(fd)
 
 
 class SnapshotStore:
@@ -124,8 +129,10 @@ class SnapshotStore:
         renaming fails.
         """
         outcome = self._child.poll()
-        if outcome in ("done", "failed") and self._written_path is not None:
+        if outcome in ("done", "failed"):
             path, self._written_path = self._written_path, None
+            if path is None:
+                return "failed"  # whatever a child wrote: it is not in place
             if outcome == "done":
                 self._put_in_place(path)
             else:
@@ -191,23 +198,24 @@ class SnapshotStore:
         incoming = self._receiving()
         self._stop_writing()
         self._put_in_place(incoming.path)
-        incoming.close()
         self._incoming = None
+        incoming.close()
 
     def abort_receive(self) -> None:
         """Drop an unfinished snapshot from a peer, if there is one."""
-        if self._incoming is not None:
-            self._incoming.close()
-            _remove(self._incoming.path, self._files)
-            self._incoming = None
+        incoming, self._incoming = self._incoming, None
+        if incoming is not None:
+            incoming.close()
+            _remove(incoming.path, self._files)
 
     def close(self) -> None:
         """End a running child and drop what is unfinished. Idempotent."""
-        self._child.stop()
-        if self._written_path is not None:
-            _remove(self._written_path, self._files)
-            self._written_path = None
-        self.abort_receive()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.abort_receive)
+            self._child.stop()
+            path, self._written_path = self._written_path, None
+            if path is not None:
+                _remove(path, self._files)
 
     def _receiving(self) -> Incoming:
         assert self._incoming is not None, "begin_receive was not called"

@@ -147,6 +147,12 @@ class CrashDisk(Files):
         names[target] = names.pop(source)
         self._change_names(names)
 
+    def link(self, path: Path, name: Path) -> None:
+        """Give a second name, not durable yet."""
+        self._count("link")
+        assert name not in self._inodes
+        self._change_names({**self._inodes, name: self._inodes[path]})
+
     def unlink(self, path: Path) -> None:
         """Unlink, not durable yet."""
         self._count("unlink")
