@@ -23,5 +23,5 @@ def advance(state: State, command: AdvanceFence) -> Result:
     elif command.token < highest:
         detail = f"a newer holder was here: {highest} is the highest token"
         return Refused(Reason.STALE_TOKEN, detail, facts={"highest_token": highest})
-    state.fences[command.resource] = command.token
+    state.set_fence(command.resource, command.token)
     return FenceAdvanced(command.token)

@@ -50,7 +50,7 @@ from typing import Final
 
 import msgspec
 
-from lockstate import deadlocks, limits, views
+from lockstate import deadlocks, limits, marks, views
 from lockstate.blockers import shown_conflicts, shown_covering
 from lockstate.claims import Claims, claims_of, semaphore_of, shown_name
 from lockstate.commands import Wanted
@@ -177,14 +177,18 @@ class Holds:
         return self._passed_on(hold, attempt_id, key, value)
 
     def _passed_on(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str) -> Granted:
+        before = marks.of_record(hold)
         hold.attempt_id, hold.request = attempt_id, key
+        self.state.sum += marks.of_record(hold) - before
         self.proclaim(hold, value)
         return self.granted(hold)
 
     def proclaim(self, hold: Hold, value: str) -> None:
         """Set what a leader says; nothing happens if it says that already."""
         if value != hold.value:
+            before = marks.of_record(hold)
             hold.value = value
+            self.state.sum += marks.of_record(hold) - before
             self.effects.tell(EventKind.ELECTED, hold, 0)
 
     def wait(self, ticket: Ticket, claims: Claims, wait_ms: int) -> Queued | Refused:
@@ -365,7 +369,9 @@ class Holds:
             token = state.next_token
             state.next_token += 1
         freed = state.reclaim(hold, claims, token)
+        before = marks.of_record(hold)
         hold.mode, hold.locks = mode, locks
+        state.sum += marks.of_record(hold) - before
         self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms)
         return freed
 
@@ -374,7 +380,9 @@ class Holds:
         state = self.state
         freed = state.reclaim(hold, claims_of(hold.name, hold.mode, hold.scope, kept), hold.token)
         self.effects.tell(_RELEASED, hold, state.now_ms - hold.since_ms, locks=gone)
+        before = marks.of_record(hold)
         hold.locks = kept
+        state.sum += marks.of_record(hold) - before
         return freed
 
 

@@ -6,6 +6,7 @@ Tests and checkers call this; a node at work never does.
 from collections import Counter
 from itertools import combinations, pairwise
 
+from lockstate import fingerprint
 from lockstate.claims import claims_of, parent
 from lockstate.deadlines import Timed
 from lockstate.machine import LockMachine
@@ -165,6 +166,11 @@ def everything_timed_is_scheduled(state: State) -> None:
     assert first is None or (next_ms is not None and next_ms <= first), "an end was not scheduled"
 
 
+def the_fingerprint_is_kept_up(state: State) -> None:
+    """The sums of marks are those of the records that are there."""
+    assert fingerprint.of(state) == fingerprint.recomputed(state), "a change of a record is not in the sums"
+
+
 SENTENCES = (
     holders_are_compatible,
     permits_are_counted,
@@ -175,4 +181,5 @@ SENTENCES = (
     queues_are_right,
     idle_things_are_forgotten,
     everything_timed_is_scheduled,
+    the_fingerprint_is_kept_up,
 )

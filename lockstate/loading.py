@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from lockstate.records import NOTHING, Delay, Hold, Semaphore, Session, Ticket
-from lockstate.state import State, claims_of_hold
+from lockstate.state import Origin, State, claims_of_hold
 
 
 def load_sessions(state: State, sessions: Iterable[Session]) -> None:
@@ -17,7 +17,7 @@ def load_sessions(state: State, sessions: Iterable[Session]) -> None:
 def load_semaphores(state: State, semaphores: Iterable[tuple[str, int]]) -> None:
     """Add semaphores; their holds and tickets follow."""
     for name, limit in semaphores:
-        state.semaphores[name] = Semaphore(name, limit)
+        state.add_semaphore(Semaphore(name, limit))
 
 
 def load_holds(state: State, holds: Iterable[Hold]) -> None:
@@ -42,3 +42,15 @@ def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:
     """Add waiters to all their queues."""
     for ticket in tickets:
         state.add_ticket(ticket, claims_of_hold(ticket))
+
+
+def load_fences(state: State, fences: Iterable[tuple[str, int]]) -> None:
+    """Add the highest tokens of resources."""
+    for resource, token in fences:
+        state.set_fence(resource, token)
+
+
+def load_origins(state: State, origins: Iterable[tuple[str, Origin]]) -> None:
+    """Add what is known of node processes."""
+    for name, origin in origins:
+        state.enter_origin(name, origin)

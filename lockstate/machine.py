@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from lockstate import limits, views
+from lockstate import fingerprint, limits, marks, views
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
@@ -142,6 +142,11 @@ class LockMachine:
         """Return the fencing token that the next grant gets."""
         return self.state.next_token
 
+    @property
+    def fingerprint(self) -> int:
+        """Return 64 bits that every node at this revision has, if it is in the same state."""
+        return fingerprint.of(self.state)
+
     def next_deadline_ms(self) -> int | None:
         """Return the next deadline, effective at the first `now_ms` above it; None if there is none."""
         return self.state.deadlines.next_ms()
@@ -248,7 +253,6 @@ class LockMachine:
     def _apply_batch(self, batch: Batch) -> BatchOutcome:
         """Apply the commands of one origin, except those that were applied before: they came twice."""
         origin = self.state.origin(batch.origin)
-        origin.seen_ms = self.state.now_ms
         self.state.asking = batch.origin
         last_seq = origin.last_seq
         acts = self._acts
@@ -263,7 +267,7 @@ class LockMachine:
                 results.append(self._apply_once(command) if command.request_id else act(command))
             elif fresh is None:
                 fresh = list(batch.seqs[: len(results)])
-        origin.last_seq = last_seq
+        self.state.note_batch(batch.origin, origin, last_seq)
         return BatchOutcome(batch.origin, batch.seqs if fresh is None else tuple(fresh), tuple(results))
 
     def _apply(self, command: Command, key: RequestKey | None) -> Result:
@@ -321,8 +325,7 @@ class LockMachine:
 
     def _still_queued(self, command: MayWait, ticket: Ticket) -> Queued:
         """Let a wait go on for another attempt, which may have come through another node."""
-        ticket.attempt_id = command.attempt_id
-        self.state.move_ticket(ticket, self.state.asking)
+        self.state.move_ticket(ticket, command.attempt_id, self.state.asking)
         return Queued(ticket.hold_id, views.position(self.state, ticket))
 
     def _still_granted(self, command: MayWait, first: Granted) -> Granted:
@@ -334,5 +337,7 @@ class LockMachine:
         if hold is None:
             return msgspec.structs.replace(first, expires_in_ms=0)
         if hold.request == request_key(command):
+            before = marks.of_record(hold)
             hold.attempt_id = command.attempt_id
+            self.state.sum += marks.of_record(hold) - before
         return msgspec.structs.replace(first, expires_in_ms=views.remaining_ms(self.state, hold))

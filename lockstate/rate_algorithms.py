@@ -34,6 +34,7 @@ class Limiter(Timed, kw_only=True, eq=False, gc=False, array_like=True):
     - `remaining(now_ms, limit)`: the largest cost that would be admitted at `now_ms` without a wait.
     - `admit(at_ms, limit, cost)`: count `cost` at `at_ms`, which `earliest_ms` returned, and return when the
       limiter will be whole.
+    - `told()`: what a fingerprint of the state has of it, but for its deadline (see `marks`).
 
     A whole limiter that has not been dropped yet answers like a new one.
     """
@@ -58,6 +59,10 @@ class FixedWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True, ta
 
     window: int = 0
     used: int = 0
+
+    def told(self) -> tuple[str | int, ...]:
+        """Return all of it."""
+        return (1, self.name, self.window_ms, self.order, self.window, self.used)
 
     def earliest_ms(self, now_ms: int, limit: int, cost: int) -> int:
         """Return `now_ms`, the start of the last window if that is still to come, or that of the next one."""
@@ -106,6 +111,22 @@ class SlidingWindow(Limiter, kw_only=True, eq=False, gc=False, array_like=True):
     dead: int = 0
     moments_ms: "array[int]" = msgspec.field(default_factory=lambda: _new_log(_NEVER))
     sums: "array[int]" = msgspec.field(default_factory=lambda: _new_log(0))
+
+    def told(self) -> tuple[str | int, ...]:
+        """Return where the log ends and how much is in it: rows change only at the ends."""
+        sums, dead = self.sums, self.dead
+        total = sums[-1] - sums[dead]
+        rows_count = len(sums) - 1 - dead
+        return (
+            2,
+            self.name,
+            self.window_ms,
+            self.order,
+            self.last_ms,
+            rows_count,
+            self.moments_ms[-1],
+            total,
+        )
 
     @property
     def rows_count(self) -> int:
@@ -214,6 +235,10 @@ class Gcra(Limiter, kw_only=True, eq=False, gc=False, array_like=True, tag=3):
     last_ms: int = 0
     limit: int = 1
     level: int = 0
+
+    def told(self) -> tuple[str | int, ...]:
+        """Return all of it."""
+        return (3, self.name, self.window_ms, self.order, self.last_ms, self.limit, self.level)
 
     def earliest_ms(self, now_ms: int, limit: int, cost: int) -> int:
         """Return when the bucket has leaked enough."""

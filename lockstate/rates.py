@@ -7,7 +7,7 @@ exists from the first admission until it is whole again.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from lockstate import limits
+from lockstate import limits, marks
 from lockstate.commands import Algorithm, TakeRate
 from lockstate.deadlines import Deadlines
 from lockstate.rate_algorithms import FixedWindow, Gcra, Limiter, SlidingRow, SlidingWindow
@@ -57,6 +57,8 @@ class RateLimits:
         self._take_order = take_order
         self._limiters: dict[_Key, FixedWindow | SlidingWindow | Gcra] = {}
         self._rows_count = 0
+        self.sum = 0
+        """The sum of the marks of all of them (see `marks`), but for their deadlines."""
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -95,6 +97,8 @@ class RateLimits:
             return _overloaded(self._rows_count, "rows in the logs of sliding windows")
         if limiter is None:
             limiter = self._add(key, now_ms)
+        else:
+            self.sum -= marks.of_content(limiter.told())
         whole_ms = self._admit(limiter, at_ms, limit, command.cost)
         return RateTaken(True, limit, limiter.remaining(now_ms, limit), 0, whole_ms - now_ms, at_ms)
 
@@ -115,15 +119,21 @@ class RateLimits:
             self._rows_count += limiter.rows_count
         else:
             whole_ms = limiter.admit(at_ms, limit, cost)
+        self.sum += marks.of_content(limiter.told())
         self._deadlines.move(limiter, whole_ms)
         return whole_ms
 
     def end(self, limiter: Limiter) -> None:
         """Forget a rate limit that is whole, and its deadline."""
         self._deadlines.remove(limiter)
-        del self._limiters[limiter.name, limiter.algorithm, limiter.window_ms]
-        if isinstance(limiter, SlidingWindow):
-            self._rows_count -= limiter.rows_count
+        gone = self._limiters.pop((limiter.name, limiter.algorithm, limiter.window_ms))
+        self.sum -= marks.of_content(gone.told())
+        if isinstance(gone, SlidingWindow):
+            self._rows_count -= gone.rows_count
+
+    def recomputed_sum(self) -> int:
+        """Return what `sum` must be."""
+        return sum([marks.of_content(limiter.told()) for limiter in self._limiters.values()])
 
     def dump(self) -> list[RateRow]:
         """Return what must be stored, in order of creation; equal states give equal rows.
@@ -141,5 +151,6 @@ class RateLimits:
             limiter = row.limiter() if isinstance(row, SlidingRow) else row
             self._limiters[limiter.name, limiter.algorithm, limiter.window_ms] = limiter
             self._deadlines.add(limiter)
+            self.sum += marks.of_content(limiter.told())
             if isinstance(limiter, SlidingWindow):
                 self._rows_count += limiter.rows_count

@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from lockstate import limits
+from lockstate import limits, marks
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
@@ -29,6 +29,7 @@ from lockstate.results import Granted, Queued, Refused, Result
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _DIGEST_BYTES = 12
 """Bytes of a digest of what a request asks."""
+_mark = marks.of_content
 
 
 class Remembered(msgspec.Struct, array_like=True, gc=False):
@@ -96,6 +97,8 @@ class RequestMemory:
 
     def __init__(self) -> None:
         self._requests: OrderedDict[RequestKey, Remembered] = OrderedDict()
+        self.sum = 0
+        """The sum of the marks of all outcomes (see `marks`). The key of one is implied by its digest."""
 
     def __len__(self) -> int:
         """Return how many requests are remembered."""
@@ -112,15 +115,18 @@ class RequestMemory:
 
     def remember(self, key: RequestKey, digest: bytes, now_ms: int, result: Result) -> None:
         """Remember the first outcome of a request; if that is `Queued`, it is settled later."""
-        self._requests[key] = Remembered(digest, now_ms, _brief(result))
+        self._requests[key] = remembered = Remembered(digest, now_ms, _brief(result))
+        self.sum += _mark(remembered)
 
     def settle(self, key: RequestKey | None, now_ms: int, result: Result) -> None:
         """Replace the outcome of a request that waited. Its age counts from now."""
         remembered = None if key is None else self._requests.get(key)
         if key is None or remembered is None:
             return
+        self.sum -= _mark(remembered)
         remembered.result = _brief(result)
         remembered.at_ms = now_ms
+        self.sum += _mark(remembered)
         self._requests.move_to_end(key)
 
     def forget(self, key: RequestKey | None, hold_id: HoldId) -> None:
@@ -128,6 +134,7 @@ class RequestMemory:
         remembered = None if key is None else self._requests.get(key)
         if key is not None and remembered is not None and _hold_id(remembered.result) == hold_id:
             del self._requests[key]
+            self.sum -= _mark(remembered)
 
     def next_ms(self) -> int | None:
         """Return the last millisecond for which the oldest outcome is remembered; None if there is none."""
@@ -140,8 +147,10 @@ class RequestMemory:
             key, oldest = next(iter(self._requests.items()))
             if oldest.at_ms + limits.REQUEST_AGE_MS >= now_ms:
                 return
+            self.sum -= _mark(oldest)
             if isinstance(oldest.result, Queued):
                 oldest.at_ms = now_ms
+                self.sum += _mark(oldest)
                 self._requests.move_to_end(key)
             else:
                 del self._requests[key]
@@ -153,3 +162,4 @@ class RequestMemory:
     def load(self, items: list[tuple[RequestKey, Remembered]]) -> None:
         """Add a part of what `dump` returned, after what is there."""
         self._requests.update(items)
+        self.sum += sum([_mark(remembered) for _, remembered in items])

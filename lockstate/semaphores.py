@@ -53,7 +53,7 @@ class Semaphores:
         if refused is not None:
             return refused
         if not semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
-            state.semaphores[command.name] = semaphore
+            state.add_semaphore(semaphore)
             return holds.begin(self._record(Hold, command, owner, key), (), 0)
         if command.wait_ms == 0:
             return holds.no_permits(semaphore)
@@ -92,7 +92,7 @@ class Semaphores:
             return Refused(
                 Reason.NOT_HOLDER, "nobody holds or wants a permit: the next to ask gives the limit"
             )
-        semaphore.limit = command.limit
+        state.resize(semaphore, command.limit)
         freed: Freed = [permits_of(command.name)]
         for ticket in [waiter for waiter in semaphore.queue.values() if waiter.permits > command.limit]:
             detail = f"the semaphore was resized to {command.limit}"

@@ -175,7 +175,7 @@ _TABLES: Final = (
         lambda state: sorted(state.fences.items()),
         None,
         msgspec.msgpack.Decoder(list[_Limit]),
-        lambda state, rows: state.fences.update(rows),
+        loading.load_fences,
     ),
     _Table(
         lambda state: state.requests.dump(),
@@ -193,7 +193,7 @@ _TABLES: Final = (
         lambda state: sorted(state.origins.items()),
         None,
         msgspec.msgpack.Decoder(list[_NamedOrigin]),
-        lambda state, rows: state.origins.update(rows),
+        loading.load_origins,
     ),
 )
 """All tables, in the order in which they can be rebuilt."""

@@ -5,10 +5,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from lockstate import limits
+from lockstate import limits, marks
 from lockstate.claims import Claims, claims_of, parent, permits_of
 from lockstate.deadlines import Deadlines, Lease
-from lockstate.ids import NO_HOLD, HoldId, SessionId
+from lockstate.ids import NO_HOLD, AttemptId, HoldId, SessionId
 from lockstate.modes import CONFLICTS, INTENT, UNIT, Claim, Mode, Scope, claim_of, is_intent
 from lockstate.names import NameIndex
 from lockstate.owners import Party, Wish, party_of, wish_of
@@ -24,6 +24,12 @@ Freed = list[tuple[str, Claim]]
 _LOCK: Final = HoldKind.LOCK
 _SEMAPHORE: Final = HoldKind.SEMAPHORE
 _NODE: Final = Scope.NODE
+
+NO_FENCE: Final = -1
+"""Stands for the token of a resource without one: its mark is 0, and that of token 0 is not."""
+_SEEN_BITS: Final = 43
+"""Bits in which the milliseconds at which an origin was seen stand, below its last sequence number."""
+_mark: Final = marks.of_record
 
 WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
 """The claim that conflicts with every other."""
@@ -69,6 +75,8 @@ class State:
         self.requests = RequestMemory()
         self.origins: dict[str, Origin] = {}
         self.audit: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)
+        self.sum = 0
+        """The sum of the marks of sessions, holds, tickets, delays, semaphores, fences and origins."""
 
     def take_order(self) -> int:
         """Return the next creation number."""
@@ -119,11 +127,13 @@ class State:
         """Add a session and its deadline."""
         self.sessions[session.session_id] = session
         self.deadlines.add(session)
+        self.sum += mark_of_session(session)
 
     def remove_session(self, session: Session) -> None:
         """Take a session out; the caller ends its holds and tickets."""
         del self.sessions[session.session_id]
         self.deadlines.remove(session)
+        self.sum -= mark_of_session(session)
 
     def lease_of(self, hold: Hold) -> Lease:
         """Return the lease that `hold` lives by: its own, or its session's."""
@@ -138,6 +148,7 @@ class State:
     def add_hold(self, hold: Hold, claims: Claims) -> Lease:
         """Add a hold with its claims and return its lease. A semaphore's hold has permits and no claims."""
         self.holds[hold.hold_id] = hold
+        self.sum += _mark(hold)
         if claims:
             self._add_claims(claims, hold)
         else:
@@ -161,6 +172,7 @@ class State:
         Its semaphore stays, even if it is idle, until the queue has been served.
         """
         del self.holds[hold.hold_id]
+        self.sum -= _mark(hold)
         claims = claims_of_hold(hold)
         if hold.ttl_ms:
             self.deadlines.remove(hold)
@@ -193,7 +205,9 @@ class State:
         if session is not None:
             session.claims_count += len(claims) - len(old)
         if token != hold.token:
+            self.sum -= _mark(hold)
             hold.token = token
+            self.sum += _mark(hold)
             self.holds[hold.hold_id] = self.holds.pop(hold.hold_id)
             if session is not None:
                 session.remove_hold(hold)
@@ -209,6 +223,7 @@ class State:
         """Add a waiter to its queues, its session, its node process and the deadlines."""
         self.deadlines.add(ticket)
         self.tickets[ticket.hold_id] = ticket
+        self.sum += _mark(ticket)
         self.origin_tickets.setdefault(ticket.origin, {})[ticket.hold_id] = ticket
         self.party_tickets.setdefault(party_of(ticket), {})[ticket.hold_id] = ticket
         if wish := wish_of(ticket):
@@ -220,7 +235,10 @@ class State:
                 session.tickets = {}
             session.tickets[ticket.hold_id] = ticket
         if ticket.converts:
-            self.holds[ticket.converts].converting = ticket.hold_id
+            hold = self.holds[ticket.converts]
+            self.sum -= _mark(hold)
+            hold.converting = ticket.hold_id
+            self.sum += _mark(hold)
         if ticket.kind is _SEMAPHORE:
             self.semaphores[ticket.name].queue[ticket.hold_id] = ticket
         for name, claim in claims:
@@ -252,6 +270,7 @@ class State:
         """Take a waiter out of its queues; return what became free."""
         del self.tickets[ticket.hold_id]
         self.deadlines.remove(ticket)
+        self.sum -= _mark(ticket)
         _leave(self.origin_tickets, ticket.origin, ticket)
         _leave(self.party_tickets, party_of(ticket), ticket)
         if wish := wish_of(ticket):
@@ -262,7 +281,9 @@ class State:
             del session.tickets[ticket.hold_id]
         hold = self.holds.get(ticket.converts)
         if hold is not None:
+            self.sum -= _mark(hold)
             hold.converting = NO_HOLD
+            self.sum += _mark(hold)
         if ticket.kind is _SEMAPHORE:
             del self.semaphores[ticket.name].queue[ticket.hold_id]
             return [permits_of(ticket.name)]
@@ -274,10 +295,12 @@ class State:
         first = next(iter(self.wishes.get(wish, NOTHING).values()), None) if wish else None
         return first if first is not None and first.order < ticket.order else None
 
-    def move_ticket(self, ticket: Ticket, origin: str) -> None:
-        """Record that another node process keeps the connection of the client that waits."""
+    def move_ticket(self, ticket: Ticket, attempt_id: AttemptId, origin: str) -> None:
+        """Record that another attempt waits, and which node process keeps the connection of its client."""
         _leave(self.origin_tickets, ticket.origin, ticket)
-        ticket.origin = origin
+        self.sum -= _mark(ticket)
+        ticket.attempt_id, ticket.origin = attempt_id, origin
+        self.sum += _mark(ticket)
         self.origin_tickets.setdefault(origin, {})[ticket.hold_id] = ticket
 
     def _leave_queue(self, name: str, claim: Claim, ticket: Ticket) -> tuple[str, Claim] | None:
@@ -303,10 +326,22 @@ class State:
 
     # -- semaphores and delays ------------------------------------------------------------------------------
 
+    def add_semaphore(self, semaphore: Semaphore) -> None:
+        """Add a semaphore, or find it there."""
+        if semaphore.name not in self.semaphores:
+            self.semaphores[semaphore.name] = semaphore
+            self.sum += mark_of_semaphore(semaphore)
+
+    def resize(self, semaphore: Semaphore, limit: int) -> None:
+        """Give a semaphore another limit."""
+        self.sum -= mark_of_semaphore(semaphore)
+        semaphore.limit = limit
+        self.sum += mark_of_semaphore(semaphore)
+
     def drop_if_idle(self, semaphore: Semaphore) -> None:
         """Forget a semaphore that nobody holds or wants."""
-        if semaphore.is_idle:
-            self.semaphores.pop(semaphore.name, None)
+        if semaphore.is_idle and self.semaphores.pop(semaphore.name, None) is not None:
+            self.sum -= mark_of_semaphore(semaphore)
 
     def set_delay(self, name: str, scope: Scope, delay_ms: int) -> None:
         """Keep everybody from what a lock covers for `delay_ms`; a longer delay that already runs stays."""
@@ -332,6 +367,7 @@ class State:
     def enter_delay(self, delay: Delay) -> None:
         """Add a delay with what it claims or withholds, and its deadline."""
         self.deadlines.add(delay)
+        self.sum += _mark(delay)
         if delay.kind is _SEMAPHORE:
             self.permit_delays[delay.order] = delay
             semaphore = self.semaphores[delay.name]
@@ -344,6 +380,7 @@ class State:
     def end_delay(self, delay: Delay) -> Freed:
         """Take a delay out; return what became free."""
         self.deadlines.remove(delay)
+        self.sum -= _mark(delay)
         if delay.kind is _SEMAPHORE:
             del self.permit_delays[delay.order]
             semaphore = self.semaphores[delay.name]
@@ -361,9 +398,45 @@ class State:
         if origin is None:
             if len(self.origins) >= limits.ORIGINS_COUNT_MAX:
                 oldest = min(self.origins, key=lambda known: (self.origins[known].seen_ms, known))
-                del self.origins[oldest]
-            origin = self.origins[name] = Origin(0, self.now_ms)
+                self.sum -= marks.of_name(oldest) * value_of_origin(self.origins.pop(oldest))
+            origin = Origin(0, self.now_ms)
+            self.enter_origin(name, origin)
         return origin
+
+    def enter_origin(self, name: str, origin: Origin) -> None:
+        """Add an origin."""
+        self.origins[name] = origin
+        self.sum += marks.of_name(name) * value_of_origin(origin)
+
+    def note_batch(self, name: str, origin: Origin, last_seq: int) -> None:
+        """Record that an origin's commands up to `last_seq` were applied now."""
+        before = value_of_origin(origin)
+        origin.last_seq, origin.seen_ms = last_seq, self.now_ms
+        self.sum += marks.of_name(name) * (value_of_origin(origin) - before)
+
+    # -- fences ---------------------------------------------------------------------------------------------
+
+    def set_fence(self, resource: str, token: int) -> None:
+        """Make `token` the highest of a resource."""
+        self.sum += marks.of_name(resource) * (token - self.fences.get(resource, NO_FENCE))
+        self.fences[resource] = token
+
+
+def mark_of_session(session: Session) -> int:
+    """Return the mark of a session, which has what it holds and wants in tables, but for its deadline."""
+    return marks.of_content(
+        (session.order, session.ttl_ms, session.session_id, session.owner, session.labels)
+    )
+
+
+def mark_of_semaphore(semaphore: Semaphore) -> int:
+    """Return the mark of a semaphore: its limit is all that cannot be derived."""
+    return marks.of_name(semaphore.name) * (semaphore.limit + 1)
+
+
+def value_of_origin(origin: Origin) -> int:
+    """Return what the mark of an origin has besides the weight of its name."""
+    return (origin.last_seq << _SEEN_BITS) + origin.seen_ms + 1
 
 
 def _leave(tickets: dict[_Key, dict[HoldId, Ticket]], key: _Key, ticket: Ticket) -> None:

@@ -34,7 +34,7 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
 from cluster.storage.journal import Journal
 from cluster.storage.snapshot_store import SnapshotStore
-from lockstate import codec, invariants, snapshot
+from lockstate import codec, fingerprint, invariants, snapshot
 from lockstate.machine import LockMachine
 from tests.compat.values import plain
 
@@ -43,6 +43,9 @@ SECRET = b"the secret of a stored cluster"
 DEADLINE_S = 20.0
 FIRST, SECOND = "0.1.0", "rules_2"
 RULES = {FIRST: 1, SECOND: 2}
+FINGERPRINTS = {FIRST: 0x5D3BFE3C0FA97262, SECOND: 0xFAC527CD7C497B44}
+"""What version 1 of the fingerprint makes of the stored snapshots: releases that tell each other another one
+stop each other. If they must change, fingerprint.VERSION changes first."""
 RELEASES = pytest.mark.parametrize("release", RULES)
 
 
@@ -89,6 +92,14 @@ def test_a_snapshot_is_what_it_was(release: str) -> None:
     assert all(msgspec.msgpack.decode(data)[-1]), "it has all tables"
     assert snapshot.encode(machine) == data
     assert snapshot.digest(machine) in {step["digest"] for step in load_json(release, "history.json")}
+
+
+@RELEASES
+def test_a_fingerprint_means_the_same_in_every_release(release: str) -> None:
+    """Nodes of different releases compare the fingerprints of version 1 of their states."""
+    machine = snapshot.decode((STORED / release / "snapshot").read_bytes())
+    assert fingerprint.VERSION == 1
+    assert machine.fingerprint == FINGERPRINTS[release], "count fingerprint.VERSION up"
 
 
 # -- data directories ---------------------------------------------------------------------------------------

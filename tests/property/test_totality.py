@@ -425,6 +425,7 @@ KEPT: Final = [
     "fences",
     "audit",
     "names",
+    "sum",
 ]
 """The tables that may have content when nothing is held, wanted or remembered. All others are empty then."""
 

@@ -62,6 +62,10 @@ def _invented_token(state: State) -> None:
     state.next_token = 2
 
 
+def _silent_note(state: State) -> None:
+    state.holds[HoldId("h1")].note = "changed behind the back of the sums"
+
+
 def _vain_wait(state: State) -> None:
     state.tickets[HoldId("h3")].mode = Mode.SHARED
 
@@ -207,6 +211,7 @@ BREAKS: list[tuple[Callable[[State], None], str]] = [
     (_party_without_ticket, "parties without a ticket"),
     (_unscheduled, "deadlines and tables"),
     (_scheduled_late, "was not scheduled"),
+    (_silent_note, "is not in the sums"),
 ]
 
 
