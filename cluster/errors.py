@@ -14,6 +14,8 @@ StartupError                         the node refuses to start; the message says
  +-- DataDirError                    a data directory that is in use, damaged or somebody else's
  +-- IdentityRefused                 a peer knows this node id with another data directory, or as removed
 NodeFailed                           this node broke and must stop: disk, damage, or a bug of ours
+PeerFault                            a peer said what no correct node says: its connection is cut
+ +-- PeerContradicts                 it says that other entries are committed than are committed here
 """
 
 
@@ -107,3 +109,14 @@ class NodeFailed(Exception):
     """This node broke and must stop; it acknowledged nothing that it could not keep."""
 
     exit_code = 70
+
+
+class PeerFault(Exception):
+    """A peer said what no correct node says; nothing was taken from it. Its connection must be cut.
+
+    One peer's word must not stop this node: it may be the peer that is broken.
+    """
+
+
+class PeerContradicts(PeerFault):
+    """A peer says that other entries are committed than are committed here. One of the two is wrong."""

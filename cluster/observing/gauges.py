@@ -7,6 +7,7 @@ from cluster.commands.waiters import Waiters
 from cluster.consensus.replica import Replica
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Sample, gauge
+from cluster.peers.cuts import Cut
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
 from lockstate.machine import LockMachine
@@ -38,6 +39,16 @@ def gauges(node: Measured) -> list[Sample]:
         *(
             gauge("peer_up", "Whether a peer is connected.", node.links.is_up(peer_id), peer=peer_id)
             for peer_id in node.links.peer_ids()
+        ),
+        *(
+            (
+                "holdfast_links_cut_total",
+                "Connections on the peers' port ended because something was wrong with them.",
+                "counter",
+                {"cut": cut.value},
+                node.links.cuts.counts[cut],
+            )
+            for cut in Cut
         ),
         gauge("members", "Nodes of the cluster.", len(replica.membership.voters), state="voter"),
         gauge("members", "Nodes of the cluster.", len(replica.membership.latest.learners), state="joining"),

@@ -6,7 +6,8 @@
     acceptor -> proof      likewise the other way round; or a refusal, signed too
 
 Each side proves that it knows the secret without showing it, and no recorded exchange can be replayed: both
-nonces are fresh. A stranger learns one random nonce. The link is authenticated when it opens, not encrypted.
+nonces are fresh. A stranger learns one random nonce. From protocol 3 on, everything behind the handshake is
+sealed with keys that follow from it (sealing.py). Nothing is encrypted.
 
 **Protocols.** Both sides speak the newest protocol that both know. A nonce ends with a mark and the number of
 the newest protocol that its maker speaks; release 0.1.0, which speaks protocol 1 only, takes the whole nonce
@@ -15,20 +16,27 @@ two nodes speak an older protocol than they could.
 
     protocol 1   a proof signs the particulars that release 0.1.0 knows; frames are [kind, body]
     protocol 2   a proof signs bytes, so later releases can add particulars; frames are [kind, group, body]
+    protocol 3   frames travel in sealed records: nobody can change, add, repeat or leave out any
 """
 
 import hashlib
 import hmac
 import secrets
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
+from cluster.peers.hkdf import hkdf
+from cluster.peers.sealing import KEY_BYTES
 from lockstate.versions import GROUP, RULES_FIRST
 
 PROTOCOL_OLDEST: Final = 1
 """The oldest protocol that this release speaks; what a hello says."""
-PROTOCOL_NEWEST: Final = 2
+PROTOCOL_GROUPS: Final = 2
+"""The protocol from which on frames name their Raft group."""
+PROTOCOL_SEALED: Final = 3
+"""The protocol from which on frames are sealed."""
+PROTOCOL_NEWEST: Final = 3
 """The newest protocol that this release speaks; what a nonce ends with."""
 NONCE_BYTES: Final = 32
 NONCE_MARK: Final = b"holdfst"
@@ -132,6 +140,13 @@ def protocol_of(nonce: bytes) -> int:
     return max(nonce[-1], PROTOCOL_OLDEST) if has_mark else PROTOCOL_OLDEST
 
 
+class LinkKeys(NamedTuple):
+    """The keys of one link: one for what the dialer sends, one for what the acceptor sends."""
+
+    dialer: bytes
+    acceptor: bytes
+
+
 class HandshakeState(msgspec.Struct, frozen=True):
     """What both sides know after hello and challenge."""
 
@@ -174,6 +189,17 @@ class HandshakeState(msgspec.Struct, frozen=True):
         if not is_due or not self._is_signed(secret, role, content, proof.mac):
             return None
         return _particulars_decoder.decode(content)
+
+    def keys(self, secret: bytes, dialer_proof: bytes, acceptor_proof: bytes) -> "LinkKeys":
+        """Return the keys of a link that both sides have proven for; the arguments are what the proofs say.
+
+        Both nonces are fresh and every word of the handshake is in what the keys are made of, so no two links
+        have the same, and two sides that understood the handshake differently have nothing to say.
+        """
+        said = (self.protocol, self.dialer, self.acceptor, dialer_proof, acceptor_proof)
+        info = b"holdfast link keys" + _encoder.encode(said)
+        made = hkdf(secret, salt=self.dialer_nonce + self.acceptor_nonce, info=info, length=2 * KEY_BYTES)
+        return LinkKeys(made[:KEY_BYTES], made[KEY_BYTES:])
 
     def refuse(self, secret: bytes, objection: Objection) -> Refusal:
         """Return a signed refusal of the acceptor's."""

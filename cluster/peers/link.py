@@ -2,7 +2,8 @@
 
 A frame is a length (4 bytes, big-endian) and a MessagePack array: `[kind, group, body]`, or `[kind, body]`
 with a peer of protocol 1; during the handshake it is a message of `handshake`. Frames written during one run
-of the event loop leave together.
+of the event loop leave together, from protocol 3 on in sealed records (`sealing`). Whatever is wrong with
+what comes ends this connection, is counted and logged (`cuts`), and nothing else.
 """
 
 import asyncio
@@ -13,8 +14,9 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from cluster.errors import NodeFailed
+from cluster.errors import NodeFailed, PeerContradicts, PeerFault
 from cluster.peers import handshake
+from cluster.peers.cuts import Cut, Cuts
 from cluster.peers.handshake import (
     Challenge,
     FirstProof,
@@ -25,6 +27,7 @@ from cluster.peers.handshake import (
     Proof,
     Refusal,
 )
+from cluster.peers.sealing import Opener, SealBroken, Sealer
 from lockstate.versions import GROUP
 
 HANDSHAKE_FRAME_BYTES_MAX: Final = 2048
@@ -63,6 +66,10 @@ class LinkRegistry(Protocol):
 
     node_id: str
     secret: bytes
+    cuts: Cuts
+
+    def protocol_min(self) -> int:
+        """Return the oldest protocol that a link may have."""
 
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
@@ -99,7 +106,10 @@ class Link(asyncio.Protocol):
         self.peer_id = dials
         self.theirs: Particulars | None = None
         self.is_open = False
-        self._has_groups = True
+        self.protocol = handshake.PROTOCOL_OLDEST
+        """Both sides speak it. Known when the link is open."""
+        self.sealer: Sealer | None = None
+        self._opener: Opener | None = None
         self.ended = asyncio.Event()
         self.heard_s = 0.0
         self._loop = asyncio.get_running_loop()
@@ -109,6 +119,7 @@ class Link(asyncio.Protocol):
         self._outgoing_bytes = 0
         self._nonce = handshake.new_nonce()
         self._exchange: HandshakeState | None = None
+        self._proof: Proof | FirstProof | None = None
         self._timeout: asyncio.TimerHandle | None = None
 
     # -- asyncio.Protocol -----------------------------------------------------------------------------------
@@ -119,30 +130,56 @@ class Link(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._links.begun(self)
         if self._is_turned_away:
-            self._give_up("too many strangers at once")
+            self._give_up(Cut.CROWD, "too many strangers at once")
             return
-        self._timeout = self._loop.call_later(HANDSHAKE_S, self._give_up, "handshake took too long")
+        self._timeout = self._loop.call_later(HANDSHAKE_S, self._give_up, Cut.SLOW, "handshake took too long")
         if self._is_dialer:
             hello = Hello(handshake.PROTOCOL_OLDEST, self._links.node_id, self.peer_id, self._nonce)
             self._send_handshake(hello)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; handle every whole frame in them."""
-        self.heard_s = self._loop.time()
+        if self._opener is None:
+            self.heard_s = self._loop.time()
+            self._take(data)
+        else:
+            self._open_records(self._opener, data)
+
+    def _open_records(self, opener: Opener, data: bytes) -> None:
+        """Take sealed bytes. Only what is proven is a sign of life."""
+        try:
+            for content in opener.open(data):
+                self.heard_s = self._loop.time()
+                self._take(content)
+                if self._transport is None:
+                    return
+        except SealBroken as error:
+            self._give_up(Cut.FORGED, f"{error}: somebody in between changes or adds bytes")
+
+    def _take(self, data: bytes) -> None:
+        """Handle every whole frame; what a peer may make us keep depends on whether it is proven."""
         buffer = self._buffer
         buffer += data
         start = 0
         while self._transport is not None and len(buffer) - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffer, start)
             if length > (FRAME_BYTES_MAX if self.is_open else HANDSHAKE_FRAME_BYTES_MAX):
-                self._give_up(f"frame of {length} bytes")
+                cut = Cut.UNREADABLE if self.is_open else Cut.HANDSHAKE
+                self._give_up(cut, f"frame of {length} bytes")
                 return
             end = start + _LENGTH.size + length
             if len(buffer) < end:
                 break
             frame = bytes(memoryview(buffer)[start + _LENGTH.size : end])
             start = end
+            was_sealed = self._opener is not None
             self._frame(frame)
+            if self._opener is not None and not was_sealed:
+                # The handshake has ended with this frame: what is behind it is sealed.
+                sealed = bytes(memoryview(buffer)[start:])
+                buffer.clear()
+                self._open_records(self._opener, sealed)
+                return
         del buffer[:start]
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -166,7 +203,8 @@ class Link(asyncio.Protocol):
         """Send a frame with what else is written during this run of the loop."""
         if self._transport is None:
             return
-        frame = _encoder.encode((int(kind), GROUP, body) if self._has_groups else (int(kind), body))
+        has_group = self.protocol >= handshake.PROTOCOL_GROUPS
+        frame = _encoder.encode((int(kind), GROUP, body) if has_group else (int(kind), body))
         if not self._outgoing:
             self._loop.call_soon(self.flush)
         self._outgoing += (_LENGTH.pack(len(frame)), frame)
@@ -198,7 +236,8 @@ class Link(asyncio.Protocol):
     def flush(self) -> None:
         """Hand what waits to the network."""
         if self._transport is not None and self._outgoing:
-            self._transport.write(b"".join(self._outgoing))
+            data = b"".join(self._outgoing)
+            self._transport.write(data if self.sealer is None else self.sealer.seal(data))
             self._outgoing.clear()
             self._outgoing_bytes = 0
             if self.backlog_bytes > BACKLOG_BYTES_MAX:
@@ -213,13 +252,18 @@ class Link(asyncio.Protocol):
             else:
                 self._handshake(handshake.decode(frame))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self._give_up(f"unreadable frame: {error}")
+            cut = Cut.UNREADABLE if self.is_open else Cut.HANDSHAKE
+            self._give_up(cut, f"unreadable frame: {error}")
+        except PeerContradicts as error:
+            self._give_up(Cut.CONTRADICTION, str(error))
+        except PeerFault as error:
+            self._give_up(Cut.IMPLAUSIBLE, str(error))
         except NodeFailed as error:
-            self._give_up(f"this node broke: {error}")
+            self._give_up(Cut.BROKEN, f"this node broke: {error}")
 
     def _decode_frame(self, frame: bytes) -> tuple[int, msgspec.Raw]:
         """Return kind and body. Raises msgspec.DecodeError, also for a frame of another group."""
-        if not self._has_groups:
+        if self.protocol < handshake.PROTOCOL_GROUPS:
             return _first_frame_decoder.decode(frame)
         kind, group, body = _frame_decoder.decode(frame)
         if group != GROUP:
@@ -237,17 +281,19 @@ class Link(asyncio.Protocol):
             case Refusal() if self._is_dialer and self._exchange is not None:
                 if self._exchange.is_refused(self._links.secret, message):
                     self._links.refused(self.peer_id, message.objection)
-                self._give_up("refused by the peer")
+                self._give_up(Cut.REFUSED, "refused by the peer")
             case _:
-                self._give_up("handshake out of order")
+                self._give_up(Cut.HANDSHAKE, "handshake out of order")
 
     def _on_hello(self, hello: Hello) -> None:
         if not handshake.PROTOCOL_OLDEST <= hello.protocol <= handshake.PROTOCOL_NEWEST:
-            self._give_up(f"speaks protocol {hello.protocol}, this node up to {handshake.PROTOCOL_NEWEST}")
+            speaks = f"speaks protocol {hello.protocol}, this node up to {handshake.PROTOCOL_NEWEST}"
+            self._give_up(Cut.HANDSHAKE, speaks)
         elif hello.to != self._links.node_id or not self._links.is_peer(hello.node_id):
-            self._give_up(f"{hello.node_id!r} wants {hello.to!r}: not in the configuration of this node")
+            wants = f"{hello.node_id!r} wants {hello.to!r}: not in the configuration of this node"
+            self._give_up(Cut.HANDSHAKE, wants)
         elif len(hello.nonce) != handshake.NONCE_BYTES:
-            self._give_up("nonce of the wrong length")
+            self._give_up(Cut.HANDSHAKE, "nonce of the wrong length")
         else:
             self.peer_id = hello.node_id
             self._exchange = HandshakeState(hello.node_id, self._links.node_id, hello.nonce, self._nonce)
@@ -255,50 +301,72 @@ class Link(asyncio.Protocol):
 
     def _on_challenge(self, challenge: Challenge) -> None:
         self._exchange = HandshakeState(self._links.node_id, self.peer_id, self._nonce, challenge.nonce)
-        self._send_handshake(self._exchange.prove(self._links.secret, b"dialer", self._links.particulars()))
+        self._prove(self._exchange, b"dialer")
+
+    def _prove(self, exchange: HandshakeState, role: bytes) -> None:
+        """Send our proof."""
+        self._proof = exchange.prove(self._links.secret, role, self._links.particulars())
+        self._send_handshake(self._proof)
 
     def _on_proof(self, proof: Proof | FirstProof, exchange: HandshakeState) -> None:
         secret = self._links.secret
-        role, ours = (b"acceptor", b"dialer") if self._is_dialer else (b"dialer", b"acceptor")
-        theirs = exchange.proven(secret, role, proof)
+        theirs = exchange.proven(secret, b"acceptor" if self._is_dialer else b"dialer", proof)
         if theirs is None:
-            self._give_up("does not know the cluster secret: check the secret on both nodes")
+            reason = "does not know the cluster secret: check the secret on both nodes"
+            self._give_up(Cut.SECRET, reason)
             return
-        objection = self._links.objection(self.peer_id, theirs)
+        objection = self._objection(exchange, theirs)
         if not self._is_dialer:
             if objection is not None:
                 self._send_handshake(exchange.refuse(secret, objection))
                 self.finish()
                 return
-            self._send_handshake(exchange.prove(secret, ours, self._links.particulars()))
-        self._open(theirs, exchange.protocol)
+            self._prove(exchange, b"acceptor")
+        self._open(theirs, exchange, proof)
         if objection is not None:
             self.send(FrameKind.REFUSED, objection)
             self.finish()
             return
         self._links.opened(self)
 
-    def _open(self, theirs: Particulars, protocol: int) -> None:
+    def _objection(self, exchange: HandshakeState, theirs: Particulars) -> Objection | None:
+        """Return why a proven peer is not let in, None if it is."""
+        if exchange.protocol < self._links.protocol_min():
+            return Objection(
+                f"node {self.peer_id} speaks protocol {exchange.protocol}, and the links of this cluster are"
+                f" sealed: upgrade {self.peer_id} to the release of the others (see 'Upgrading' in"
+                " docs/operating.md)"
+            )
+        return self._links.objection(self.peer_id, theirs)
+
+    def _open(self, theirs: Particulars, exchange: HandshakeState, proof: Proof | FirstProof) -> None:
+        """Be open, as the protocol has it. Both proofs are known."""
         self.theirs = theirs
-        self._has_groups = protocol > handshake.PROTOCOL_OLDEST
+        self.protocol = exchange.protocol
+        if self.protocol >= handshake.PROTOCOL_SEALED:
+            self._seal(exchange, proof)
         self.is_open = True
         if self._timeout is not None:
             self._timeout.cancel()
+
+    def _seal(self, exchange: HandshakeState, proof: Proof | FirstProof) -> None:
+        """Seal what is sent, and believe only what is sealed."""
+        ours = self._proof
+        assert isinstance(ours, Proof)
+        assert isinstance(proof, Proof), "nobody proves itself by the first protocol in this one"
+        proofs = (ours.content, proof.content) if self._is_dialer else (proof.content, ours.content)
+        keys = exchange.keys(self._links.secret, *proofs)
+        self.sealer = Sealer(keys.dialer if self._is_dialer else keys.acceptor)
+        self._opener = Opener(keys.acceptor if self._is_dialer else keys.dialer)
 
     def _send_handshake(self, message: handshake.Handshake) -> None:
         assert self._transport is not None
         frame = handshake.encode(message)
         self._transport.write(_LENGTH.pack(len(frame)) + frame)
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, cut: Cut, reason: str) -> None:
         transport = self._transport
         if transport is not None:
-            address = transport.get_extra_info("peername")
-            logger.warning(
-                "event=peer-rejected peer=%s address=%s reason=%r",
-                self.peer_id or "stranger",
-                address,
-                reason,
-            )
+            self._links.cuts.record(cut, self.peer_id, transport.get_extra_info("peername"), reason)
             transport.abort()
             self._transport = None

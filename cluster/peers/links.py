@@ -16,6 +16,7 @@ import msgspec
 
 from cluster.config import Address
 from cluster.errors import StartupError
+from cluster.peers.cuts import Cuts
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind, Link
 from lockstate.versions import GROUP
@@ -42,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 class LinksHost(Protocol):
     """What the links ask of their node."""
+
+    def protocol_min(self) -> int:
+        """Return the oldest protocol that a link may have."""
 
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
@@ -76,6 +80,7 @@ class PeerLinks:
         self.secret = secret
         self._peers = dict(peers)
         self._host = host
+        self.cuts = Cuts(asyncio.get_running_loop().time)
         self._open: dict[str, Link] = {}
         self._all: set[Link] = set()
         self._server: asyncio.Server | None = None
@@ -170,6 +175,10 @@ class PeerLinks:
         return frozenset(self._open)
 
     # -- link.LinkRegistry -----------------------------------------------------------------------------------
+
+    def protocol_min(self) -> int:
+        """Return the oldest protocol that a link may have."""
+        return self._host.protocol_min()
 
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
@@ -275,6 +284,8 @@ class PeerLinks:
                 # A stall of our own loop is not their silence: what they sent waits to be read.
                 if now_s - link.heard_s > SILENCE_S_MAX and not was_stalled:
                     link.close(f"silent for {now_s - link.heard_s:.1f} s")
+                elif link.protocol < self._host.protocol_min():
+                    link.close("it is not sealed, and links of this cluster are")
             self._dial_missed()
             self.ping()
 

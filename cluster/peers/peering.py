@@ -18,12 +18,16 @@ from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Members
 from cluster.consensus.messages import Message
 from cluster.errors import NodeFailed
-from cluster.peers.handshake import Objection, Particulars
+from cluster.peers.handshake import PROTOCOL_OLDEST, PROTOCOL_SEALED, Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.storage.data_directory import DataDir
 from lockstate.versions import RULES_NEWEST
 
 logger = logging.getLogger(__name__)
+
+
+RULES_SEALED: Final = 3
+"""The first rules that only releases know which seal their links."""
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True):
@@ -145,6 +149,10 @@ class Peering:
     def _check_established(self) -> None:
         """Once established, always: a later list has its disk ids in it."""
         self.is_established = self.is_established or not self.missing()
+
+    def protocol_min(self) -> int:
+        """Return the oldest protocol that a link may have: once all members can seal their links, all do."""
+        return PROTOCOL_SEALED if self._host.rules() >= RULES_SEALED else PROTOCOL_OLDEST
 
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""

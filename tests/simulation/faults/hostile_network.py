@@ -1,7 +1,8 @@
 """A network worse than any: whole Raft messages are lost, repeated, held back and sent on later.
 
-TCP does nothing of the kind. It attacks the guards, which must keep the cluster safe whatever comes; they
-need not keep it alive.
+TCP does nothing of the kind, and a sealed link would end with the first of these. So it is the peer that does
+it, with the keys of its link (resealing.py): it attacks the guards, which must keep the cluster safe whatever
+comes; they need not keep it alive.
 """
 
 from random import Random
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from cluster.peers.link import FrameKind
+from tests.simulation.faults.resealing import frames_in
 
 if TYPE_CHECKING:
     from tests.simulation.world.endpoint import Endpoint
@@ -41,15 +43,11 @@ class Hostile:
     def pass_on(self, endpoint: "Endpoint", data: bytes) -> list[bytes]:
         """Return what shall leave now. `data` holds whole frames: nodes write no parts of them."""
         out = []
-        at = 0
-        while at < len(data):
-            end = at + _LENGTH_BYTES + int.from_bytes(data[at : at + _LENGTH_BYTES], "big")
-            frame = data[at:end]
-            at = end
-            if not frame.startswith(_RAFT_FRAMES, _LENGTH_BYTES):
+        for frame in frames_in(data):
+            if frame.startswith(_RAFT_FRAMES, _LENGTH_BYTES):
+                out += self._fate(endpoint, frame)
+            else:
                 out.append(frame)
-                continue
-            out += self._fate(endpoint, frame)
         return out
 
     def _fate(self, endpoint: "Endpoint", frame: bytes) -> list[bytes]:
@@ -77,5 +75,5 @@ class Hostile:
         """Send on whatever connection there is between the two by now."""
         for endpoint in self._network.between(source, target):
             if endpoint.is_authenticated and not endpoint.is_closing():
-                endpoint.enqueue(frame)
+                endpoint.say(frame)
                 return

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.simulation.faults.resealing import Resealer
 from tests.simulation.world.event_loop import NodeLoop
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Endpoint(asyncio.Transport):
         """No process has it open: what comes is refused."""
         self._network = network
         self._path = network.path(self.source, target)
+        self._resealing: Resealer | None = None
         self._queue: deque[bytes | None] = deque()
         self._queued_bytes = 0
         self._under_way_bytes = 0
@@ -60,15 +62,29 @@ class Endpoint(asyncio.Transport):
         """Send, sooner or later."""
         if self._is_closing or self.is_gone or not data:
             return
-        hostile = self._network.hostile
-        if hostile is None:
+        network = self._network
+        if not network.was_ever_hostile:
             self.enqueue(bytes(data))
-        else:
-            for frame in hostile.pass_on(self, bytes(data)):
-                self.enqueue(frame)
+            return
+        resealer = self._resealer()
+        plain = bytes(data) if resealer is None else resealer.open(bytes(data))
+        for frame in [plain] if network.hostile is None else network.hostile.pass_on(self, plain):
+            self.say(frame)
+
+    def _resealer(self) -> Resealer | None:
+        """Return what seals in place of our process, None while nothing is sealed here."""
+        sealer = getattr(self.protocol, "sealer", None)
+        if self._resealing is None and sealer is not None:
+            self._resealing = Resealer(sealer.key)
+        return self._resealing
+
+    def say(self, frames: bytes) -> None:
+        """Send whole frames as our process would, sealed if its link is; in a hostile world only."""
+        resealer = self._resealer()
+        self.enqueue(frames if resealer is None else resealer.seal(frames))
 
     def enqueue(self, data: bytes) -> None:
-        """Put bytes at the end of what is to be sent."""
+        """Put bytes at the end of what is to be sent, whoever they are from."""
         self._queue.append(data)
         self._queued_bytes += len(data)
         self.pump()

@@ -64,10 +64,22 @@ class Network:
         """How often a piece arrives in two."""
         self.listeners: dict[tuple[str, int], Listener] = {}
         self.down: set[str] = set()
-        self.hostile: Hostile | None = None
+        self._hostile: Hostile | None = None
+        self.was_ever_hostile = False
+        """Connections of such a world are sealed by the network from their beginning to their end."""
         self._paths: dict[tuple[str, str], Path] = {}
         self._ends: dict[int, Endpoint] = {}
         self._ends_made = 0
+
+    @property
+    def hostile(self) -> Hostile | None:
+        """Who does harm to messages at the moment."""
+        return self._hostile
+
+    @hostile.setter
+    def hostile(self, hostile: Hostile | None) -> None:
+        self._hostile = hostile
+        self.was_ever_hostile = self.was_ever_hostile or hostile is not None
 
     def path(self, source: str, target: str) -> Path:
         """Return one direction between two hosts."""

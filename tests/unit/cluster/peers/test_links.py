@@ -34,6 +34,8 @@ SECRET = b"the secret of this cluster"
 DEADLINE_S = 20
 NONCE = b"n" * handshake.NONCE_BYTES
 """The nonce of a node of release 0.1.0: without the mark of later ones."""
+SECOND_NONCE = b"n" * 24 + handshake.NONCE_MARK + b"\x02"
+"""The nonce of a node of the release behind that, which does not seal what it sends."""
 LENGTH = struct.Struct(">I")
 
 
@@ -44,6 +46,11 @@ class Host:
         self.node_id = node_id
         self.log: list[tuple[Any, ...]] = []
         self.objections: dict[str, Objection] = {}
+        self.protocol_oldest = handshake.PROTOCOL_OLDEST
+
+    def protocol_min(self) -> int:
+        """Return the oldest protocol that a link may have."""
+        return self.protocol_oldest
 
     def particulars(self) -> Particulars:
         """Return what this node tells about itself."""
@@ -266,10 +273,10 @@ async def test_a_peer_of_release_0_1_0_is_spoken_to_as_it_speaks() -> None:
         assert await peer.receive() == msgspec.msgpack.encode((FrameKind.RAFT, "new"))
 
 
-async def test_nodes_of_this_release_name_the_group_in_every_frame() -> None:
+async def test_nodes_since_protocol_2_name_the_group_in_every_frame() -> None:
     """With the mark in both nonces, each side tells what rules it knows, and frames carry a group."""
     async with acceptor() as (_, host, address), raw(address) as peer:
-        assert await peer.get_in(handshake.new_nonce()) == Particulars("disk-b", "http://b", rules=2)
+        assert await peer.get_in(SECOND_NONCE) == Particulars("disk-b", "http://b", rules=2)
         assert (await peer.receive())[:3] == bytes((0x93, FrameKind.PING, 0))
         peer.send(msgspec.msgpack.encode((FrameKind.RAFT, 0, "hello")))
         await until(lambda: ("RAFT", "a", "hello") in host.log)
@@ -281,7 +288,7 @@ async def test_a_frame_of_another_group_ends_the_link(
 ) -> None:
     """What is meant for another Raft group, or does not say for which, is not taken."""
     async with acceptor() as (links, host, address), raw(address) as peer:
-        await peer.get_in(handshake.new_nonce())
+        await peer.get_in(SECOND_NONCE)
         peer.send(msgspec.msgpack.encode(frame))
         await until(lambda: ("down", "a") in host.log)
         assert host.log == [("up", "a"), ("down", "a")]
@@ -292,7 +299,7 @@ async def test_a_frame_of_another_group_ends_the_link(
 async def test_a_node_of_another_group_is_refused() -> None:
     """A node of another Raft group is told so, and no link opens."""
     async with acceptor() as (links, _, address), raw(address) as peer:
-        exchange = await peer.hello(nonce=handshake.new_nonce())
+        exchange = await peer.hello(nonce=SECOND_NONCE)
         theirs = Particulars("disk-a", "http://a", rules=2, group=7)
         peer.send(handshake.encode(exchange.prove(SECRET, b"dialer", theirs)))
         refusal = handshake.decode(await peer.receive())

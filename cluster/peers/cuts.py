@@ -1,0 +1,77 @@
+"""Why connections of peers and strangers are ended: each is counted, and logged as far as a log should grow.
+
+Strangers may connect as often as they like, and a broken peer comes back at once. So of each kind a few are
+logged one by one, then one a second; the line says how many were not.
+"""
+
+import enum
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+LINES_COUNT_MAX: Final = 20
+"""How many of one kind are logged in a row."""
+LINE_S: Final = 1.0
+"""Seconds after which one more may be logged."""
+
+logger = logging.getLogger(__name__)
+
+
+class Cut(enum.StrEnum):
+    """What a connection was ended for."""
+
+    HANDSHAKE = "handshake"
+    """It does not speak the protocol, or names somebody else: a stranger, or a wrong address."""
+    SECRET = "secret"  # noqa: S105 - a word for an operator
+    """The other side does not know a secret that this node accepts."""
+    SLOW = "slow"
+    """The handshake took too long."""
+    CROWD = "crowd"
+    """Too many connections that have proven nothing."""
+    REFUSED = "refused"
+    """The peer does not let this node in, and says why."""
+    FORGED = "forged"
+    """Bytes came that the peer has not sent so, or not now."""
+    UNREADABLE = "unreadable"
+    """What a peer sent is not a frame, or has no meaning."""
+    IMPLAUSIBLE = "implausible"
+    """A peer said what no correct node says."""
+    CONTRADICTION = "contradiction"
+    """A peer said that other entries are committed than are committed here."""
+    BROKEN = "broken"
+    """This node broke."""
+
+
+class Cuts:
+    """Counts what was cut, and logs it."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self.counts: Counter[Cut] = Counter()
+        self._lines: dict[Cut, tuple[float, float]] = {}
+        self._unlogged: Counter[Cut] = Counter()
+
+    def record(self, cut: Cut, peer_id: str, address: object, reason: str) -> None:
+        """Count and perhaps log that a connection was ended; `peer_id` is empty for a stranger."""
+        self.counts[cut] += 1
+        if not self._may_log(cut):
+            self._unlogged[cut] += 1
+            return
+        unlogged = self._unlogged.pop(cut, 0)
+        logger.warning(
+            "event=peer-rejected peer=%s address=%s cut=%s reason=%r%s",
+            peer_id or "stranger",
+            address,
+            cut,
+            reason,
+            f" unlogged={unlogged}" if unlogged else "",
+        )
+
+    def _may_log(self, cut: Cut) -> bool:
+        """Take one of the lines that this kind has left, if it has any."""
+        now_s = self._now_s()
+        left, since_s = self._lines.get(cut, (float(LINES_COUNT_MAX), now_s))
+        left = min(float(LINES_COUNT_MAX), left + (now_s - since_s) / LINE_S)
+        self._lines[cut] = (left - 1 if left >= 1 else left, now_s)
+        return left >= 1
