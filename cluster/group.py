@@ -13,6 +13,7 @@ from cluster.commands.abandoned_waits import AbandonedWaits
 from cluster.commands.batcher import Batcher
 from cluster.commands.client_requests import ClientRequests
 from cluster.commands.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
+from cluster.commands.clock_watch import ClockWatch
 from cluster.commands.expiry import Expiry, forgetting_ms
 from cluster.commands.outbox import Answer, Forwarded, Outbox, new_origin
 from cluster.commands.room import check_room
@@ -25,6 +26,7 @@ from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_changes import Means, MemberChanges
 from cluster.consensus.member_list import Members, founders
 from cluster.consensus.replica import Replica
+from cluster.consensus.unfit_leader import UnfitLeader
 from cluster.errors import IdentityRefused, OutcomeUnknown, ShuttingDown
 from cluster.loop import Loop
 from cluster.observing import audit_log
@@ -103,11 +105,15 @@ class Group:
             self.outbox, self.metrics.failures, self.request_flush, lambda: self.is_open, self._check_room
         )
         self.journal = journal
+        self.clocks = ClockWatch(
+            config.node_id, self._clock.reading_us, lambda: self.replica.membership.voters
+        )
 
     def connect(self, links: PeerLinks, peering: Peering) -> None:
         """Use these links, and take what comes over them. Called once, before `start`."""
         self.links = links
         self.peering = peering
+        peering.clocks = self.clocks
         period_ms = min(self._config.heartbeat_ms / _TICKS_PER_HEARTBEAT, _TICK_MS_MAX)
         self.loop = Loop(
             self.replica,
@@ -124,6 +130,8 @@ class Group:
             self.loop.request_tick,
             self._config.election_ms_max / 1000,
         )
+        self.handovers.is_fit = self.clocks.is_fit
+        self._unfit = UnfitLeader(self.replica, self.handovers, self.clocks.is_fit, self._loop.time)
         self.changes = MemberChanges(
             self.node_id,
             self.replica,
@@ -347,6 +355,7 @@ class Group:
         """Look at the clock, at who leads, and at the deadlines of commands."""
         if self.replica.role.is_leader:
             self._clock.now_ms()
+        self._mind_fitness()
         leader_id = self.leader_id()
         if leader_id is None and self._leader_seen is not None:
             # Nothing else happens then.
@@ -356,6 +365,12 @@ class Group:
             # A leader that had been silent has spoken.
             self.request_flush()
         self.outbox.give_up_due()
+
+    def _mind_fitness(self) -> None:
+        """Lead only if nothing speaks against it, or nobody else can."""
+        reason = "clock" if self.clocks.is_off else ""
+        self.replica.prevote.is_unfit = bool(reason)
+        self._unfit.step(reason)
 
     def failed(self) -> None:
         """End what clients wait for: this node stops."""

@@ -291,7 +291,7 @@ class Node:
         """Return who shall lead next. Only the leader knows who has most; others offer themselves."""
         group = self.group
         if group.replica.role.is_leader:
-            return group.replica.most_caught_up()
+            return group.handovers.successor()
         candidates = group.replica.membership.voters & (group.links.up() | {self.config.node_id}) - {
             leader_id
         }

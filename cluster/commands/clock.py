@@ -1,6 +1,7 @@
 """Time on a node: its monotonic clock, and the cluster time that a leader stamps on entries.
 
-No wall clock is read anywhere, and no clock of one machine is compared with that of another.
+No wall clock is read anywhere, and no reading of one machine means anything on another: only rates are
+compared (clock_watch).
 """
 
 import time
@@ -38,16 +39,32 @@ class ClusterClock:
         self._seen_ns = clock.now_ns()
         self._elapsed_ns = 0
         self._base_ms = 0
+        self._uncounted_ns = self._seen_ns
 
     def start(self, base_ms: int) -> None:
         """Begin to lead: the next stamp is `base_ms` or a little later."""
+        now_ns = self._clock.now_ns()
+        self._uncounted_ns += self._elapsed_ns + now_ns - self._seen_ns
         self._base_ms = base_ms
         self._elapsed_ns = 0
-        self._seen_ns = self._clock.now_ns()
+        self._seen_ns = now_ns
 
     def now_ms(self) -> int:
         """Return cluster time, rounded down to a millisecond."""
         now_ns = self._clock.now_ns()
-        self._elapsed_ns += min(now_ns - self._seen_ns, STALL_COUNTED_MS_MAX * _NS_PER_MS)
+        passed_ns = now_ns - self._seen_ns
+        counted_ns = min(passed_ns, STALL_COUNTED_MS_MAX * _NS_PER_MS)
+        self._uncounted_ns += passed_ns - counted_ns
+        self._elapsed_ns += counted_ns
         self._seen_ns = now_ns
         return self._base_ms + self._elapsed_ns // _NS_PER_MS
+
+    def reading_us(self) -> int:
+        """Return this clock for others to measure its rate, in microseconds since an arbitrary moment.
+
+        It is cluster time while this node leads, which is what ends leases, and goes on at the same rate when
+        it does not. Stalls are in it: cluster time leaves most of them out, which makes leases end later and
+        says nothing about a clock.
+        """
+        stamped_ns = (self.now_ms() - self._base_ms) * _NS_PER_MS + self._elapsed_ns % _NS_PER_MS
+        return (self._uncounted_ns + stamped_ns) // 1000

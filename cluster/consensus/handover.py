@@ -72,6 +72,8 @@ class Handovers:
         self._request_tick = request_tick
         self._timeout_s = timeout_s
         self._present: Handover | None = None
+        self.is_fit: Callable[[str], bool] = lambda _: True
+        """Tells whether a peer is fit to lead. Set once; if none is, one that is not takes over."""
 
     def begin(self, to: str) -> Handover | None:
         """Begin to hand leadership to `to`; None if this node does not lead or is not connected to `to`."""
@@ -84,9 +86,13 @@ class Handovers:
 
     def begin_with_most_caught_up(self) -> tuple[str, Handover] | None:
         """Begin to hand leadership to the follower that has most of the log; None if there is none."""
-        successor = self._replica.most_caught_up()
+        successor = self.successor()
         handover = self.begin(successor) if successor is not None else None
         return (successor, handover) if successor is not None and handover is not None else None
+
+    def successor(self) -> str | None:
+        """Return which connected voter shall lead next: one that is fit to, if any is."""
+        return self._replica.most_caught_up(self.is_fit) or self._replica.most_caught_up()
 
     async def hand_over(self) -> None:
         """Make another node lead, if this one does and any can: before clients have to notice anything."""

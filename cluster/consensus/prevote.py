@@ -18,6 +18,9 @@ from cluster.consensus.messages import Message, NewerTerm, PreVoteGranted, PreVo
 PRE_VOTE_PAUSE_S: Final = 0.05
 """The pause, in seconds, after a broken connection to the leader and between pre-votes; one more of them
 passes for each node whose turn is earlier."""
+UNFIT_PATIENCE: Final = 10
+"""A node that should not lead leaves the election to others for so many times the silence after which a
+leader counts as lost. After that nobody else can win: perhaps it alone has the newest entry."""
 
 
 class PreVote:
@@ -41,6 +44,8 @@ class PreVote:
         self._leader_heard_s = float("-inf")
         self._led_s = float("-inf")
         self._is_leader_cut_off = False
+        self.is_unfit = False
+        """Whether this node should not lead, if another can. Set by the host."""
         # A node that has just started cannot know whether a leader is alive: it waits as if it had heard one.
         self._started_s = engine.now_s()
 
@@ -100,6 +105,9 @@ class PreVote:
             return []
         if engine.election_deadline_s >= engine.now_s():
             return []
+        if self._leaves_it_to_others():
+            engine.election_deadline_s = self._soon_s()
+            return []
         engine.may_stand = self.may_stand
         if engine.may_stand:
             return []
@@ -114,6 +122,13 @@ class PreVote:
             last_log_term=self._log.term_at(self._log.last_index) or 0,
         )
         return [(peer_id, request) for peer_id in sorted(connected & self._membership.voters)]
+
+    def _leaves_it_to_others(self) -> bool:
+        """Whether this node is unfit to lead and others may still be about to; not if the leader asked it."""
+        if not self.is_unfit or self._engine.is_takeover_asked or len(self._membership.voters) == 1:
+            return False
+        since_s = max(self._leader_heard_s, self._led_s, self._started_s)
+        return self._engine.now_s() - since_s < UNFIT_PATIENCE * self._leader_lost_after_s
 
     def answer(self, message: PreVoteRequest) -> Message | None:
         """Return a yes to a pre-vote, or the newer term for a sender that is behind, or nothing."""

@@ -362,9 +362,12 @@ class Replica:
         needed = commit_index if goal is None else min(goal, commit_index)
         return self.engine.match_index(peer_id) >= max(needed, self.log.first_index)
 
-    def most_caught_up(self) -> str | None:
-        """Return the connected voter that has most of the leader's log, None if none is connected."""
-        voters = self._connected & self.membership.voters
+    def most_caught_up(self, is_fit: Callable[[str], bool] = bool) -> str | None:
+        """Return the connected voter fit to lead that has most of the leader's log, None if there is none.
+
+        By default everybody is: an id is never empty.
+        """
+        voters = [peer_id for peer_id in self._connected & self.membership.voters if is_fit(peer_id)]
         return max(voters, key=lambda peer_id: (self.engine.match_index(peer_id), peer_id), default=None)
 
     def transfer(self, peer_id: str) -> Ready | None:

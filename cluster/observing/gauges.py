@@ -1,7 +1,9 @@
 """What a node can be asked to measure about itself at this moment."""
 
-from typing import Protocol
+from collections.abc import Iterator
+from typing import Final, Protocol
 
+from cluster.commands.clock_watch import ClockWatch
 from cluster.commands.outbox import Outbox
 from cluster.commands.waiters import Waiters
 from cluster.consensus.replica import Replica
@@ -11,6 +13,8 @@ from cluster.peers.cuts import Cut
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
 from lockstate.machine import LockMachine
+
+_CLOCK_RATE: Final = "How much faster than this node's a peer's clock runs; its own, than the median."
 
 
 class Measured(Protocol):
@@ -22,6 +26,8 @@ class Measured(Protocol):
     peering: Peering
     outbox: Outbox
     waiters: Waiters
+    clocks: ClockWatch
+    node_id: str
     events: EventLog
 
     def leader_id(self) -> str | None:
@@ -70,6 +76,7 @@ def gauges(node: Measured) -> list[Sample]:
             for node_id in sorted(replica.membership.latest.nodes)
             if (known := node.peering.rules_known(node_id))
         ),
+        *_clocks(node),
         gauge("pending_commands", "Commands of this node's clients without an outcome.", len(node.outbox)),
         gauge("waiting_acquires", "Acquires of this node's clients in queues.", len(node.waiters)),
         gauge("next_token", "Fencing token of the next grant.", machine.next_token),
@@ -87,3 +94,13 @@ def gauges(node: Measured) -> list[Sample]:
             for cut, count in node.events.cuts.items()
         ),
     ]
+
+
+def _clocks(node: Measured) -> Iterator[Sample]:
+    """Yield the rates of clocks, and the largest error of one."""
+    rates = list(node.clocks.rates())
+    yield gauge("clock_rate_ppm", _CLOCK_RATE, node.clocks.ppm, node=node.node_id)
+    for node_id, rate in rates:
+        yield gauge("clock_rate_ppm", _CLOCK_RATE, rate.ppm, node=node_id)
+    error_ppm = max((rate.error_ppm for _, rate in rates), default=0.0)
+    yield gauge("clock_rate_error_ppm", "How far from the truth these rates may be.", error_ppm)

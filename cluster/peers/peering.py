@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from cluster.commands.clock_watch import ClockSaid, ClockWatch
 from cluster.commands.outbox import Forwarded, node_of
 from cluster.consensus import messages
 from cluster.consensus.member_changes import Change, Verdict
@@ -40,6 +41,7 @@ class Ping(msgspec.Struct, frozen=True, array_like=True):
     state: str
     log_room: int = 0
     """What the node may still put into its log (compaction.LogRoom)."""
+    clock: ClockSaid | None = None
 
 
 _DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
@@ -105,6 +107,8 @@ class Peering:
         self._host = host
         self.handlers: Handlers | None = None
         """Set before the first connection."""
+        self.clocks: ClockWatch | None = None
+        """Who measures the peers' clocks. Set before the first connection."""
         self._committed = Members()
         self._wanted: frozenset[str] = frozenset()
         self._met: dict[str, Particulars] = {}
@@ -256,6 +260,8 @@ class Peering:
         """Pass on that a peer cannot be reached."""
         self._up.discard(peer_id)
         self.pings.pop(peer_id, None)
+        if self.clocks is not None:
+            self.clocks.lost(peer_id)
         self._host.peer_down(peer_id)
 
     def refused(self, peer_id: str, objection: Objection) -> None:
@@ -264,7 +270,12 @@ class Peering:
 
     def ping(self) -> Ping:
         """Return what the peers shall know."""
-        return Ping(self._host.revision(), self._host.role(), int(self._host.log_room()))
+        return Ping(
+            self._host.revision(),
+            self._host.role(),
+            int(self._host.log_room()),
+            self.clocks.said() if self.clocks is not None else None,
+        )
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Decode a frame and hand it on. Raises msgspec.DecodeError."""
@@ -297,6 +308,8 @@ class Peering:
         match content:
             case Ping():
                 self.pings[peer_id] = content
+                if self.clocks is not None and content.clock is not None:
+                    self.clocks.heard(peer_id, content.clock)
             case Change():
                 handlers.change_asked(peer_id, content)
             case Verdict():

@@ -83,3 +83,36 @@ def test_the_machines_clock_does_not_go_back() -> None:
     clock = SystemClock()
     looks = [clock.now_ns() for _ in range(100)]
     assert looks == sorted(looks)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3_000 * MS), st.sampled_from(["look", "read", "lead"]))))
+def test_others_read_a_clock_that_counts_everything(steps: list[tuple[int, str]]) -> None:
+    """Stalls, changes of leadership and looks in between change nothing: it is the machine's clock."""
+    machine = FakeClock()
+    clock = ClusterClock(machine)
+    for step_ns, act in steps:
+        machine.at_ns += step_ns
+        if act == "look":
+            clock.now_ms()
+        elif act == "lead":
+            clock.start(123_456)
+        else:
+            assert clock.reading_us() == machine.at_ns // 1000
+    assert clock.reading_us() == machine.at_ns // 1000
+
+
+def test_others_read_what_is_stamped() -> None:
+    """A leader whose cluster time ran fast would show it, whatever the reason."""
+
+    class FastClock(ClusterClock):
+        def now_ms(self) -> int:
+            return super().now_ms() * 102 // 100
+
+    machine = FakeClock()
+    clock = FastClock(machine)
+    clock.start(0)
+    before_us = clock.reading_us()
+    for _ in range(100):
+        machine.at_ns += 100 * MS
+        clock.now_ms()
+    assert clock.reading_us() - before_us == 10_200_000

@@ -1,6 +1,7 @@
 """Handing leadership over: nothing is proposed meanwhile, the successor is asked once, and an end comes."""
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 from cluster.consensus.handover import ATTEMPTS_MAX, Handover, Handovers
@@ -41,8 +42,8 @@ class _Leader:
         self.asked.append(peer_id)
         return Ready(messages=[(peer_id, TakeOver(term=3))])
 
-    def most_caught_up(self) -> str | None:
-        return max(self.up, default=None)
+    def most_caught_up(self, is_fit: Callable[[str], bool] = bool) -> str | None:
+        return max(filter(is_fit, self.up), default=None)
 
 
 def begun(leader: _Leader, to: str = "n2") -> Handover:

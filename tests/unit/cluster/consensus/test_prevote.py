@@ -38,6 +38,45 @@ def test_nobody_is_asked_before_the_patience_ends(follower: Site, clock: Library
     assert prevote.ask(BOTH) == [("n1", question(follower)), ("n3", question(follower))]
 
 
+def test_an_unfit_node_leaves_the_election_to_others(follower: Site, clock: LibraryClock) -> None:
+    """For a while: perhaps nobody else can win."""
+    prevote = follower.replica.prevote
+    prevote.is_unfit = True
+    for _ in range(4):
+        clock.now_s += 1.1
+        assert prevote.ask(BOTH) == []
+        assert not follower.replica.engine.may_stand
+    clock.now_s += 0.7
+    assert prevote.ask(BOTH) == [("n1", question(follower)), ("n3", question(follower))]
+
+
+def test_an_unfit_node_counts_from_the_last_leader(follower: Site, clock: LibraryClock) -> None:
+    """Each leader that is heard lets it wait anew."""
+    prevote = follower.replica.prevote
+    prevote.is_unfit = True
+    clock.now_s += 4.9
+    prevote.leader_heard()
+    clock.now_s += 4.9
+    assert prevote.ask(BOTH) == []
+
+
+def test_an_unfit_node_takes_over_when_it_is_asked_to(follower: Site) -> None:
+    """The leader, or an operator, knows what it does."""
+    follower.replica.prevote.is_unfit = True
+    follower.follow()
+    follower.replica.receive("n1", TakeOver(term=1))
+    stood = [type(message) for _, message in follower.replica.tick(has_entry=False).promises]
+    assert stood == [VoteRequest, VoteRequest]
+
+
+def test_an_unfit_node_alone_leads(make: Callable[..., Site]) -> None:
+    """Nobody else could."""
+    site = make("n1", members=members_of(["n1"]))
+    site.replica.prevote.is_unfit = True
+    assert site.replica.prevote.ask(set()) == []
+    assert site.replica.engine.may_stand
+
+
 def test_only_connected_voters_are_asked(make: Callable[..., Site], clock: LibraryClock) -> None:
     """A learner's word counts for nothing, and who is not connected cannot hear."""
     site = make("n2", members=FOUR)

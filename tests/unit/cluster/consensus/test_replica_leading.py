@@ -114,6 +114,7 @@ def test_the_most_caught_up_is_a_connected_voter(make: Callable[..., Site]) -> N
     site.propose(b"three")
     site.acknowledge("n2", "n4")
     assert site.replica.most_caught_up() == "n2"
+    assert site.replica.most_caught_up(lambda peer_id: peer_id != "n2") == "n3"
     site.replica.peer_down("n2")
     assert site.replica.most_caught_up() == "n3"
     site.replica.peer_down("n3")

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from cluster.commands.clock_watch import ClockSaid, ClockWatch
 from cluster.commands.outbox import Forwarded
 from cluster.consensus import member_list
 from cluster.consensus.member_changes import Change, Verdict
@@ -273,6 +274,19 @@ def test_a_ping_tells_where_a_peer_is_until_it_is_gone(datadir: DataDir) -> None
     assert peering.pings == {}
     assert host.log == [("down", "n2")]
     assert peering.ping() == Ping(7, "follower")
+
+
+def test_pings_carry_clocks(datadir: DataDir) -> None:
+    """Each says what this node reads and has heard; a peer of an older release says nothing of its clock."""
+    peering = make(datadir)
+    peering.clocks = clocks = ClockWatch("n1", lambda: 5_000, lambda: frozenset({"n1", "n2"}))
+    send(peering, "n2", FrameKind.PING, [6, "leader"])
+    assert peering.ping().clock == ClockSaid(5_000, {})
+    send(peering, "n2", FrameKind.PING, Ping(6, "leader", clock=ClockSaid(77, {}, is_off=True)))
+    assert peering.ping().clock == ClockSaid(5_000, {"n2": (77, 5_000)})
+    assert not clocks.is_fit("n2")
+    peering.peer_down("n2")
+    assert peering.ping().clock == ClockSaid(5_000, {})
 
 
 def test_what_a_later_release_says_is_dropped(datadir: DataDir, caplog: pytest.LogCaptureFixture) -> None:
