@@ -4,10 +4,11 @@ The guards themselves are pure functions (guards.py). Here is their memory: whos
 term, when a follower's wish to begin again was granted last, and what the leader has been told already.
 """
 
-from cluster.consensus import guards
+from cluster.consensus import guards, log_digest
 from cluster.consensus.engine import Engine
 from cluster.consensus.guards import Admission, GuardViolationError
 from cluster.consensus.log import ReplicatedLog
+from cluster.consensus.log_digest import Difference
 from cluster.consensus.membership import Membership
 from cluster.consensus.messages import (
     Acknowledgement,
@@ -42,6 +43,8 @@ class Gate:
         self._voters_term = 0
         self._rewinds: dict[str, tuple[int, float]] = {}
         self._acknowledged: tuple[str, int, int] = ("", 0, 0)
+        self._parted: tuple[str, int, Difference] | None = None
+        """The last leader and term with another history than this log."""
 
     def admit(self, peer_id: str, message: Guarded) -> Admission:
         """Say what becomes of a message for the engine. Raises GuardViolationError."""
@@ -72,6 +75,9 @@ class Gate:
     def _append(self, peer_id: str, message: AppendEntries) -> Admission:
         if self._engine.is_leader and message.term == self._engine.term:
             raise GuardViolationError(f"{peer_id} leads in term {message.term}, and so does this node")
+        found = self._difference_to(peer_id, message)
+        if found is not None:
+            return Admission(None, difference=found)
         is_news_only = guards.is_only_news_of_a_commit(message, self._log)
         admission = guards.admit_append(message, self._log, self._engine.term)
         reply = admission.reply
@@ -82,6 +88,21 @@ class Gate:
         ):
             return Admission(admission.message)
         return admission
+
+    def _difference_to(self, peer_id: str, message: AppendEntries) -> Difference | None:
+        """Return where a leader's history differs from this log; in its term it is not followed any more."""
+        if message.term < self._engine.term:
+            return None
+        parted = self._parted
+        if (
+            parted is not None
+            and parted[:2] == (peer_id, message.term)
+            and self._log.digest_at(parted[2].index) == parted[2].own
+        ):
+            return parted[2]
+        found = log_digest.difference(message, self._log)
+        self._parted = None if found is None else (peer_id, message.term, found)
+        return found
 
     def _acknowledgement(self, peer_id: str, message: Acknowledgement) -> Acknowledgement | None:
         if peer_id not in self._membership.latest.nodes:

@@ -22,6 +22,7 @@ from pysyncobj.transport import Transport as LibraryTransport
 from cluster.consensus import compaction
 from cluster.consensus.compaction import Compaction, LogRoom
 from cluster.consensus.library_words import EngineJournal, from_library, to_library
+from cluster.consensus.log_digest import MEMBERS_MARK
 from cluster.consensus.messages import UNSET, AppendEntries, Chunk, Message
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.snapshot_format import Snapshot
@@ -38,7 +39,7 @@ Who was away briefly needs no snapshot. More bytes than that would ask for the n
 
 _COMMAND: Final = b"\x00"
 """The library's mark of a command."""
-_MEMBERS: Final = b"\x10"
+_MEMBERS: Final = MEMBERS_MARK
 """Our mark of a member list. The library, which has lower marks for entries of its own, does not know it."""
 
 REQUIRED_NAMES: Final = (
@@ -145,7 +146,10 @@ class _Transport(LibraryTransport):  # type: ignore[misc]
         """Collect a message."""
         engine = self._engine
         collected = from_library(
-            message, engine.library._SyncObj__raftCurrentTerm, engine.stands_for_transfer
+            message,
+            engine.library._SyncObj__raftCurrentTerm,
+            engine.stands_for_transfer,
+            engine.journal.digest_at,
         )
         if collected is not None:
             engine.collect(node.id, collected)
@@ -589,6 +593,8 @@ class Engine:
         self.journal.clear()
         self.journal.add(*snapshot.previous)
         self.journal.add(*snapshot.last)
+        if snapshot.log_digest is not None:
+            self.journal.continue_digests(snapshot.last, snapshot.log_digest)
         self._compaction.has_snapshot(snapshot.last[1], self.now_s())
         self._begin_behind(snapshot.last[1])
 

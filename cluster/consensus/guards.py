@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from cluster.consensus.log_digest import Difference
 from cluster.consensus.messages import (
     UNSET,
     Acknowledgement,
@@ -41,10 +42,14 @@ class LogView(Protocol):
 
 
 class Admission(NamedTuple):
-    """What becomes of a message: `message` goes to the library, `reply` goes back to the sender."""
+    """What becomes of a message: `message` goes to the library, `reply` goes back to the sender.
+
+    With a `difference` neither is there: the sender has another history.
+    """
 
     message: Message | None
     reply: Message | None = None
+    difference: Difference | None = None
 
 
 class GuardViolationError(AssertionError):

@@ -1,21 +1,71 @@
 """The library's words for what we call otherwise: its messages, both ways, and its names for the journal."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from cluster.consensus.log_digest import Digest, LogDigests
 from cluster.consensus.messages import (
     UNSET,
     Acknowledgement,
     AppendEntries,
+    Chunk,
     Message,
     TakeOver,
     Vote,
     VoteRequest,
 )
+from cluster.errors import DataDirError
+from cluster.storage.files import Files
 from cluster.storage.journal import Journal
+from cluster.storage.journal_format import LogEntry
+from cluster.storage.replay import ReplayedLog
+from cluster.storage.segment_writer import Sizes
 
 
 class EngineJournal(Journal):
-    """The journal with the names that the library calls it by."""
+    """The journal with the names that the library calls it by, and with the digests of its log."""
+
+    def __init__(self, directory: Path, view: ReplayedLog, files: Files, sizes: Sizes) -> None:
+        """Use `EngineJournal.open`."""
+        super().__init__(directory, view, files, sizes)
+        self._digests = LogDigests(self._entries)
+
+    def digest_at(self, index: int) -> Digest | None:
+        """Return the digest of the log at `index`; None if it is not known, or the entry not here."""
+        return self._digests.at(index - self.first_index)
+
+    def continue_digests(self, last: LogEntry, digest: Digest) -> None:
+        """Take the digest where a snapshot ends. Raises DataDirError if the log has another one."""
+        _, index, term = last
+        position = index - self.first_index
+        if not self._digests.learn(position, digest, self._entries[position + 1 :]):
+            raise DataDirError(
+                f"{self._directory}: snapshot and journal have different histories up to entry {index}"
+                f" of term {term} (digest {digest:016x} in the snapshot, {self.digest_at(index):016x} in the"
+                " journal): files of two disks were mixed. Restore the whole directory from a backup, or"
+                " replace this node with a new one"
+            )
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        """Append one entry."""
+        super().add(command, idx, term)
+        self._digests.append(command, idx, term)
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        super().clear()
+        self._digests.remove_from(0)
+
+    def remove_from(self, position: int) -> None:
+        """Remove the entries at `position` and behind it."""
+        super().remove_from(position)
+        self._digests.remove_from(position)
+
+    def remove_before(self, position: int) -> None:
+        """Remove the entries before `position`."""
+        super().remove_before(position)
+        self._digests.remove_before(position)
 
     def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802 - the library's name
         """Remove the entries at `position` and behind it."""
@@ -50,15 +100,21 @@ class EngineJournal(Journal):
         self.close()
 
 
-def from_library(message: dict[str, Any], term: int, is_transfer: bool) -> Message | None:  # noqa: FBT001
+def from_library(
+    message: dict[str, Any],
+    term: int,
+    is_transfer: bool,  # noqa: FBT001
+    digest_at: Callable[[int], Digest | None] = lambda _: None,
+) -> Message | None:
     """Return what the library sends as one of our messages, None for what must not be sent.
 
     It says less than is needed: `term` is the present one, which an acknowledgement must carry (H3), and
-    `is_transfer` tells whether a candidate stands because the leader asked it to.
+    `is_transfer` tells whether a candidate stands because the leader asked it to. `digest_at` knows the
+    digests of the log.
     """
     match message["type"]:
         case "append_entries":
-            return _append_entries(message)
+            return _append_entries(message, digest_at)
         case "next_node_idx":
             return Acknowledgement(
                 next_index=message["next_node_idx"],
@@ -81,24 +137,35 @@ def from_library(message: dict[str, Any], term: int, is_transfer: bool) -> Messa
             raise AssertionError(f"the library sends {other!r}")
 
 
-def _append_entries(message: dict[str, Any]) -> AppendEntries | None:
+def _append_entries(
+    message: dict[str, Any], digest_at: Callable[[int], Digest | None]
+) -> AppendEntries | None:
     """Return the leader's message; None for one that names no place although it brings entries.
 
     The library sends that to a peer that it believes to be behind the end of its own log.
     """
     term, commit_index = message["term"], message["commit_index"]
     if "prevLogIdx" not in message:
-        return AppendEntries(term=term, commit_index=commit_index, chunk=message["serialized"])
+        chunk: Chunk | None = message["serialized"]
+        digest = None if chunk is None else digest_at(chunk.id.last_index)
+        return AppendEntries(
+            term=term,
+            commit_index=commit_index,
+            chunk=chunk,
+            previous_digest=UNSET if digest is None else digest,
+        )
     assert "transmission" not in message, "an entry was cut into pickles: SPLIT_BYTES is too small"
     previous_index = message["prevLogIdx"]
     if previous_index is None:
         return None
+    digest = digest_at(previous_index)
     return AppendEntries(
         term=term,
         commit_index=commit_index,
         entries=message["entries"],
         previous_index=previous_index,
         previous_term=message["prevLogTerm"],
+        previous_digest=UNSET if digest is None else digest,
     )
 
 

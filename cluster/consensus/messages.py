@@ -44,7 +44,9 @@ class AppendEntries(
     """The leader speaks: entries behind a place in the log, a part of a snapshot, or only its commit index.
 
     `previous_index` and `entries` come together or not at all; a message without them says nothing about the
-    log. `chunk` is None while the leader has no part of its snapshot to send yet.
+    log. `chunk` is None while the leader has no part of its snapshot to send yet. `previous_digest` is that
+    of the leader's log at `previous_index`, or where the snapshot of `chunk` ends (log_digest); it is left
+    out where it is not known, and by earlier releases.
     """
 
     term: Index
@@ -53,6 +55,7 @@ class AppendEntries(
     previous_index: Index | msgspec.UnsetType = UNSET
     previous_term: Index | msgspec.UnsetType = UNSET
     chunk: Chunk | msgspec.UnsetType | None = UNSET
+    previous_digest: int | msgspec.UnsetType = UNSET
 
 
 class Acknowledgement(

@@ -6,16 +6,18 @@ keeps it.
 
 import msgspec
 
+from cluster.consensus.log_digest import Difference, Digest
 from cluster.consensus.messages import Message
 from cluster.storage.journal_format import LogEntry
 
 
 class SnapshotDue(msgspec.Struct, frozen=True):
-    """A snapshot to be written: the last two entries that it contains, and the member list as of `last`."""
+    """A snapshot to be written: the last two entries in it, and member list and log digest as of `last`."""
 
     last: LogEntry
     previous: LogEntry
     members: bytes
+    log_digest: Digest | None = None
 
 
 class Ready(msgspec.Struct, kw_only=True):
@@ -24,6 +26,10 @@ class Ready(msgspec.Struct, kw_only=True):
     restored: object | None = None
     """The state of an installed snapshot, as the host's decoder made it. Replace the state machine by it
     BEFORE anything else."""
+
+    difference: Difference | None = None
+    """The sender has another history than this log. Its message had no effect and gets no answer; ask the
+    others who is right."""
 
     is_role_changed: bool = False
     """Leader, term or own role changed. Tell the clients' side BEFORE an entry is stamped for the new term,

@@ -88,6 +88,8 @@ class Replica:
         else:
             self.loaded_state = snapshot.state
             journal.begin_at(snapshot.previous, snapshot.last)
+            if snapshot.log_digest is not None:
+                journal.continue_digests(snapshot.last, snapshot.log_digest)
             self.membership.restart(snapshot.members)
         last = snapshot.last if snapshot is not None else None
         applied_index = last[1] if last else 1
@@ -174,6 +176,7 @@ class Replica:
     def _pass_gate(self, peer_id: str, message: Guarded, ready: Ready) -> None:
         """Hand the library what the guards make of a message."""
         admission = self._gate.admit(peer_id, message)
+        ready.difference = admission.difference
         if admission.message is not None:
             self.engine.receive(peer_id, admission.message)
             if type(admission.message) is AppendEntries:
@@ -228,7 +231,10 @@ class Replica:
             self._hand_out(ready)
         if engine.snapshot_due is not None:
             (last, previous), engine.snapshot_due = engine.snapshot_due, None
-            ready.snapshot = SnapshotDue(last, previous, self.membership.encoded_at(last[1]))
+            index = last[1]
+            ready.snapshot = SnapshotDue(
+                last, previous, self.membership.encoded_at(index), self.log.digest_at(index)
+            )
         role = self.role
         if (
             role.leader_id != engine.leader_id

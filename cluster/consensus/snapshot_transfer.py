@@ -86,7 +86,7 @@ class SnapshotTransfer:
     def begin_write(self, due: SnapshotDue, encode_state: Callable[[], bytes]) -> None:
         """Begin to write the state as it is now, which contains everything up to `due.last`."""
         self._writing = due.last
-        self._store.begin_write(due.last, due.previous, due.members, encode_state)
+        self._store.begin_write(due.last, due.previous, due.members, encode_state, due.log_digest)
 
     # -- what the engine asks (engine.Snapshots) ------------------------------------------------------------
 

@@ -40,7 +40,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """A state with the last two entries that it contains; `state` is the machine's own encoding.
 
     `members` is the member list as of `last`, in the replica's own encoding. `decoded` is what the host made
-    of a received state before it counted; `state` is empty then.
+    of a received state before it counted; `state` is empty then. `log_digest` is the digest of the log up to
+    `last`, None if it was not known.
     """
 
     previous: LogEntry
@@ -48,6 +49,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     state: bytes
     members: bytes = b""
     decoded: object = None
+    log_digest: int | None = None
 
 
 class SnapshotId(NamedTuple):
@@ -60,19 +62,20 @@ class SnapshotId(NamedTuple):
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True):
-    """What a snapshot file says of itself."""
+    """What a snapshot file says of itself. Fields come at the end: earlier releases do not look at them."""
 
     previous: LogEntry
     last: LogEntry
     state_bytes: int
     members: bytes = b""
+    log_digest: int | None = None
 
 
 def write_snapshot(path: Path, snapshot: Snapshot, files: Files) -> None:
     """Write `snapshot` to the new file `path` and sync it. Raises OSError."""
     state = memoryview(snapshot.state)
     header = msgspec.msgpack.encode(
-        SnapshotHeader(snapshot.previous, snapshot.last, len(state), snapshot.members)
+        SnapshotHeader(snapshot.previous, snapshot.last, len(state), snapshot.members, snapshot.log_digest)
     )
     prefix = _PREFIX.pack(MAGIC, FORMAT_VERSION, len(header)) + header
     digest = hashlib.blake2b(prefix, digest_size=DIGEST_BYTES)
@@ -128,7 +131,7 @@ def read_snapshot(fd: int, files: Files) -> Snapshot:
     if digest.digest() != stored_digest(fd, files):
         message = "its checksum does not match"
         raise SnapshotDamaged(message)
-    return Snapshot(header.previous, header.last, state, header.members)
+    return Snapshot(header.previous, header.last, state, header.members, log_digest=header.log_digest)
 
 
 def stored_digest(fd: int, files: Files) -> bytes:

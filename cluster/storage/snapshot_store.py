@@ -109,7 +109,12 @@ class SnapshotStore:
             self._files.close(fd)
 
     def begin_write(
-        self, last: LogEntry, previous: LogEntry, members: bytes, encode_state: Callable[[], bytes]
+        self,
+        last: LogEntry,
+        previous: LogEntry,
+        members: bytes,
+        encode_state: Callable[[], bytes],
+        log_digest: int | None = None,
     ) -> None:
         """Fork a child that encodes and writes the state as it is now; `poll` tells how it goes."""
         directory, files, old_path = self._directory, self._files, self._old_path
@@ -117,7 +122,8 @@ class SnapshotStore:
         def write() -> None:
             _remove(old_path, files)  # first: so there is never room needed for three
             path = _written_path(directory, os.getpid())
-            write_snapshot(path, Snapshot(previous, last, encode_state(), members), files)
+            snapshot = Snapshot(previous, last, encode_state(), members, log_digest=log_digest)
+            write_snapshot(path, snapshot, files)
 
         self._child.start(write)
         self._written_path = _written_path(directory, self._child.pid) if self._child.pid else None
@@ -185,9 +191,11 @@ class SnapshotStore:
         state = bytearray()
         yield from incoming.read_state(header, start, state)
         if decode is None:
-            return Snapshot(header.previous, header.last, bytes(state), header.members)
+            return Snapshot(
+                header.previous, header.last, bytes(state), header.members, log_digest=header.log_digest
+            )
         decoded = yield from decode(state, header.members)
-        return Snapshot(header.previous, header.last, b"", header.members, decoded)
+        return Snapshot(header.previous, header.last, b"", header.members, decoded, header.log_digest)
 
     def put_received_in_place(self) -> None:
         """Make the received and checked snapshot the one of this node, durably. Raises OSError.

@@ -154,10 +154,14 @@ def test_large_entries_do_not_make_a_node_write_snapshot_after_snapshot(
     begin_write = cluster["a"].store.begin_write
 
     def counted(
-        last: LogEntry, previous: LogEntry, members: bytes, encode_state: Callable[[], bytes]
+        last: LogEntry,
+        previous: LogEntry,
+        members: bytes,
+        encode_state: Callable[[], bytes],
+        log_digest: int | None,
     ) -> None:
         snapshots.append(last[1])
-        begin_write(last, previous, members, encode_state)
+        begin_write(last, previous, members, encode_state, log_digest)
 
     monkeypatch.setattr(cluster["a"].store, "begin_write", counted)
     cluster["a"].propose(*[b"%d" % number * 10_000 for number in range(100, 220)])

@@ -371,8 +371,8 @@ def test_a_file_of_format_1_loads(store: SnapshotStore, tmp_path: Path) -> None:
 
 def test_a_header_may_say_more(store: SnapshotStore, tmp_path: Path) -> None:
     """A later release may add to the header of this format what this one need not know."""
-    put_file(tmp_path, 2, [PREVIOUS, LAST, 5, b"members", {"colour": "red"}])
-    assert store.load() == Snapshot(PREVIOUS, LAST, b"state", b"members")
+    put_file(tmp_path, 2, [PREVIOUS, LAST, 5, b"members", 77, {"colour": "red"}])
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"state", b"members", log_digest=77)
 
 
 def put_file(directory: Path, version: int, header: list[object]) -> None:
