@@ -16,7 +16,7 @@ from api.views import Read
 from cluster.config import check_member, check_node_id
 from cluster.config_sources import WrongValueError
 from cluster.consensus.member_list import Members
-from cluster.errors import OutcomeUnknown
+from cluster.errors import OutcomeUnknown, ShuttingDown
 from lockstate.commands import Command, MayWait
 from lockstate.machine import LockMachine
 from lockstate.results import Refused, Result
@@ -95,6 +95,8 @@ class Gateway:
         """
         if not is_stale:
             return show(await self._node.read(query, timeout_s))
+        if self._node.has_failed:
+            raise ShuttingDown("this node broke; ask another")
         machine = self._node.machine
         found = query(machine)
         revision, lag_ms = machine.revision, self._node.status().lag_ms

@@ -58,6 +58,11 @@ class NodeState(Protocol):
         ...
 
     @property
+    def has_failed(self) -> bool:
+        """Return whether the node broke: its state may be half-way between two revisions."""
+        ...
+
+    @property
     def is_shutting_down(self) -> bool:
         """Return whether the node refuses new work."""
         ...

@@ -6,7 +6,7 @@ peering; the clients' side is `requests`. What the log says is applied here, and
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, cast
 
 from cluster.commands.abandoned_waits import AbandonedWaits
@@ -18,6 +18,7 @@ from cluster.commands.expiry import Expiry, forgetting_ms
 from cluster.commands.outbox import Answer, Forwarded, Outbox, new_origin
 from cluster.commands.room import check_room
 from cluster.commands.rules import RulesAdvance, decode_entry, decode_state
+from cluster.commands.timers import GuardedTimers
 from cluster.commands.waiters import Waiters
 from cluster.config import Address, NodeConfig
 from cluster.consensus.compaction import LogRoom
@@ -79,10 +80,11 @@ class Group:
         self._batcher = Batcher()
         self._rules = RulesAdvance(self._batcher, self._rules_known_by_all)
         self._clock = ClusterClock(SystemClock())
-        self._expiry = Expiry(self._loop, self._clock, self._pass_time)
-        self._forgetting = Expiry(self._loop, self._clock, self._pass_time)
+        timers = GuardedTimers(self._loop, self._guarded)
+        self._expiry = Expiry(timers, self._clock, self._pass_time)
+        self._forgetting = Expiry(timers, self._clock, self._pass_time)
         self._abandoned = AbandonedWaits(
-            self.outbox, self._loop, self._clock, self._waiting_origins, self.request_flush
+            self.outbox, timers, self._clock, self._waiting_origins, self.request_flush
         )
         self._was_leader = False
         self._leader_seen: str | None = None
@@ -166,7 +168,7 @@ class Group:
     @property
     def is_open(self) -> bool:
         """Whether this node takes requests."""
-        return not self.is_shutting_down and not self.loop.failure.done()
+        return not self.is_shutting_down and not self.loop.has_failed
 
     def _room_bytes(self, peer_id: str) -> int:
         """Return how much bulk data may be sent to a peer now."""
@@ -177,8 +179,8 @@ class Group:
     def request_flush(self) -> None:
         """Send what the outbox holds at the end of this run of the loop."""
         if not self._is_flush_due:
-            self._is_flush_due = True
             self._loop.call_soon(self.loop.run, self._flush)
+            self._is_flush_due = True
 
     def _flush(self) -> None:
         """Hand unsent commands to the leader: to our own next tick, or over the link, as one frame."""
@@ -390,6 +392,10 @@ class Group:
         self._expiry.stop()
         self._forgetting.stop()
 
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Do the work of a timer; whatever it raises stops this node."""
+        self.loop.run(work)
+
     def _pass_time(self) -> None:
         """Propose that time has passed: something is due."""
         if self.replica.role.is_leader:
@@ -440,7 +446,7 @@ class Group:
         else:
             logger.warning("event=not-let-in peer=%s reason=%r", peer_id, objection.reason)
 
-    def broke(self, error: Exception) -> None:
+    def broke(self, error: BaseException) -> None:
         """Stop: the disk failed while somebody waited for its answer elsewhere than in a tick."""
         self.loop.fail(error)
 

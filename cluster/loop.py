@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 
+_UNKNOWN_FAILURE: Final = NodeFailed("this node broke, and the memory to say how was missing")
+
 
 class Owner(Protocol):
     """The clients' side of a group: what is proposed, and what becomes of it."""
@@ -100,14 +102,12 @@ class Loop:
         self._promises: list[tuple[str, Message]] = []
         self._tick_is_due = self._sync_is_due = False
         self._timer: asyncio.TimerHandle | None = None
-        self._is_stopped = False
+        self._is_stopped = self._has_failed = False
 
     def start(self) -> None:
         """Tick now and again even if nothing happens: heartbeats, elections, deadlines."""
-        if self._is_stopped or self.failure.done():
-            return
         self.run(self._on_timer)
-        self._timer = self._loop.call_later(self._period_s, self.start)
+        self.run(self._set_timer)
 
     def stop(self) -> None:
         """Do nothing any more. Idempotent."""
@@ -133,32 +133,44 @@ class Loop:
     def request_tick(self) -> None:
         """Tick at the end of this run of the event loop."""
         if not self._tick_is_due:
-            self._tick_is_due = True
             self._loop.call_soon(self.run, self._tick)
+            self._tick_is_due = True
 
     def request_sync(self) -> None:
         """Sync at the end of this run of the event loop."""
         if not self._sync_is_due:
-            self._sync_is_due = True
             self._loop.call_soon(self.run, self._sync)
+            self._sync_is_due = True
 
     def run(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Do a piece of work; whatever it raises ends this node."""
-        if self._is_stopped or self.failure.done():
+        """Do a piece of work; whatever it raises ends this node, and goes on if it is to end the process."""
+        if self._is_stopped or self._has_failed:
             return
         try:
             work(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the node stops, and the cause is kept
+        except BaseException as error:
             self.fail(error)
+            if not isinstance(error, Exception):
+                raise
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Stop taking part, at once and for good."""
-        if self.failure.done():
+        if self._has_failed:
             return
-        failure = error if isinstance(error, NodeFailed | IdentityRefused) else NodeFailed(repr(error))
-        logger.critical("event=node-failed error=%r", str(failure), exc_info=error)
-        self.failure.set_result(failure)
-        self._owner.failed()
+        # Before anything that takes memory: that may be what is short.
+        self._has_failed = True
+        failure: BaseException = _UNKNOWN_FAILURE
+        try:
+            failure = error if isinstance(error, NodeFailed | IdentityRefused) else NodeFailed(repr(error))
+            logger.critical("event=node-failed error=%r", str(failure), exc_info=error)
+        finally:
+            self.failure.set_result(failure)
+            self._owner.failed()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether this node has stopped taking part because something broke."""
+        return self._has_failed
 
     # -- what it does ---------------------------------------------------------------------------------------
 
@@ -215,6 +227,9 @@ class Loop:
         for peer_id, message in promises:
             self.send(peer_id, message)
         self._on_sync(took_s)
+
+    def _set_timer(self) -> None:
+        self._timer = self._loop.call_later(self._period_s, self.start)
 
     def _on_timer(self) -> None:
         self._owner.time_passed()

@@ -146,7 +146,7 @@ class Node:
             return
         self._shut_down()
         group.events.end()
-        if not group.loop.failure.done():
+        if not group.loop.has_failed:
             await self.hand_over()
             group.waiters.fail_all(_left())
             await group.outbox.drain(DRAIN_S)
@@ -175,6 +175,16 @@ class Node:
         """Return what broke this node, None if nothing did: also while it was stopping."""
         group = self._group
         return group.loop.failure.result() if group is not None and group.loop.failure.done() else None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether this node broke: its state may be half-way between two revisions."""
+        return self._group is not None and self._group.loop.has_failed
+
+    def broke(self, error: BaseException) -> None:
+        """Stop taking part: something broke outside of the group's own work."""
+        if self._group is not None:
+            self._group.loop.fail(error)
 
     @property
     def group(self) -> Group:
@@ -239,7 +249,7 @@ class Node:
         return troubles(self.group.replica.engine)
 
     def _is_ready(self, leader_id: str | None, lag_ms: int) -> bool:
-        is_broken = self.is_shutting_down or self.group.loop.failure.done()
+        is_broken = self.is_shutting_down or self.has_failed
         is_voter = self.config.node_id in self.group.replica.membership.voters
         return not is_broken and is_voter and leader_id is not None and lag_ms < READY_LAG_MS_MAX
 

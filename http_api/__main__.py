@@ -10,8 +10,11 @@ import resource
 import signal
 import socket
 import sys
+import traceback
 import urllib.parse
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import uvloop
 from aiohttp import web
@@ -29,6 +32,8 @@ logger = logging.getLogger("http_api")
 
 _FILES_RESERVED = 200
 """Files that are not connections of clients: journal, snapshots, peers, strangers at the peers' port."""
+_FAILED_S = 15
+"""Seconds that a node which broke has for closing."""
 _CLOSE_S = 2.0
 """Seconds that open calls have when the node is told to stop. A client cut off does not know the outcome."""
 
@@ -42,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (StartupError, NodeFailed) as exc:
         print(f"holdfast-node: {exc}", file=sys.stderr)
         return exc.exit_code
+    except Exception as exc:  # noqa: BLE001 - whatever it is, it must not pass for a wrong configuration
+        traceback.print_exception(exc)
+        return NodeFailed.exit_code
 
 
 async def _run(config: NodeConfig) -> int:
@@ -56,6 +64,7 @@ async def _run(config: NodeConfig) -> int:
         config = _with_port(config, listener)
         child = Child()
         node = Node(config, child=child)
+        asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
         await node.start()
         server = build_server(node, config.request_timeout_ms, _connections_count_max())
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
@@ -72,6 +81,7 @@ async def _run(config: NodeConfig) -> int:
             # While this node still answers, so that its clients do not notice the change of leader.
             await node.hand_over()
         else:
+            _end_within(_FAILED_S)
             logger.critical("event=node-failed detail=%r", str(failure), exc_info=failure)
         node.begin_shutdown()
         await runner.cleanup()  # open calls get their answers from a node that still runs
@@ -83,6 +93,20 @@ async def _run(config: NodeConfig) -> int:
             return await _close_failed(node, node.failure)
     logger.info("event=stopped node_id=%s", config.node_id)
     return 0
+
+
+def _on_uncaught(node: Node, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what a callback raised and nobody caught. Memory that ran out there left something half done."""
+    error = context.get("exception")
+    if isinstance(error, MemoryError):
+        node.broke(error)
+    loop.default_exception_handler(context)
+
+
+def _end_within(seconds: int) -> None:
+    """Let this process end by then whatever happens: what broke may keep it from closing in order."""
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(NodeFailed.exit_code))
+    signal.alarm(seconds)
 
 
 async def _close_failed(node: Node, failure: BaseException) -> int:

@@ -13,6 +13,7 @@ from typing import Final
 
 from cluster.commands.clock import ClusterClock
 from cluster.commands.outbox import Answer, Outbox, Pending, node_of
+from cluster.commands.timers import Timers
 from cluster.errors import ClusterError, NoLeader
 from lockstate import codec
 from lockstate.commands import AbandonWaits
@@ -37,13 +38,13 @@ class AbandonedWaits:
     def __init__(
         self,
         outbox: Outbox,
-        loop: asyncio.AbstractEventLoop,
+        timers: Timers,
         clock: ClusterClock,
         waiting: Callable[[], list[str]],
         flush: Callable[[], None],
     ) -> None:
         self._outbox = outbox
-        self._loop = loop
+        self._timers = timers
         self._clock = clock
         self._waiting = waiting
         self._flush = flush
@@ -106,7 +107,7 @@ class AbandonedWaits:
         """Look again at the end of the first grace. Who is missed later has a later one."""
         waits_ms = [since_ms + GRACE_MS - now_ms for since_ms in self._missed_since_ms.values()]
         delay_ms = min(wait_ms if wait_ms > 0 else RETRY_MS for wait_ms in waits_ms)
-        self._timer = self._loop.call_later(delay_ms / 1000, self._ring)
+        self._timer = self._timers.call_later(delay_ms / 1000, self._ring)
 
     def _ring(self) -> None:
         self._timer = None

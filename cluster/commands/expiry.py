@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cluster.commands.clock import ClusterClock
+from cluster.commands.timers import Timers
 
 WAKE_MS_MAX: Final = 60_000
 """The longest sleep; a later deadline is looked at again then."""
@@ -27,10 +28,8 @@ def forgetting_ms(forgettable_ms: int | None, now_ms: int) -> int | None:
 class Expiry:
     """One timer for the earliest deadline, in cluster time. `pass_time` proposes an entry."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: ClusterClock, pass_time: Callable[[], None]
-    ) -> None:
-        self._loop = loop
+    def __init__(self, timers: Timers, clock: ClusterClock, pass_time: Callable[[], None]) -> None:
+        self._timers = timers
         self._clock = clock
         self._pass_time = pass_time
         self._deadline_ms: int | None = None
@@ -59,7 +58,7 @@ class Expiry:
         # A deadline is over only when time has passed it: one millisecond more.
         sleep_ms = min(max(deadline_ms + 1 - self._clock.now_ms(), 1), WAKE_MS_MAX)
         self._wakes_at_ms = deadline_ms
-        self._timer = self._loop.call_later(sleep_ms / 1000, self._ring)
+        self._timer = self._timers.call_later(sleep_ms / 1000, self._ring)
 
     def _ring(self) -> None:
         self._timer = None

@@ -110,10 +110,11 @@ class Outbox:
             )
         pending = Pending(self._next_seq, command, self._loop.create_future())
         self._next_seq += 1
+        # The deadline first: what waits without one, because memory ran out in between, would wait for ever.
+        heapq.heappush(self._deadlines, (self._loop.time() + timeout_s, pending.seq))
         self._pending[pending.seq] = pending
         self._pending_bytes += len(command)
         self._unsent.append(pending)
-        heapq.heappush(self._deadlines, (self._loop.time() + timeout_s, pending.seq))
         return pending
 
     def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> "asyncio.Future[T]":
@@ -159,7 +160,7 @@ class Outbox:
 
     def complete(self, seq: int, answer: Answer, machine: LockMachine) -> None:
         """Hand an outcome to who waits for it; readers get theirs from the state at this very place."""
-        pending = self._remove(seq)
+        pending = self._pending.get(seq)
         if pending is None:
             return
         for query, future in pending.readers or ():
@@ -167,6 +168,8 @@ class Outbox:
                 _settle(future, query, machine)
         if not pending.future.done():
             pending.future.set_result(answer)
+        # Last: who was not told because this failed half-way is found by `close`.
+        self._remove(seq)
 
     def give_up_due(self) -> None:
         """End what has passed its deadline."""
@@ -187,7 +190,7 @@ class Outbox:
 
     def fail(self, seq: int, error: ClusterError) -> None:
         """End one command without an outcome."""
-        pending = self._remove(seq)
+        pending = self._pending.get(seq)
         if pending is None:
             return
         for _, future in pending.readers or ():
@@ -195,6 +198,7 @@ class Outbox:
                 future.set_exception(error)
         if not pending.future.done():
             pending.future.set_exception(error)
+        self._remove(seq)
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until everything pending now has an outcome, at most `timeout_s`."""

@@ -59,14 +59,17 @@ class Waiters:
             self._fail(hold_id, error)
 
     def _settle(self, hold_id: HoldId, answer: Answer) -> None:
-        for future in self._futures.pop(hold_id, []):
+        for future in self._futures.get(hold_id, ()):
             if not future.done():
                 future.set_result(answer)
+        # Last: who was not told because this failed half-way is found by `fail_all`.
+        self._futures.pop(hold_id, None)
 
     def _fail(self, hold_id: HoldId, error: ClusterError) -> None:
-        for future in self._futures.pop(hold_id, []):
+        for future in self._futures.get(hold_id, ()):
             if not future.done():
                 future.set_exception(error)
+        self._futures.pop(hold_id, None)
 
     def _forget(self, hold_id: HoldId, future: "asyncio.Future[Answer]") -> None:
         futures = self._futures.get(hold_id)

@@ -71,6 +71,9 @@ class LinksHost(Protocol):
     def ping(self) -> Any:
         """Return what this node tells its peers of its state."""
 
+    def broke(self, error: BaseException) -> None:
+        """Stop the node: the links are not kept any more."""
+
 
 class PeerLinks:
     """All links of one node. `peers` maps the others' ids to their addresses."""
@@ -100,6 +103,7 @@ class PeerLinks:
             self._server.close()
             raise StartupError("peer: stopped while it started")
         self._watcher = loop.create_task(self._watch(), name="watch-links")
+        self._watcher.add_done_callback(self._task_ended)
         self._dial()
 
     def set_peers(self, peers: Mapping[str, Address]) -> None:
@@ -122,7 +126,14 @@ class PeerLinks:
         for peer_id in sorted(self._peers):
             if self.node_id < peer_id and peer_id not in self._dialers:
                 dialer = loop.create_task(self._keep_dialing(peer_id), name=f"dial-{peer_id}")
+                dialer.add_done_callback(self._task_ended)
                 self._dialers[peer_id] = dialer
+
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
+        """Stop the node if one of these tasks broke: a node that does not dial or ping any more is lost."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._is_closing:
+            self._host.broke(error)
 
     async def stop(self) -> None:
         """Send what waits, close everything."""
@@ -300,6 +311,7 @@ class PeerLinks:
             if self._missed[peer_id] >= MISSED_COUNT_MAX:
                 dial = self._dial_once(peer_id, self._peers[peer_id])
                 self._dialers[peer_id] = asyncio.get_running_loop().create_task(dial, name=f"dial-{peer_id}")
+                self._dialers[peer_id].add_done_callback(self._task_ended)
 
     async def _dial_once(self, peer_id: str, address: Address) -> None:
         """Connect to a peer that was to dial this node, and wait for the end of the connection."""

@@ -79,7 +79,7 @@ class PeeringHost(Protocol):
     def refused(self, peer_id: str, objection: Objection) -> None:
         """Stop: a peer, proven to be one, does not let this node in."""
 
-    def broke(self, error: Exception) -> None:
+    def broke(self, error: BaseException) -> None:
         """Stop: the disk failed."""
 
 
@@ -184,6 +184,10 @@ class Peering:
         theirs = self._met.get(peer_id)
         return theirs is not None and theirs.members_version > self._committed.version
 
+    def broke(self, error: BaseException) -> None:
+        """Stop the node: its links are not kept any more."""
+        self._host.broke(error)
+
     def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
         """Refuse a peer that was removed, has another disk than before, or does not know the active rules.
 
@@ -207,8 +211,8 @@ class Peering:
         if is_known:
             try:
                 self._remember(peer_id)
-            except OSError as error:
-                failure = NodeFailed(f"the data directory cannot be written: {error}")
+            except Exception as error:
+                failure = NodeFailed(f"the data directory cannot be written: {error!r}")
                 self._host.broke(failure)
                 raise failure from error
         return None

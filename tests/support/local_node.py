@@ -46,6 +46,7 @@ class LocalNode:
         self.machine = LockMachine()
         self.metrics = LocalMetrics()
         self.is_ready = True
+        self.has_failed = False
         self.told_troubles: tuple[str, ...] = ()
         self.failure: Exception | None = None
         self.timeouts_s: list[float] = []

@@ -93,6 +93,8 @@ class Planted:
     """Tells whether and where the exception was raised."""
 
     where = ""
+    lines_count = 0
+    """How many lines were run."""
 
 
 @contextmanager
@@ -105,13 +107,11 @@ def raised_at_line(
     """
     names = {str(_ROOT / file) for file in files}
     planted = Planted()
-    left = number
 
     def in_function(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal left
-        if event == "line" and not planted.where:
-            left -= 1
-            if left == 0:
+        if event == "line":
+            planted.lines_count += 1
+            if planted.lines_count == number:
                 planted.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
                 raise error()
         return in_function

@@ -9,7 +9,7 @@ from api.problems import ProblemError
 from api.requests.locks import AcquireRequest, ForceReleaseRequest, ReleaseHoldRequest, RenewRequest
 from api.requests.service import OpenSessionRequest
 from api.views import Lock, lock_of
-from cluster.errors import NoLeader, OutcomeUnknown
+from cluster.errors import NoLeader, OutcomeUnknown, ShuttingDown
 from lockstate import results
 from lockstate.commands import Acquire
 from lockstate.ids import HoldId, OwnerName
@@ -100,6 +100,14 @@ async def test_a_node_that_stops_before_the_reserved_moment_leaves_the_outcome_u
     node.begin_shutdown()
     with pytest.raises(OutcomeUnknown, match="same request_id"):
         await waiting
+
+
+async def test_a_node_that_broke_shows_no_state() -> None:
+    """What it has may be half-way between two revisions: not even a stale read is answered from it."""
+    node = LocalNode()
+    node.has_failed = True
+    with pytest.raises(ShuttingDown):
+        await Gateway(node).view(lambda machine: machine.lock("a"), lock_of, TIMEOUT_S, is_stale=True)
 
 
 async def test_a_stale_view_says_how_old_it_is() -> None:

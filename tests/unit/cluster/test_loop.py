@@ -230,6 +230,52 @@ async def test_messages_travel_while_this_node_works(ready: Ready, *, is_flushed
     assert ("flush" in node.log) == is_flushed
 
 
+# -- exceptions that are no `Exception` ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, GeneratorExit])
+async def test_what_ends_the_process_ends_the_node_first(error: type[BaseException]) -> None:
+    """A signal in the middle of a piece of work: the node is over, nothing is promised, and it goes on up."""
+    node = _Node()
+
+    def work() -> None:
+        node.loop.request_sync()
+        raise error
+
+    with pytest.raises(error):
+        node.loop.run(work)
+    await quiet()
+    assert node.log == ["failed"]
+    assert isinstance(node.loop.failure.result(), NodeFailed)
+
+
+async def test_a_node_without_memory_to_say_why_stops_all_the_same() -> None:
+    """Memory that is missing for the message, too, keeps nobody from hearing that the node broke."""
+
+    class Greedy(MemoryError):
+        def __repr__(self) -> str:
+            raise MemoryError
+
+    def work() -> None:
+        raise Greedy
+
+    node = _Node()
+    with pytest.raises(MemoryError):
+        node.loop.run(work)
+    assert node.loop.has_failed
+    assert isinstance(node.loop.failure.result(), NodeFailed)
+    assert node.log == ["failed"]
+    node.loop.run(lambda: pytest.fail("a node that broke works on"))
+
+
+async def test_a_timer_that_cannot_be_set_stops_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose timer rings no more would neither lead nor follow, and nobody would know."""
+    node = _Node()
+    monkeypatch.setattr(node.loop, "_set_timer", lambda: (_ for _ in ()).throw(MemoryError))
+    node.loop.start()
+    assert isinstance(node.loop.failure.result(), NodeFailed)
+
+
 # -- promises -----------------------------------------------------------------------------------------------
 
 

@@ -205,3 +205,32 @@ def test_help_and_version_end_with_0() -> None:
             said, _ = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0
         assert text in said
+
+
+@pytest.mark.parametrize("place", ["Node.start", "Loop._on_timer", "PeerLinks.ping"])
+def test_memory_that_runs_out_ends_the_node_with_70(tmp_path: Path, place: str) -> None:
+    """At the start, in a tick, or where nobody catches it: never with the exit code of a wrong setting."""
+    program = f"""
+import sys
+from cluster.loop import Loop
+from cluster.node import Node
+from cluster.peers.links import PeerLinks
+from http_api.__main__ import main
+
+def run_out(*_):
+    raise MemoryError
+
+{place} = run_out
+sys.exit(main(sys.argv[1:]))
+"""
+    free = ("--http", "127.0.0.1:0", "--peer", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *free],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert ended.returncode == 70
+    assert "MemoryError" in ended.stderr

@@ -82,6 +82,10 @@ class Host:
         """Return nothing of interest."""
         return (0, "follower")
 
+    def broke(self, error: BaseException) -> None:
+        """Note."""
+        self.log.append(("broke", type(error)))
+
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for a condition; fail after the deadline."""
@@ -257,6 +261,24 @@ async def test_an_address_that_is_taken_is_a_clear_error() -> None:
         with pytest.raises(StartupError, match=str(address)):
             await links.start(address)
         await links.stop()
+
+
+@pytest.mark.parametrize("broken", ["_watch", "_keep_dialing"])
+async def test_a_node_whose_links_are_not_kept_any_more_stops(
+    monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Memory that runs out where peers are dialed or pinged is told; a stop is no such end."""
+
+    async def run_out(*_: object) -> None:
+        raise MemoryError
+
+    addresses = {"a": free_address(), "b": free_address()}
+    async with node("a", addresses) as (_, host):
+        pass
+    assert host.log == []
+    monkeypatch.setattr(PeerLinks, broken, run_out)
+    async with node("a", addresses) as (_, host):
+        await until(lambda: host.log == [("broke", MemoryError)])
 
 
 # -- protocols ----------------------------------------------------------------------------------------------

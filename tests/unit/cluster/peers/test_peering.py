@@ -56,7 +56,7 @@ class Host:
         """Note."""
         self.log.append(("down", peer_id))
 
-    def broke(self, error: Exception) -> None:
+    def broke(self, error: BaseException) -> None:
         """Note."""
         self.log.append(("broke", str(error)))
 
