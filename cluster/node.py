@@ -246,7 +246,7 @@ class Node:
 
     def troubles(self) -> tuple[str, ...]:
         """Return what is wrong with this node although it runs, in sentences."""
-        return troubles(self.group.replica.engine)
+        return troubles(self.group.replica.engine, self.group.clocks)
 
     def _is_ready(self, leader_id: str | None, lag_ms: int) -> bool:
         is_broken = self.is_shutting_down or self.has_failed

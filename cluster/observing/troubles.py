@@ -1,10 +1,11 @@
 """What is wrong with a node that runs nevertheless, in sentences for /livez."""
 
+from cluster.commands.clock_watch import ClockWatch
 from cluster.consensus.compaction import LogRoom
 from cluster.consensus.engine import Engine
 
 
-def troubles(engine: Engine) -> tuple[str, ...]:
+def troubles(engine: Engine, clocks: ClockWatch) -> tuple[str, ...]:
     """Return a sentence for each trouble, none if all is well."""
     found = []
     if engine.snapshots_failing_s:
@@ -13,4 +14,6 @@ def troubles(engine: Engine) -> tuple[str, ...]:
         found.append("the log has no room left: only what frees something is taken")
     elif engine.log_room is LogRoom.NOTHING:
         found.append("the log is as long as it may get: nothing is taken")
+    if clocks.is_off:
+        found.append(f"this machine's clock is off by {clocks.ppm:.0f} ppm: the node should not lead")
     return tuple(found)

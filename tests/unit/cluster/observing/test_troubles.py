@@ -1,0 +1,31 @@
+"""What is wrong with a node that runs nevertheless."""
+
+from types import SimpleNamespace
+from typing import cast
+
+from cluster.commands.clock_watch import ClockWatch
+from cluster.consensus.compaction import LogRoom
+from cluster.consensus.engine import Engine
+from cluster.observing.troubles import troubles
+
+
+def told(
+    *, failing_s: float = 0.0, room: LogRoom = LogRoom.ANYTHING, is_off: bool = False
+) -> tuple[str, ...]:
+    """Return the sentences for a node."""
+    engine = SimpleNamespace(snapshots_failing_s=failing_s, log_room=room)
+    clocks = SimpleNamespace(is_off=is_off, ppm=100_000.0)
+    return troubles(cast("Engine", engine), cast("ClockWatch", clocks))
+
+
+def test_a_healthy_node_has_no_troubles() -> None:
+    """There is nothing to say."""
+    assert told() == ()
+
+
+def test_each_trouble_has_a_sentence() -> None:
+    """With the figure that matters."""
+    assert told(failing_s=12.3) == ("snapshots have been failing for 12 s",)
+    assert told(room=LogRoom.WHAT_FREES) == ("the log has no room left: only what frees something is taken",)
+    assert told(room=LogRoom.NOTHING) == ("the log is as long as it may get: nothing is taken",)
+    assert told(is_off=True) == ("this machine's clock is off by 100000 ppm: the node should not lead",)
