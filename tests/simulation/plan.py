@@ -12,6 +12,7 @@ import msgspec
 
 from tests.simulation.faults.hostile_network import Chances
 from tests.simulation.workload.client_settings import ClientSettings
+from tests.simulation.workload.crowd import CrowdSettings
 
 FAULTS: Final[dict[str, str]] = {
     "kill": "kill -9 of one node",
@@ -34,6 +35,11 @@ FAULTS: Final[dict[str, str]] = {
     "bridge": "two groups, and one node that reaches both",
     "one-way": "nothing gets through in one direction between two nodes",
     "deaf": "one node hears nobody, and is heard",
+    "slow-node": "everything gets to one node late",
+    "slow-child": "the writers of snapshots on one machine take long for each operation",
+    "stall": "a process stands still in the middle of a callback",
+    "clock-rate": "the clock of a machine runs at another rate for a while",
+    "file-full": "there is no room on a disk for the files of one kind",
     "slow-link": "a direction between two nodes is slow and late",
     "reset": "a connection breaks for both sides, with what was under way",
     "half-open": "a connection breaks for one side, the other goes on believing in it",
@@ -48,7 +54,25 @@ FAULTS: Final[dict[str, str]] = {
 """The kinds of faults, each with what it does."""
 RATES: Final = (0.3, 1.0, 1.0, 3.0)
 """How many of a kind come in a simulated minute, if there are any; times the intensity of the seed."""
+CROWDS: Final = (
+    None,
+    None,
+    None,
+    CrowdSettings(20, 2.0, 2.0, 0.5),
+    CrowdSettings(60, 8.0, 0.7, 0.8),
+    CrowdSettings(300, 40.0, 3.0, 0.4),
+)
+"""Bursts of requests; on half of all seeds there are none."""
 INTENSITIES: Final = (1, 1, 2, 5)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds of the product that no simulated load would reach as they are."""
+
+    pending_count: int
+    send_bytes: int
+    entry_bytes: int
+    entry_commands: int
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +88,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     segment_bytes: int
     prepared_bytes: int
     latency_us: int
+    far_us: int
+    """So much later than to others everything gets from the nodes to the last one."""
     jitter_us: int
     split_chance: float
     sync_us: int
@@ -77,6 +103,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How long a fault lasts, from and to."""
     quiet_every_s: float
     """How often all is healed for a while."""
+    child_step_us: int
+    """How long each operation of the first node's writers of snapshots takes."""
+    crowd: CrowdSettings | None = None
+    """Bursts of requests, if there are any."""
+    limits: Limits
+    """Bounds of the product, made smaller."""
     upgraded_s: float = 0.0
     """When the last node gets the newest release: until then it knows the first rules only."""
 
@@ -120,6 +152,7 @@ def make_plan(
         segment_bytes=one_of("segment", (4_096, 32_768, 1 << 20)),
         prepared_bytes=one_of("prepared", (0, 4_096, 65_536)),
         latency_us=one_of("latency", (100, 300, 1_000)),
+        far_us=one_of("far", (0, 0, 10_000, 40_000)),
         jitter_us=one_of("jitter", (50, 500, 3_000)),
         split_chance=one_of("split", (0.0, 0.01, 0.2)),
         sync_us=one_of("sync", (100, 500, 3_000)),
@@ -143,6 +176,14 @@ def make_plan(
         fault_s=one_of("lasting", ((0.05, 2.0), (0.5, 10.0), (2.0, 40.0))),
         quiet_every_s=one_of("quiet", (40.0, 120.0)),
         upgraded_s=one_of("upgraded", (0.0, 0.0, 10.0, 60.0)),
+        child_step_us=one_of("child", (2_000, 2_000, 300_000, 1_000_000)),
+        crowd=one_of("crowd", CROWDS),
+        limits=Limits(
+            pending_count=one_of("pending", (20_000, 20_000, 300)),
+            send_bytes=one_of("send", (1 << 20, 1 << 20, 500, 5_000)),
+            entry_bytes=one_of("entry-bytes", (1 << 20, 1 << 20, 2_000, 20_000)),
+            entry_commands=one_of("entry-commands", (4_096, 4_096, 1, 20)),
+        ),
     )
     if hostile is not None:
         plan = msgspec.structs.replace(plan, hostile=chances if hostile else None)

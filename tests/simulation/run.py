@@ -13,6 +13,8 @@ from unittest import mock
 
 import msgspec
 
+import cluster.commands.batcher
+import cluster.commands.outbox
 import cluster.config
 import cluster.consensus.snapshot_transfer
 import cluster.group
@@ -79,6 +81,15 @@ def run(
         patch(mock.patch.object(cluster.consensus.snapshot_transfer, "CHUNK_BYTES", plan.chunk_bytes))
         sizes = functools.partial(Sizes, plan.segment_bytes, plan.prepared_bytes)
         patch(mock.patch.object(cluster.storage.journal, "Sizes", sizes))
+        limits = plan.limits
+        for module, name, value in (
+            (cluster.commands.outbox, "PENDING_COUNT_MAX", limits.pending_count),
+            (cluster.commands.outbox, "SEND_BYTES_MAX", limits.send_bytes),
+            (cluster.commands.batcher, "ENTRY_BYTES_MAX", limits.entry_bytes),
+            (cluster.commands.batcher, "ENTRY_COMMANDS_MAX", limits.entry_commands),
+        ):
+            assert hasattr(module, name), name
+            patch(mock.patch.object(module, name, value))
         if mutation is not None:
             patch(mutation)
         world.run(simulated_s)

@@ -22,6 +22,8 @@ objects:
     leases.py      lease-early, lease-late
     waits.py       wait-left
     raft_replay.py raft-replay
+    turns.py       in-turn
+    snapshot_files.py  snapshot-newer, snapshot-committed
 
 Linearizability is checked with the order of revisions as its witness: each answer is right at its place in
 that order (reply, read-view), and the order respects real time (real-time, read-fresh).
@@ -51,8 +53,10 @@ from tests.simulation.checks.replies import Replies
 from tests.simulation.checks.report import Report, Violation
 from tests.simulation.checks.requests import Requests
 from tests.simulation.checks.rules import Rules
+from tests.simulation.checks.snapshot_files import SnapshotFiles
 from tests.simulation.checks.states import States
 from tests.simulation.checks.terms import Terms
+from tests.simulation.checks.turns import Turns
 from tests.simulation.checks.waits import Waits
 from tests.simulation.workload.history import Belief, Call, FailureOutcome, History, Read, View
 
@@ -107,6 +111,8 @@ class Checkers:
         self.leases = Leases(report, rate_allowance, latency_us)
         self.waits = Waits(report, self.expected.waiting_at)
         self.raft = RaftReplay(report)
+        self.turns = Turns(report)
+        self.snapshot_files = SnapshotFiles(report, self.committed)
         self._led_term = 0
         history.watchers.append(self)
 

@@ -23,7 +23,7 @@ leader did; what is applied is equal everywhere; members change one at a time, b
 in its term, and what counts is the list in the log.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from tests.simulation.checks.raft_node import Entry, NodeTold, entry_of, is_majority
@@ -52,14 +52,32 @@ class RaftReplay:
         self._applied: dict[int, tuple[int, int | None]] = {}
         """By index: digest, and what a node without a gap had applied before it."""
         self.events_count = 0
+        self._rules: dict[str, Callable[..., None]] = {
+            "recovers": self._recovers,
+            "loses-disk": self._loses_disk,
+            "votes": self._votes,
+            "appends": self._appends,
+            "cuts": self._cuts,
+            "clears": self._clears,
+            "compacts": self._compacts,
+            "restores": self._restores,
+            "syncs": self._syncs,
+            "sends": self._sends,
+            "receives": self._receives,
+            "commits": self._commits,
+            "applies": self._applies,
+            "counts": self._counts,
+        }
 
     def event(self, event: Sequence[Any]) -> None:
         """Replay one event."""
         self.events_count += 1
         what, node_id, *facts = event
-        node = self._nodes.setdefault(node_id, NodeTold())
+        node = self._nodes.get(node_id)
+        if node is None:
+            node = self._nodes[node_id] = NodeTold()
         try:
-            getattr(self, "_" + what.replace("-", "_"))(node_id, node, *facts)
+            self._rules[what](node_id, node, *facts)
         except KeyError as error:
             self._fail(f"{node_id} {what} what it cannot: there is nothing at {error}", event=event)
 

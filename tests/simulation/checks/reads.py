@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.model_replay import Expected
 from tests.simulation.checks.report import Report
-from tests.simulation.workload.history import Read, View
+from tests.simulation.workload.history import Query, Read, View
 
 
 @dataclass(slots=True)
@@ -34,8 +34,13 @@ class Reads:
 
     def applied(self) -> None:
         """Record what open reads would see now."""
+        seen: dict[Query, View] = {}
+        revision = self._expected.revision
         for opened in self._open.values():
-            self._note(opened)
+            query = opened.read.query
+            if query not in seen:
+                seen[query] = query.ask(self._expected)
+            opened.views[revision] = seen[query]
 
     def _note(self, opened: _Open) -> None:
         opened.views[self._expected.revision] = opened.read.query.ask(self._expected)

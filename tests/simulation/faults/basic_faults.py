@@ -20,6 +20,10 @@ Fault = Callable[[], Undo | None]
 US: Final = 1_000_000
 OPERATIONS_MAX: Final = 40
 """A kill comes at one of so many next operations of a disk, or callbacks of a loop."""
+LOOKS_MAX: Final = 60
+"""A process stalls at one of so many next looks at the clock."""
+FILE_KINDS: Final = ("snapshot.", "incoming.tmp", "journal", ".json")
+"""What is in the names of files that may have no room alone."""
 TRANSFER_S: Final = 5.0
 
 
@@ -34,6 +38,7 @@ class BasicFaults:
         client_names: list[str],
         *,
         wall_us: dict[str, int],
+        drift_ppm_max: int,
         random: Random,
     ) -> None:
         self._scheduler = scheduler
@@ -41,6 +46,7 @@ class BasicFaults:
         self._machines = machines
         self._client_names = client_names
         self._wall_us = wall_us
+        self._drift_ppm_max = drift_ppm_max
         self._random = random
         self.backups: dict[str, Disk] = {}
         """The disks of damaged machines, as they were before."""
@@ -70,6 +76,11 @@ class BasicFaults:
             "half-open": self._half_open,
             "client-cut": self._client_cut,
             "wall-clock": self._wall_clock,
+            "slow-node": self._slow_node,
+            "slow-child": self._slow_child,
+            "stall": self._stall,
+            "clock-rate": self._clock_rate,
+            "file-full": self._file_full,
         }
 
     # -- processes ------------------------------------------------------------------------------------------
@@ -161,6 +172,20 @@ class BasicFaults:
 
         return undo
 
+    def _stall(self) -> Undo | None:
+        process = self._any().process
+        if process is None:
+            return None
+        process.loop.stall_after_looks = self._random.randrange(1, LOOKS_MAX)
+        process.loop.stall_us = int(1000 * 10 ** self._random.uniform(0, 3.7))
+        return _nothing
+
+    def _clock_rate(self) -> Undo | None:
+        clock, drift_ppm_max = self._any().clock, self._drift_ppm_max
+        before_ppm = clock.drift_ppm
+        clock.set_drift(self._random.randint(-drift_ppm_max, drift_ppm_max), self._scheduler.now_us)
+        return lambda: clock.set_drift(before_ppm, self._scheduler.now_us)
+
     def _stop(self) -> Undo | None:
         machine = self._any()
         if machine.process is None:
@@ -218,6 +243,25 @@ class BasicFaults:
 
         return undo
 
+    def _file_full(self) -> Undo | None:
+        """Leave no room for one kind of files: the snapshot that is written, or that is received, ..."""
+        disk = self._any().disk
+        disk.full_names = self._random.choice(FILE_KINDS)
+
+        def undo() -> None:
+            disk.full_names = ""
+
+        return undo
+
+    def _slow_child(self) -> Undo | None:
+        machine = self._any()
+        machine.slow_step_us = self._random.choice([20_000, 300_000, 2_000_000])
+
+        def undo() -> None:
+            machine.slow_step_us = 0
+
+        return undo
+
     def _bit_flip(self) -> Undo | None:
         machine = self._any()
         if machine.is_damaged:
@@ -238,6 +282,19 @@ class BasicFaults:
         def undo() -> None:
             for source, target in pairs:
                 self._network.repair(source, target)
+
+        return undo
+
+    def _slow_node(self) -> Undo | None:
+        one, *others = self._nodes()
+        late_us = self._random.choice([2_000, 20_000, 100_000, 300_000])
+        paths = [self._network.path(other, one) for other in others]
+        for path in paths:
+            path.late_us = late_us
+
+        def undo() -> None:
+            for path in paths:
+                path.late_us = 0
 
         return undo
 

@@ -14,6 +14,7 @@ from cluster.node import Node
 from tests.simulation.faults.basic_faults import US, Fault, Undo
 from tests.simulation.plan import Plan
 from tests.simulation.workload.client import Client
+from tests.simulation.workload.crowd import Crowd
 from tests.simulation.world.machine import Machine
 from tests.simulation.world.node_observer import NodeObserver
 from tests.simulation.world.scheduler import Scheduler
@@ -34,7 +35,7 @@ class World(Protocol):
     plan: Plan
     scheduler: Scheduler
     machines: dict[str, Machine]
-    clients: list[Client]
+    clients: list[Client | Crowd]
     watch: NodeObserver
 
     def add_machine(self, node_id: str) -> Machine:

@@ -18,6 +18,7 @@ from tests.simulation.faults.member_changes import MemberFaults
 from tests.simulation.plan import Plan
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.client import Client
+from tests.simulation.workload.crowd import Crowd
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.machine import Machine, Process
 from tests.simulation.world.network import Network
@@ -43,7 +44,7 @@ class World(Protocol):
     scheduler: Scheduler
     network: Network
     machines: dict[str, Machine]
-    clients: list[Client]
+    clients: list[Client | Crowd]
     checkers: Checkers
     watch: NodeObserver
     transport: CallTransport
@@ -72,6 +73,7 @@ class Chaos:
             world.machines,
             [client.name for client in world.clients],
             wall_us=world.wall_us,
+            drift_ppm_max=world.plan.drift_ppm_max,
             random=self._random,
         )
         self._more = LostDiskFaults(world, self._faults, self._random)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.simulation.plan import Plan, make_plan
+from tests.simulation.plan import CROWDS, Plan, make_plan
 from tests.simulation.run import run
 
 MEMBER_FAULTS = ("grow", "shrink", "replace")
@@ -31,6 +31,21 @@ def test_lost_disk_is_refused(seed: int) -> None:
     assert not report.violation, report.violation
     assert report.faults["lost-disk"] > 0
     assert report.faults["lost-disk-refused"] > 0
+
+
+def test_writers_of_snapshots_meet_snapshots_that_arrive() -> None:
+    """Slow children, late nodes, stalls and files without room do no harm, also when snapshots cross."""
+    made = msgspec.structs.replace(
+        plan(2, **{"slow-child": 10.0, "isolate": 6.0, "stall": 6.0, "file-full": 3.0, "clock-rate": 6.0}),
+        compact_entries=10,
+        crowd=CROWDS[-3],
+    )
+    report = run(made, 60)
+    assert not report.violation, report.violation
+    assert all(report.faults[kind] > 0 for kind in made.rates)
+    assert report.counts["snapshots-installed"] > 0
+    assert report.counts["forks"] > 20
+    assert report.commands["read"] > 100
 
 
 def test_power_is_lost_at_writes() -> None:

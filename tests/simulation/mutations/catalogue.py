@@ -6,6 +6,7 @@ from tests.simulation.mutations.consensus import CONSENSUS
 from tests.simulation.mutations.disks import DISKS
 from tests.simulation.mutations.membership import MEMBERSHIP
 from tests.simulation.mutations.mutation import Mutation
+from tests.simulation.mutations.requests import REQUESTS
 from tests.simulation.mutations.rules import RULES
 from tests.simulation.mutations.snapshots import SNAPSHOTS
 from tests.simulation.mutations.states import STATES
@@ -18,6 +19,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *CONSENSUS,
     *DISKS,
     *MEMBERSHIP,
+    *REQUESTS,
     *RULES,
     *SNAPSHOTS,
     *STATES,

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from cluster.errors import NoLeader, OutcomeUnknown
 from cluster.node import Node
+from tests.simulation.checks.turns import Kind, Turns
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.machine import Machine, Process
 from tests.simulation.world.network import Network
@@ -24,10 +26,11 @@ class ConnectionLostError(Exception):
 class PendingCall:
     """One call under way. `future` is the client's: it gets the answer, an exception, or nothing ever."""
 
-    def __init__(self, client: NodeLoop, node_id: str, work: Work) -> None:
+    def __init__(self, client: NodeLoop, node_id: str, work: Work, kind: Kind) -> None:
         self.client = client
         self.node_id = node_id
         self.work = work
+        self.kind = kind
         self.future: asyncio.Future[Any] = client.create_future()
         self.task: asyncio.Task[Any] | None = None
         self.process: Process | None = None
@@ -37,15 +40,16 @@ class PendingCall:
 class CallTransport:
     """Carries calls between clients and the processes of nodes."""
 
-    def __init__(self, network: Network, machines: dict[str, Machine]) -> None:
+    def __init__(self, network: Network, machines: dict[str, Machine], turns: Turns) -> None:
         self._network = network
         self._machines = machines
+        self._turns = turns
         self._under_way: dict[int, PendingCall] = {}
         self._count = 0
 
-    def ask(self, client: NodeLoop, node_id: str, work: Work) -> PendingCall:
+    def ask(self, client: NodeLoop, node_id: str, work: Work, kind: Kind = "other") -> PendingCall:
         """Call a node."""
-        asked = PendingCall(client, node_id, work)
+        asked = PendingCall(client, node_id, work, kind)
         self._to_node(asked, self._arrive)
         return asked
 
@@ -85,12 +89,21 @@ class CallTransport:
             self._under_way.pop(number, None)
             if not task.cancelled() and not process.loop.is_dead:
                 error = task.exception()
+                self._take_turn(process, asked.kind, number, error)
                 result = task.result() if error is None else None
                 self._answer(asked, process.loop.now_us, result=result, error=error)
 
         task.add_done_callback(done)
         if asked.is_cancelled:
             task.cancel()
+
+    def _take_turn(self, process: Process, kind: Kind, number: int, error: BaseException | None) -> None:
+        """Tell whether a call came into effect. `number` says when it began."""
+        now_us = process.loop.now_us
+        if error is None:
+            self._turns.answered(process.name, number, kind, now_us)
+        elif isinstance(error, NoLeader | OutcomeUnknown):
+            self._turns.failed(process.name, number, kind, now_us)
 
     def _answer(
         self, asked: PendingCall, at_us: int, *, result: Any = None, error: BaseException | None = None
@@ -102,6 +115,7 @@ class CallTransport:
 
     def process_ended(self, machine: Machine, *, is_silent: bool) -> None:
         """Break the calls that a process had not answered; after a loss of power nobody tells the clients."""
+        self._turns.ended(machine.process_name)
         for number, asked in list(self._under_way.items()):
             if asked.node_id == machine.node_id and asked.process is not machine.process:
                 del self._under_way[number]

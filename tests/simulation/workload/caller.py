@@ -9,6 +9,7 @@ from cluster.node import Node
 from lockstate.commands import Command, KeepAlive, MayWait
 from lockstate.ids import AttemptId, HoldId
 from lockstate.results import Result
+from tests.simulation.checks.turns import Kind
 from tests.simulation.workload.call_transport import (
     CallTransport,
     ConnectionLostError,
@@ -22,6 +23,8 @@ from tests.support.vocabulary import another_attempt
 BACK_OFF_S: Final = (0.02, 0.5)
 SLACK_S: Final = 0.2
 """How long a client waits beyond the time that it gave the node."""
+USUAL_CHANCE: Final = 0.5
+"""How many calls give a node the longest time."""
 REQUESTS_CHANCE: Final = 0.8
 """How many commands carry a request id."""
 
@@ -73,7 +76,8 @@ class Caller:
         wait_s = command.wait_ms / 1000 if isinstance(command, MayWait) else 0.0
         asked_us = self._loop.local_us()
         number = self._history.call(self._loop.name, node_id, command, self._loop.now_us)
-        asked = self._transport.ask(self._loop, node_id, work)
+        kind: Kind = "wait" if isinstance(command, MayWait) else "command"
+        asked = self._transport.ask(self._loop, node_id, work, kind)
         try:
             async with asyncio.timeout(wait_s + 2 * timeout_s + SLACK_S):
                 answer = await asked.future
@@ -97,15 +101,15 @@ class Caller:
         self._history.gone(number, self._loop.now_us)
         self._transport.cancel(asked)
 
-    async def read(self, query: Query) -> None:
-        """Ask any node for a linearizable read."""
-        node_id, timeout_s = self._random.choice(self.node_ids), self._timeout_s()
+    async def read(self, query: Query, node_id: str = "") -> None:
+        """Ask a node, any if none is named, for a linearizable read."""
+        node_id, timeout_s = node_id or self._random.choice(self.node_ids), self._timeout_s()
 
         async def work(node: Node) -> Any:
             return await node.read(lambda machine: (query.ask(machine), machine.revision), timeout_s)
 
         number = self._history.call_read(self._loop.name, node_id, query, self._loop.now_us)
-        asked = self._transport.ask(self._loop, node_id, work)
+        asked = self._transport.ask(self._loop, node_id, work, "read")
         try:
             async with asyncio.timeout(timeout_s + SLACK_S):
                 value, revision = await asked.future
@@ -139,4 +143,6 @@ class Caller:
         return self.new_id() if self._random.random() < REQUESTS_CHANCE else ""
 
     def _timeout_s(self) -> float:
-        return self._random.uniform(*self._timeout_range_s)
+        # Most programs always give the same time: their reads may share a barrier.
+        low_s, high_s = self._timeout_range_s
+        return high_s if self._random.random() < USUAL_CHANCE else self._random.uniform(low_s, high_s)

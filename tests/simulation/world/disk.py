@@ -5,6 +5,7 @@ moment since, and drops the newest changes of names. One disk outlives many proc
 own `SimFiles` on it.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
@@ -177,12 +178,16 @@ class Disk:
         self.fail_writes = 0
         """So many of the next writes fail with EIO."""
         self.fail_syncs = 0
+        self.full_names = ""
+        """There is no room for files with this in their names; empty: for all there is."""
         self.lies = False
         """Syncs do nothing. Only where a test asks for it."""
         self.sync_us = 200
         self.slow_sync_us = 0
         """Added to each sync while the disk is slow."""
         self.kill_after_operations: int | None = None
+        self.on_snapshot: Callable[[bytes | None, bytes], None] = _nothing
+        """Told when a file gets the name of a snapshot: what had it before, and what has it now."""
         self._root = root
         self._durable: dict[Path, Inode] = {}
         self._durable_directories: set[Path] = {root}
@@ -197,6 +202,9 @@ class Disk:
     def change(self, directory: Path, removed: Path | None, added: Path | None, inode: Inode | None) -> None:
         """Change names in a directory; durable after `sync_directory`."""
         change = _Change(removed, added, inode)
+        if added is not None and added.name == "snapshot" and inode is not None:
+            before = self.names.get(added)
+            self.on_snapshot(None if before is None else bytes(before.data), bytes(inode.data))
         change.apply(self.names)
         self._changes.setdefault(directory, []).append(change)
 
@@ -264,3 +272,7 @@ class Disk:
         self.directories = set(backup.directories)
         self._durable_directories = set(backup.directories)
         self._changes.clear()
+
+
+def _nothing(_before: bytes | None, _after: bytes) -> None:
+    """Nobody wants to know."""

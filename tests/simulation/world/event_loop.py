@@ -63,6 +63,9 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.clock = clock
         self.is_dead = False
         self.kill_after_handles: int | None = None
+        self.stall_after_looks = 0
+        """After so many looks at the clock the process stands still for `stall_us`; 0: it does not."""
+        self.stall_us = 0
         self.on_kill: Callable[[], None] = _nothing
         self._scheduler = scheduler
         self._current = current
@@ -93,6 +96,14 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def local_us(self) -> int:
         """Return what this machine's clock shows. During a run it moves only with what is spent."""
         return self._local_us if self._is_in_run else self.clock.read(self.now_us)
+
+    def look_at_clock(self) -> int:
+        """Return what the machine's clock shows, as a line of the program asks for it: it may stall there."""
+        if self.stall_after_looks:
+            self.stall_after_looks -= 1
+            if not self.stall_after_looks:
+                self.spend(self.stall_us)
+        return self.local_us()
 
     def time(self) -> float:
         """Return this machine's monotonic clock in seconds."""

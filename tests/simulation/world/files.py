@@ -16,8 +16,9 @@ from tests.simulation.world.event_loop import Killed
 class _Open:
     """What a descriptor stands for."""
 
-    def __init__(self, inode: Inode) -> None:
+    def __init__(self, inode: Inode, name: str) -> None:
         self.inode = inode
+        self.name = name
         self.position = 0
 
 
@@ -67,7 +68,7 @@ class SimFiles(Files):
     def rename(self, source: Path, target: Path) -> None:
         """Give `source` the name `target`."""
         self._begin()
-        self._maybe_fail_write()
+        self._maybe_fail_write(target.name)
         self.disk.change(target.parent, source, target, self._inode(source))
 
     def link(self, path: Path, name: Path) -> None:
@@ -75,7 +76,7 @@ class SimFiles(Files):
         self._begin()
         if name in self.disk.names:
             raise FileExistsError(errno.EEXIST, "file exists", str(name))
-        self._maybe_fail_write()
+        self._maybe_fail_write(name.name)
         self.disk.change(name.parent, None, name, self._inode(path))
 
     def unlink(self, path: Path) -> None:
@@ -111,20 +112,20 @@ class SimFiles(Files):
             raise FileExistsError(errno.EEXIST, "file exists", str(path))
         if path.parent not in self.disk.directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", str(path))
-        self._maybe_fail_write()
+        self._maybe_fail_write(path.name)
         inode = Inode()
         self.disk.change(path.parent, None, path, inode)
-        return self._opened(inode)
+        return self._opened(inode, path)
 
     def open(self, path: Path) -> int:
         """Open an existing file."""
         self._begin()
-        return self._opened(self._inode(path))
+        return self._opened(self._inode(path), path)
 
     def open_to_read(self, path: Path) -> int:
         """Open an existing file."""
         self._begin()
-        return self._opened(self._inode(path))
+        return self._opened(self._inode(path), path)
 
     def close(self, fd: int) -> None:
         """Give a descriptor back."""
@@ -143,23 +144,24 @@ class SimFiles(Files):
             return
         file = self._file(fd)
         offset, file.position = file.position, file.position + len(data)
-        self._write(file.inode, bytes(data), offset)
+        self._write(file, bytes(data), offset)
 
     def write_at(self, fd: int, data: bytes, offset: int) -> None:
         """Write at an offset."""
-        self._write(self._file(fd).inode, bytes(data), offset)
+        self._write(self._file(fd), bytes(data), offset)
 
-    def _write(self, inode: Inode, data: bytes, offset: int) -> None:
+    def _write(self, file: _Open, data: bytes, offset: int) -> None:
         """Write, or a part of it, if the process is killed or the disk is full in the middle."""
-        disk = self.disk
-        part = disk.random.randint(0, len(data)) if self._dies_now() or disk.is_full else len(data)
+        disk, inode = self.disk, file.inode
+        is_full = self._is_full(file.name)
+        part = disk.random.randint(0, len(data)) if self._dies_now() or is_full else len(data)
         if disk.fail_writes:
             disk.fail_writes -= 1
             self._fail(errno.EIO)
         if part:
             inode.write(data, offset, kept_bytes=part)
         self._begin()
-        if disk.is_full:
+        if is_full:
             self._fail(errno.ENOSPC)
 
     def read_at(self, fd: int, size_bytes: int, offset: int) -> bytes:
@@ -211,7 +213,7 @@ class SimFiles(Files):
         if inode.owner is not None:
             raise BlockingIOError(errno.EAGAIN, "locked by another process")
         inode.owner = self
-        return self._opened(inode)
+        return self._opened(inode, path)
 
     # -- what may happen ------------------------------------------------------------------------------------
 
@@ -234,8 +236,12 @@ class SimFiles(Files):
         disk = self.disk
         self._spend(disk.sync_us + disk.slow_sync_us + disk.random.randrange(disk.sync_us + 1))
 
-    def _maybe_fail_write(self) -> None:
-        if self.disk.is_full:
+    def _is_full(self, name: str) -> bool:
+        """Whether there is no room for a file of this name."""
+        return self.disk.is_full or bool(self.disk.full_names and self.disk.full_names in name)
+
+    def _maybe_fail_write(self, name: str) -> None:
+        if self._is_full(name):
             self._fail(errno.ENOSPC)
 
     def _maybe_fail_sync(self) -> None:
@@ -249,9 +255,9 @@ class SimFiles(Files):
 
     # -- helpers --------------------------------------------------------------------------------------------
 
-    def _opened(self, inode: Inode) -> int:
+    def _opened(self, inode: Inode, path: Path) -> int:
         self._next_fd += 1
-        self._open[self._next_fd] = _Open(inode)
+        self._open[self._next_fd] = _Open(inode, path.name)
         return self._next_fd
 
     def _file(self, fd: int) -> _Open:

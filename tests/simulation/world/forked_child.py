@@ -1,24 +1,31 @@
 """The forked writer of snapshots, in simulated time: the state as it was, the writes later, one by one."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from cluster.storage.forked_child import Child, ChildState
 from tests.simulation.world.event_loop import Killed, NodeLoop
 from tests.simulation.world.files import SimFiles
 from tests.simulation.world.scheduler import Event, Scheduler
 
-STEP_US: Final = 2_000
-"""How long each of its operations takes."""
-
 
 class SimChild(Child):
     """One process's child. It dies with its parent, which may be at any of its operations."""
 
     def __init__(
-        self, scheduler: Scheduler, loop: NodeLoop, files: SimFiles, next_pid: Callable[[], int]
+        self,
+        scheduler: Scheduler,
+        loop: NodeLoop,
+        files: SimFiles,
+        next_pid: Callable[[], int],
+        *,
+        step_us: Callable[[], int],
     ) -> None:
+        """`step_us` tells how long each operation of the next child takes."""
         super().__init__()
+        self.on_start: Callable[[], None] = _nothing
+        self._step_us = step_us
+        self._pace_us = 0
         self._scheduler = scheduler
         self._loop = loop
         self._files = files
@@ -46,7 +53,9 @@ class SimChild(Child):
             self._files.recording = None
             self.encoding_pid = 0
         self._outcome = "running"
-        self._next = self._scheduler.at(self._loop.now_us + STEP_US, self._step)
+        self._pace_us = self._step_us()
+        self._next = self._scheduler.at(self._loop.now_us + self._pace_us, self._step)
+        self.on_start()
 
     def _step(self) -> None:
         """Do the next operation."""
@@ -67,7 +76,7 @@ class SimChild(Child):
             return
         except Killed:
             return
-        self._next = self._scheduler.after(STEP_US, self._step)
+        self._next = self._scheduler.after(self._pace_us, self._step)
 
     def poll(self) -> ChildState:
         """Return how the child is; "done" and "failed" exactly once."""
@@ -91,3 +100,7 @@ class SimChild(Child):
         if self._next is not None:
             self._next.cancel()
         self._script = []
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

@@ -28,6 +28,7 @@ from tests.simulation.world.scheduler import Clock, Scheduler
 
 CLOSE_S: Final = 5.0
 """How long open calls may take when the node is told to stop."""
+CHILD_STEP_US: Final = 2_000
 RUN_COST_US: Final = 20
 """What one run of a loop takes."""
 
@@ -61,6 +62,12 @@ class Facts(Protocol):
 
     def led(self, node_id: str, group: Group) -> None:
         """A node has seen a change of leadership."""
+
+    def forked(self, node_id: str) -> None:
+        """A node has begun to write a snapshot."""
+
+    def snapshot_placed(self, node_id: str, before: bytes | None, after: bytes) -> None:
+        """A node has put a snapshot file in place; `before` is the one that was there."""
 
     def started(self, process: "Process") -> None:
         """A node has started to take part."""
@@ -155,8 +162,16 @@ class Process:
         self.machine = machine
         self.loop = loop
         self.pid = pid
+        self.name = machine.process_name
         self.files = SimFiles(machine.disk, loop.spend, machine.kill)
-        self.child = SimChild(machine.scheduler, loop, self.files, next_pid)
+        self.child = SimChild(
+            machine.scheduler,
+            loop,
+            self.files,
+            next_pid,
+            step_us=lambda: machine.usual_step_us + machine.slow_step_us,
+        )
+        self.child.on_start = lambda: machine.facts.forked(machine.node_id)
         self.node = Node(machine.config, files=self.files, child=self.child)
         self.is_serving = False
         self._stop_asked = asyncio.Event()
@@ -251,6 +266,7 @@ class Machine:
         self.clock = clock
         self.facts = facts
         self.facts_text = ""
+        disk.on_snapshot = lambda before, after: facts.snapshot_placed(self.node_id, before, after)
         self.process: Process | None = None
         self.on_end: Callable[[bool], None] = _nothing
         """Called when a process has ended; true if nobody can be told of it."""
@@ -259,8 +275,17 @@ class Machine:
         self.is_damaged = False
         """A bit of its disk was flipped."""
         self.starts_count = 0
+        self.usual_step_us = CHILD_STEP_US
+        """How long an operation of a forked child takes."""
+        self.slow_step_us = 0
+        """Added while children are slow."""
         self._current = current
         self._pids = 100
+
+    @property
+    def process_name(self) -> str:
+        """Return a name for this run of the node's process, or for the last one."""
+        return f"{self.node_id}.{self.starts_count}"
 
     def next_pid(self) -> int:
         """Return a pid that no process of this machine had."""

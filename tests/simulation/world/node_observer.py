@@ -158,6 +158,18 @@ class NodeObserver:
         if group.replica.role.is_leader:
             self._checkers.acknowledged(node_id, journal.synced_index)
 
+    def forked(self, node_id: str) -> None:
+        """Record that a node begins to write a snapshot."""
+        self.counts["forks"] += 1
+        self.add(node_id, "forks")
+
+    def snapshot_placed(self, node_id: str, before: bytes | None, after: bytes) -> None:
+        """Record a snapshot that is put in the place of another one."""
+        places = None if before is None else _place(before), _place(after)
+        self.add(node_id, "places-snapshot", *places)
+        if places[1] is not None:
+            self._checkers.snapshot_files.placed(node_id, places[0], places[1])
+
     def led(self, node_id: str, group: Group) -> None:
         """Record which node leads."""
         replica = group.replica
@@ -202,6 +214,16 @@ def _as_told(message: Message) -> dict[str, Any]:
 def _voters(members: Members) -> frozenset[str]:
     """Return the voters, from the list itself."""
     return frozenset([node_id for node_id, member in members.nodes.items() if member.is_voter])
+
+
+def _place(snapshot: bytes) -> tuple[int, int] | None:
+    """Return index and term of the newest entry in the bytes of a snapshot file; None if they are damaged."""
+    header_bytes = int.from_bytes(snapshot[12:16], "little")
+    try:
+        _, last, *_ = msgspec.msgpack.decode(snapshot[16 : 16 + header_bytes])
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return last[1], last[2]
 
 
 def _nothing(_process: Process, _reason: str, _exit_code: int) -> None:

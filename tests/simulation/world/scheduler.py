@@ -100,6 +100,12 @@ class Clock:
         if self._is_stopped:
             self.go(true_us)
 
+    def set_drift(self, drift_ppm: int, true_us: int) -> None:
+        """Run at another rate from now on."""
+        if not self._is_stopped:
+            self._local_us, self._true_us = self.read(true_us), true_us
+        self._rate_ppm = PPM + drift_ppm
+
     def restart(self, local_us: int, true_us: int) -> None:
         """Begin anew, as after a boot."""
         self._local_us, self._true_us, self._is_stopped = local_us, true_us, False

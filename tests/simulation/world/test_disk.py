@@ -145,6 +145,21 @@ def test_full_disk_takes_a_part() -> None:
         files.create(ROOT / "another")
 
 
+def test_no_room_for_files_of_one_name() -> None:
+    """A disk may have no room for files of some names; others are written as ever."""
+    disk = new_disk()
+    files = process(disk)
+    fd = write_synced(files, b"old")
+    disk.full_names = "fil"
+    with pytest.raises(OSError, match="simulated disk error") as caught:
+        files.write(fd, b"new")
+    assert caught.value.errno == errno.ENOSPC
+    with pytest.raises(OSError, match="simulated disk error"):
+        files.create(ROOT / "file.2")
+    files.close(files.create(ROOT / "another"))
+    assert files.errors_count == 2
+
+
 def test_dead_process_changes_nothing() -> None:
     """From the operation on at which a process dies, the disk stays as it is for it."""
     disk = new_disk()

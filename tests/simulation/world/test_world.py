@@ -58,6 +58,33 @@ def test_clock_runs_at_its_own_rate() -> None:
     assert true_us == pytest.approx(10 * US, abs=10)
 
 
+def test_clock_changes_its_rate() -> None:
+    """A clock that changes its rate goes on from where it is."""
+    clock = Clock(5 * US, 0)
+    clock.set_drift(1000, 10 * US)
+    assert clock.read(10 * US) == 15 * US
+    assert clock.read(20 * US) == 25 * US + 10_000
+    clock.stop(20 * US)
+    clock.set_drift(0, 30 * US)
+    clock.go(40 * US)
+    assert clock.read(50 * US) == 35 * US + 10_000
+
+
+def test_process_stalls_within_a_callback() -> None:
+    """A process may stand still between two looks at the clock, and what it does next happens later."""
+    lone = Lone()
+    looks: list[int] = []
+
+    def callback() -> None:
+        looks.extend(lone.loop.look_at_clock() for _ in range(3))
+        lone.loop.call_soon(lambda: looks.append(lone.loop.now_us))
+
+    lone.loop.stall_after_looks, lone.loop.stall_us = 2, 3 * US
+    lone.loop.call_soon(callback)
+    lone.scheduler.run_until(10 * US)
+    assert looks == [0, 3 * US, 3 * US, 3 * US]
+
+
 def test_clock_goes_on_while_a_process_is_paused() -> None:
     """A stopped process wakes late, and its clock has counted the stop."""
     lone = Lone()

@@ -14,6 +14,7 @@ from tests.simulation.faults.schedule import Chaos
 from tests.simulation.plan import Plan
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.client import Client
+from tests.simulation.workload.crowd import Crowd, CrowdSettings
 from tests.simulation.workload.history import History
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
@@ -26,6 +27,7 @@ from tests.simulation.world.trace import ClientLines, Trace
 
 ROOT: Final = Path("/sim")
 PORT: Final = 7800
+CROWD: Final = "crowd"
 SECRET: Final = b"the secret of a simulated cluster"
 US: Final = 1_000_000
 WALL_US: Final = 1_800_000_000 * US
@@ -51,7 +53,7 @@ class World:
             plan.node_ids,
             self.history,
             self.now_us,
-            latency_us=12 * (plan.latency_us + plan.jitter_us) + 20 * plan.sync_us,
+            latency_us=12 * (plan.latency_us + plan.jitter_us + plan.far_us) + 20 * plan.sync_us,
         )
         self._stop_at_violation()
         raft = RaftTrace(self.checkers.raft.event, raft_file)
@@ -62,11 +64,16 @@ class World:
         self.hostile = self._hostile()
         self.network.hostile = self.hostile
         self.machines = {node_id: self._machine(node_id, random) for node_id in plan.node_ids}
+        self.machines[plan.node_ids[0]].usual_step_us = plan.child_step_us
         self._set_paths()
-        self.transport = CallTransport(self.network, self.machines)
+        self.transport = CallTransport(self.network, self.machines, self.checkers.turns)
         for machine in self.machines.values():
             machine.on_end = _Ended(self.transport, machine)
-        self.clients = [self._client(number, random) for number in range(1, plan.clients_count + 1)]
+        self.clients: list[Client | Crowd] = [
+            self._client(number, random) for number in range(1, plan.clients_count + 1)
+        ]
+        if plan.crowd is not None:
+            self.clients.append(self._crowd(plan.crowd, random))
         self.wall_us = dict.fromkeys(plan.node_ids, WALL_US)
         self.chaos = Chaos(self)
 
@@ -81,7 +88,7 @@ class World:
         """Return the monotonic clock of the process that runs now."""
         loop = self.current.loop
         assert loop is not None, "nobody runs"
-        return loop.local_us()
+        return loop.look_at_clock()
 
     def wall_s(self) -> float:
         """Return its wall clock."""
@@ -153,15 +160,29 @@ class World:
             random=Random(f"client {number} {self.plan.seed}"),
         )
 
+    def _crowd(self, settings: CrowdSettings, random: Random) -> Crowd:
+        loop = make_loop(self.scheduler, self._clock(random), CROWD, self.current, self.watch.uncaught)
+        return Crowd(
+            loop,
+            self.transport,
+            list(self.plan.node_ids),
+            self.history,
+            settings=settings,
+            client_settings=self.plan.client_settings,
+            random=Random(f"crowd {self.plan.seed}"),
+        )
+
     def make_loop(self, name: str) -> NodeLoop:
         """Return a loop of the world's own, on a true clock."""
         return make_loop(self.scheduler, Clock(0, 0), name, self.current, self.watch.uncaught)
 
     def _set_paths(self) -> None:
-        names = [*self.machines, *(f"c{number}" for number in range(1, self.plan.clients_count + 1))]
+        names = [*self.machines, *(f"c{number}" for number in range(1, self.plan.clients_count + 1)), CROWD]
         for source, target in itertools.permutations(names, 2):
             path = self.network.path(source, target)
             path.latency_us, path.jitter_us = self.plan.latency_us, self.plan.jitter_us
+            if target == self.plan.node_ids[-1] and source in self.machines:
+                path.latency_us += self.plan.far_us
 
     def _stop_at_violation(self) -> None:
         report = self.checkers.report
