@@ -34,10 +34,13 @@ from cluster.observing import audit_log
 from cluster.observing.event_log import EventLog
 from cluster.observing.gauges import gauges
 from cluster.observing.metrics import Metrics
+from cluster.peers import objections
 from cluster.peers.handshake import Objection
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
+from cluster.peers.objections import Kind
 from cluster.peers.peering import Handlers, Peering
+from cluster.peers.stop_rules import SILENT_ELECTIONS_COUNT, Refusals, Stop
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import codec, snapshot
 from lockstate.commands import Command
@@ -90,6 +93,8 @@ class Group:
         self._leader_seen: str | None = None
         self._is_flush_due = False
         self._log_room_seen = LogRoom.ANYTHING
+        self._refusals = Refusals()
+        self._started_s = self._loop.time()
         self.replica = Replica(
             config,
             Members() if joins else founders(config.founders),
@@ -155,7 +160,8 @@ class Group:
             change_asked=self.changes.asked,
             change_decided=self.changes.decided,
         )
-        peering.set_members(self.replica.membership.committed, is_first=self.is_new_cluster)
+        membership = self.replica.membership
+        peering.set_members(membership.committed, is_first=self.is_new_cluster, latest=membership.latest)
         links.set_peers(self.peer_addresses())
 
     def stop(self) -> None:
@@ -337,11 +343,13 @@ class Group:
         """Keep links to exactly those who belong to the cluster; tell who was removed."""
         peering = self.peering
         committed = self.replica.membership.committed
-        gone = peering.set_members(committed, is_first=self.is_new_cluster)
+        gone = peering.set_members(
+            committed, is_first=self.is_new_cluster, latest=self.replica.membership.latest
+        )
         # A change that a removed node asked for: it hears of that first.
         self.changes.step()
         for peer_id in gone & self.links.up():
-            self.links.send(peer_id, FrameKind.REFUSED, peering.removal(peer_id))
+            self.links.send(peer_id, FrameKind.REFUSED, objections.removed(peer_id))
         self.links.set_peers(self.peer_addresses())
         self._wake_observers()
 
@@ -367,6 +375,7 @@ class Group:
             # A leader that had been silent has spoken.
             self.request_flush()
         self.outbox.give_up_due()
+        self._look_at_refusals()
 
     def _mind_fitness(self) -> None:
         """Lead only if nothing speaks against it, or nobody else can."""
@@ -433,18 +442,42 @@ class Group:
         self._abandoned.lost(peer_id)
         self.loop.peer_down(peer_id)
 
-    def refused(self, peer_id: str, objection: Objection) -> None:
-        """Stop, if it is sure that this node must not take part: a peer does not let it in.
+    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
+        """Record that a peer does not let this node in. Whether to stop for that is looked at later."""
+        is_cross_call = objection.kind == Kind.OTHER_CLUSTER and not is_dialed
+        logger.warning(
+            "event=not-let-in peer=%s kind=%s reason=%r", peer_id, objection.kind or "-", objection.reason
+        )
+        if not is_cross_call:
+            self._refusals.add(peer_id, objection, self._loop.time())
 
-        A peer may know an older member list than this node, or have said it long ago. So only two kinds are
-        believed: that this disk was removed, which is for ever, and what one founder says to another that
-        knows no list but its configuration's: it may have lost its disk.
-        """
-        is_among_founders = self.is_new_cluster and peer_id in self._config.peers
-        if objection.is_final or is_among_founders:
-            self.loop.fail(IdentityRefused(f"refused by node {peer_id}: {objection.reason}"))
-        else:
-            logger.warning("event=not-let-in peer=%s reason=%r", peer_id, objection.reason)
+    def let_in(self, peer_id: str) -> None:
+        """Record that a peer lets this node in."""
+        self._refusals.forget(peer_id)
+
+    def is_log_empty(self) -> bool:
+        """Whether the log holds nothing that came from anybody."""
+        return self.replica.log.last_index <= 1
+
+    def _look_at_refusals(self) -> None:
+        """Stop, if it is sure that this node must not take part."""
+        if not len(self._refusals):
+            return
+        self._refusals.keep(self.peer_addresses(), self._loop.time())
+        patience_s = SILENT_ELECTIONS_COUNT * self._config.election_ms_max / 1000
+        silence_s = min(self.replica.prevote.leader_silence_s, self._loop.time() - self._started_s)
+        verdict = self._refusals.verdict(
+            node_id=self.node_id,
+            is_leader_heard=silence_s < patience_s,
+            let_in_by=self.peering.pings.keys() & self.links.up(),
+            is_joining_empty=self._joins and self.is_log_empty(),
+            voters=self.replica.membership.voters or self._config.peers.keys(),
+        )
+        if verdict.stop is Stop.NO:
+            return
+        if verdict.stop is Stop.STOP_AND_REMEMBER:
+            self.peering.remember_refusal(verdict.reason)
+        self.loop.fail(IdentityRefused(verdict.reason))
 
     def broke(self, error: BaseException) -> None:
         """Stop: the disk failed while somebody waited for its answer elsewhere than in a tick."""

@@ -56,6 +56,13 @@ def gauges(node: Measured) -> list[Sample]:
             )
             for cut in Cut
         ),
+        (
+            "holdfast_duplicate_nodes_total",
+            "Times that two processes were seen to use the identity of one peer.",
+            "counter",
+            {},
+            node.peering.runs.alternations_count,
+        ),
         gauge("members", "Nodes of the cluster.", len(replica.membership.voters), state="voter"),
         gauge("members", "Nodes of the cluster.", len(replica.membership.latest.learners), state="joining"),
         gauge("is_leader", "Whether this node leads.", replica.role.is_leader),

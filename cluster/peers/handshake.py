@@ -66,11 +66,23 @@ class FirstParticulars(msgspec.Struct, frozen=True):
     members_version: int = 0
 
 
+class SecondParticulars(msgspec.Struct, frozen=True):
+    """What nodes tell about themselves by protocol 2."""
+
+    disk_id: str
+    http: str
+    members_version: int = 0
+    rules: int = RULES_FIRST
+    group: int = GROUP
+
+
 class Particulars(msgspec.Struct, frozen=True):
     """What the peers tell each other about themselves: their disk, and where clients reach them.
 
     `members_version` is that of the newest member list that the node knows to be committed, `rules` the
-    newest rules that it knows (lockstate/versions.py), `group` its Raft group.
+    newest rules that it knows (lockstate/versions.py), `group` its Raft group. `cluster_id` is empty while it
+    has none. `your_disk_id` is the disk that its member list has for the node that it speaks with, empty if
+    none: who can say it knows a list of that node's cluster. `run_id` is another one in each process.
     """
 
     disk_id: str
@@ -78,6 +90,9 @@ class Particulars(msgspec.Struct, frozen=True):
     members_version: int = 0
     rules: int = RULES_FIRST
     group: int = GROUP
+    cluster_id: str = ""
+    your_disk_id: str = ""
+    run_id: str = ""
 
 
 class FirstProof(msgspec.Struct, frozen=True, tag="proof"):
@@ -95,26 +110,41 @@ class Proof(msgspec.Struct, frozen=True, tag="proof-2"):
 
 
 class Objection(msgspec.Struct, frozen=True, array_like=True):
-    """Why a peer that knows the secret is not let in. No more fields: release 0.1.0 signs these two.
+    """Why a peer that knows the secret is not let in.
 
     `is_final` if that stays true for ever: its disk was removed from the cluster. Everything else may be said
-    by a node that is behind, or arrive late.
+    by a node that is behind, or arrive late. `kind` is one of objections.Kind, or what a later release says.
+    Up to protocol 2 it is not said, and frames are not sealed; see objections.believed.
     """
+
+    reason: str
+    is_final: bool = False
+    kind: str = ""
+
+
+class FirstObjection(msgspec.Struct, frozen=True, array_like=True):
+    """What an objection is up to protocol 2. No more fields: release 0.1.0 signs these two."""
 
     reason: str
     is_final: bool = False
 
 
 class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
-    """Tells a proven peer why it is not let in."""
+    """Tells a proven peer why it is not let in. Signed are the bytes of the objection, as they came."""
 
-    objection: Objection
+    content: msgspec.Raw = msgspec.field(name="objection")
     mac: bytes
+
+    @property
+    def objection(self) -> Objection:
+        """Return the objection. Raises msgspec.DecodeError."""
+        return _objection_decoder.decode(self.content)
 
 
 Handshake = Hello | Challenge | FirstProof | Proof | Refusal
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)
+_objection_decoder = msgspec.msgpack.Decoder(Objection)
 _particulars_decoder = msgspec.msgpack.Decoder(Particulars)
 
 
@@ -126,6 +156,11 @@ def encode(message: Handshake) -> bytes:
 def decode(data: bytes) -> Handshake:
     """Return the handshake message in `data`. Raises msgspec.DecodeError."""
     return _decoder.decode(data)
+
+
+def _second(particulars: Particulars) -> SecondParticulars:
+    """Return the part of the particulars that protocol 2 has."""
+    return msgspec.convert(particulars, SecondParticulars, from_attributes=True)
 
 
 def new_nonce() -> bytes:
@@ -174,7 +209,7 @@ class HandshakeState(msgspec.Struct, frozen=True):
         if self.protocol == PROTOCOL_OLDEST:
             first = FirstParticulars(particulars.disk_id, particulars.http, particulars.members_version)
             return FirstProof(first, self._mac(secret, role, _encoder.encode(first)))
-        content = _encoder.encode(particulars)
+        content = _encoder.encode(particulars if self.protocol >= PROTOCOL_SEALED else _second(particulars))
         return Proof(content, self._mac(secret, role, content))
 
     def proven(self, secret: bytes, role: bytes, proof: Proof | FirstProof) -> Particulars | None:
@@ -203,8 +238,10 @@ class HandshakeState(msgspec.Struct, frozen=True):
 
     def refuse(self, secret: bytes, objection: Objection) -> Refusal:
         """Return a signed refusal of the acceptor's."""
-        return Refusal(objection, self._mac(secret, b"refusal", _encoder.encode(objection)))
+        first = FirstObjection(objection.reason, objection.is_final)
+        content = _encoder.encode(objection if self.protocol >= PROTOCOL_SEALED else first)
+        return Refusal(msgspec.Raw(content), self._mac(secret, b"refusal", content))
 
     def is_refused(self, secret: bytes, refusal: Refusal) -> bool:
         """Whether a refusal really comes from the acceptor."""
-        return self._is_signed(secret, b"refusal", _encoder.encode(refusal.objection), refusal.mac)
+        return self._is_signed(secret, b"refusal", bytes(refusal.content), refusal.mac)

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from cluster.errors import NodeFailed, PeerContradicts, PeerFault
-from cluster.peers import handshake
+from cluster.peers import handshake, objections
 from cluster.peers.cuts import Cut, Cuts
 from cluster.peers.handshake import (
     Challenge,
@@ -43,6 +43,7 @@ ROOM_BYTES: Final = 2 << 20
 
 _LENGTH: Final = struct.Struct(">I")
 _encoder = msgspec.msgpack.Encoder()
+_objection_decoder = msgspec.msgpack.Decoder(Objection)
 _first_frame_decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 _frame_decoder = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
 
@@ -71,8 +72,8 @@ class LinkRegistry(Protocol):
     def protocol_min(self) -> int:
         """Return the oldest protocol that a link may have."""
 
-    def particulars(self) -> Particulars:
-        """Return what this node tells about itself."""
+    def particulars(self, peer_id: str) -> Particulars:
+        """Return what this node tells a peer about itself."""
 
     def is_peer(self, node_id: str) -> bool:
         """Whether `node_id` is another node of this cluster."""
@@ -92,8 +93,11 @@ class LinkRegistry(Protocol):
     def received(self, link: "Link", kind: int, body: msgspec.Raw) -> None:
         """Take a frame. Raises msgspec.DecodeError when it makes no sense."""
 
-    def refused(self, peer_id: str, objection: Objection) -> None:
-        """Record that a peer, proven to be one, does not let this node in."""
+    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
+        """Record that a peer, proven to be one, does not let this node in.
+
+        `is_dialed` if this node had dialed it.
+        """
 
 
 class Link(asyncio.Protocol):
@@ -106,6 +110,8 @@ class Link(asyncio.Protocol):
         self.peer_id = dials
         self.theirs: Particulars | None = None
         self.is_open = False
+        self.is_used = False
+        """Whether both sides let each other in, as far as this one knows."""
         self.protocol = handshake.PROTOCOL_OLDEST
         """Both sides speak it. Known when the link is open."""
         self.sealer: Sealer | None = None
@@ -248,7 +254,7 @@ class Link(asyncio.Protocol):
     def _frame(self, frame: bytes) -> None:
         try:
             if self.is_open:
-                self._links.received(self, *self._decode_frame(frame))
+                self._open_frame(*self._decode_frame(frame))
             else:
                 self._handshake(handshake.decode(frame))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -260,6 +266,19 @@ class Link(asyncio.Protocol):
             self._give_up(Cut.IMPLAUSIBLE, str(error))
         except NodeFailed as error:
             self._give_up(Cut.BROKEN, f"this node broke: {error}")
+
+    def _open_frame(self, kind: int, body: msgspec.Raw) -> None:
+        """Hand a frame on. Raises msgspec.DecodeError."""
+        if kind != FrameKind.REFUSED:
+            self._links.received(self, kind, body)
+            return
+        assert self._exchange is not None, "a frame before the proofs"
+        self._refused(_objection_decoder.decode(body), self._exchange, is_frame=True)
+
+    def _refused(self, objection: Objection, exchange: HandshakeState, *, is_frame: bool) -> None:
+        """Pass on what is believed of an objection."""
+        believed = objections.believed(objection, exchange.protocol, is_frame=is_frame)
+        self._links.refused(self.peer_id, believed, is_dialed=self._is_dialer)
 
     def _decode_frame(self, frame: bytes) -> tuple[int, msgspec.Raw]:
         """Return kind and body. Raises msgspec.DecodeError, also for a frame of another group."""
@@ -280,7 +299,7 @@ class Link(asyncio.Protocol):
                 self._on_proof(message, self._exchange)
             case Refusal() if self._is_dialer and self._exchange is not None:
                 if self._exchange.is_refused(self._links.secret, message):
-                    self._links.refused(self.peer_id, message.objection)
+                    self._refused(message.objection, self._exchange, is_frame=False)
                 self._give_up(Cut.REFUSED, "refused by the peer")
             case _:
                 self._give_up(Cut.HANDSHAKE, "handshake out of order")
@@ -305,7 +324,7 @@ class Link(asyncio.Protocol):
 
     def _prove(self, exchange: HandshakeState, role: bytes) -> None:
         """Send our proof."""
-        self._proof = exchange.prove(self._links.secret, role, self._links.particulars())
+        self._proof = exchange.prove(self._links.secret, role, self._links.particulars(self.peer_id))
         self._send_handshake(self._proof)
 
     def _on_proof(self, proof: Proof | FirstProof, exchange: HandshakeState) -> None:

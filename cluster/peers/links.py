@@ -16,6 +16,7 @@ import msgspec
 
 from cluster.config import Address
 from cluster.errors import StartupError
+from cluster.peers import objections
 from cluster.peers.cuts import Cuts
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind, Link
@@ -47,8 +48,8 @@ class LinksHost(Protocol):
     def protocol_min(self) -> int:
         """Return the oldest protocol that a link may have."""
 
-    def particulars(self) -> Particulars:
-        """Return what this node tells about itself."""
+    def particulars(self, peer_id: str) -> Particulars:
+        """Return what this node tells a peer about itself."""
 
     def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
         """Return why a peer that knows the secret is not let in, None if it is (and is remembered).
@@ -65,8 +66,8 @@ class LinksHost(Protocol):
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Take a frame from a peer. Raises msgspec.DecodeError when it makes no sense."""
 
-    def refused(self, peer_id: str, objection: Objection) -> None:
-        """Record that a peer does not let this node in."""
+    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
+        """Record that a peer does not let this node in; `is_dialed` if this node had dialed it."""
 
     def ping(self) -> Any:
         """Return what this node tells its peers of its state."""
@@ -191,9 +192,9 @@ class PeerLinks:
         """Return the oldest protocol that a link may have."""
         return self._host.protocol_min()
 
-    def particulars(self) -> Particulars:
-        """Return what this node tells about itself."""
-        return self._host.particulars()
+    def particulars(self, peer_id: str) -> Particulars:
+        """Return what this node tells a peer about itself."""
+        return self._host.particulars(peer_id)
 
     def is_peer(self, node_id: str) -> bool:
         """Whether `node_id` may prove itself. It may be a member that this node does not know of yet.
@@ -205,12 +206,13 @@ class PeerLinks:
     def objection(self, peer_id: str, theirs: Particulars) -> Objection | None:
         """Return why a peer that knows the secret is not let in, None if it is."""
         if theirs.group != GROUP:
-            return Objection(f"node {peer_id} belongs to Raft group {theirs.group}, and this node to {GROUP}")
+            return objections.other_group(peer_id, theirs=theirs.group, ours=GROUP)
         return self._host.objection(peer_id, theirs, is_known=peer_id in self._peers)
 
-    def refused(self, peer_id: str, objection: Objection) -> None:
+    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Pass a refusal on."""
-        self._host.refused(peer_id, objection)
+        if not self._is_closing:
+            self._host.refused(peer_id, objection, is_dialed=is_dialed)
 
     def begun(self, link: Link) -> None:
         """Remember a connection until its end."""
@@ -223,6 +225,7 @@ class PeerLinks:
             self._host.peer_down(link.peer_id)
             old.close("replaced by a new connection")
         self._open[link.peer_id] = link
+        link.is_used = True
         link.send(FrameKind.PING, self._host.ping())
         logger.info("event=link-opened peer=%s", link.peer_id)
         self._host.peer_up(link.peer_id)
@@ -266,10 +269,11 @@ class PeerLinks:
             else:
                 # The end of this very connection: others only claim to be this peer, or have been replaced.
                 await link.ended.wait()
-                if link.is_open:
+                if link.is_used:
                     retry_s, failures = RETRY_S_MIN, 0
                 else:
-                    # It answers and does not let us in: a person has to act, and the log shall stay readable.
+                    # It answers, and one of the two does not let the other in: a person has to act, and the
+                    # log shall stay readable.
                     retry_s = RETRY_REJECTED_S
             await asyncio.sleep(retry_s * (0.5 + random.random()))  # noqa: S311 - spreads load, no secret
             retry_s = min(2 * retry_s, RETRY_S_MAX)

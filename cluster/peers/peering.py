@@ -7,18 +7,22 @@ node that joins later brings its disk id into the member list before it counts.
 """
 
 import logging
+import secrets
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
 from cluster.commands.outbox import Forwarded, node_of
 from cluster.consensus import messages
 from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Members
-from cluster.consensus.messages import Message
+from cluster.consensus.messages import AppendEntries, Message, NewerTerm
 from cluster.errors import NodeFailed
+from cluster.peers.duplicates import Runs
+from cluster.peers.entry_check import Standing, View, check
 from cluster.peers.handshake import PROTOCOL_OLDEST, PROTOCOL_SEALED, Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.storage.data_directory import DataDir
@@ -42,13 +46,18 @@ class Ping(msgspec.Struct, frozen=True, array_like=True):
     log_room: int = 0
     """What the node may still put into its log (compaction.LogRoom)."""
     clock: ClockSaid | None = None
+    cluster_id: str = ""
+    """Of the cluster it belongs to by now; empty while it has none."""
 
 
+RUN_ID_BYTES: Final = 8
+"""Random bytes of a run id."""
+_OF_A_LEADER: Final = (AppendEntries, NewerTerm)
+"""What is taken from a peer with another disk than the one that counts: nothing that is counted."""
 _DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
     FrameKind.FORWARD: msgspec.msgpack.Decoder(Forwarded),
     FrameKind.TRANSFER: msgspec.msgpack.Decoder(str),
     FrameKind.PING: msgspec.msgpack.Decoder(Ping),
-    FrameKind.REFUSED: msgspec.msgpack.Decoder(Objection),
     FrameKind.CHANGE: msgspec.msgpack.Decoder(Change),
     FrameKind.CHANGED: msgspec.msgpack.Decoder(Verdict),
 }
@@ -76,8 +85,14 @@ class PeeringHost(Protocol):
     def peer_down(self, peer_id: str) -> None:
         """Record that a peer cannot be reached."""
 
-    def refused(self, peer_id: str, objection: Objection) -> None:
-        """Stop: a peer, proven to be one, does not let this node in."""
+    def is_log_empty(self) -> bool:
+        """Whether the log of this node holds nothing that came from anybody."""
+
+    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
+        """Record that a peer, proven to be one, does not let this node in."""
+
+    def let_in(self, peer_id: str) -> None:
+        """Record that a peer lets this node in."""
 
     def broke(self, error: BaseException) -> None:
         """Stop: the disk failed."""
@@ -115,17 +130,27 @@ class Peering:
         self._up: set[str] = set()
         self.pings: dict[str, Ping] = {}
         self.http: dict[str, str] = {}
+        self._latest = Members()
+        self._limited: set[str] = set()
+        self._foreign: set[str] = set()
+        self._run_id: Final = secrets.token_hex(RUN_ID_BYTES)
+        self.runs = Runs()
         self.is_established = False
         self.rules_newest = RULES_NEWEST
         """The newest rules that this node tells others it knows."""
 
-    def set_members(self, committed: Members, *, is_first: bool) -> frozenset[str]:
-        """Record the committed list; `is_first` if the cluster began with the one that counts.
+    def set_members(
+        self, committed: Members, *, is_first: bool, latest: Members | None = None
+    ) -> frozenset[str]:
+        """Record the committed list and the one that counts, unless both are the same.
+
+        `is_first` if the cluster began with the one that counts.
 
         The disks of nodes that were removed are forgotten: the ids may come back with others. Returns whose
         present disk was removed.
         """
         self._committed = committed
+        self._latest = latest or committed
         self._wanted = frozenset(committed.nodes) - {self._node_id} if is_first else frozenset()
         self._check_established()
         gone = frozenset(
@@ -137,8 +162,11 @@ class Peering:
                 self._datadir.forget(node_id)
             if self.is_gone(node_id) or (met is not None and met.disk_id == disk_id):
                 self._met.pop(node_id, None)
-        for node_id in self._met.keys() & committed.nodes.keys():
-            self._remember(node_id)
+        for node_id in self._met:
+            self._judge(node_id)
+            if node_id in committed.nodes and node_id not in self._limited:
+                self._remember(node_id)
+        self.runs.keep(self._met.keys() | committed.nodes.keys())
         return gone
 
     def missing(self) -> list[str]:
@@ -158,14 +186,17 @@ class Peering:
         """Return the oldest protocol that a link may have: once all members can seal their links, all do."""
         return PROTOCOL_SEALED if self._host.rules() >= RULES_SEALED else PROTOCOL_OLDEST
 
-    def particulars(self) -> Particulars:
-        """Return what this node tells about itself."""
+    def particulars(self, peer_id: str) -> Particulars:
+        """Return what this node tells a peer about itself."""
         return Particulars(
             self._datadir.disk_id,
             self._advertise_http,
             self._committed.version,
             self.rules_newest,
             self._datadir.identity.group,
+            self.cluster_id,
+            self._latest.disk_id(peer_id) or self._committed.disk_id(peer_id),
+            self._run_id,
         )
 
     def rules_known(self, node_id: str) -> int:
@@ -189,71 +220,87 @@ class Peering:
         self._host.broke(error)
 
     def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
-        """Refuse a peer that was removed, has another disk than before, or does not know the active rules.
+        """Return why a peer that knows the secret is not let in (entry_check), None if it is.
 
-        The disk of a new one is remembered, durably.
-
-        A peer with a newer list than ours is let in: it may have joined since, perhaps in the place of the
-        one that this node knows. One that lost its disk has no list at all.
+        The disk of a new member is remembered, durably.
         """
-        if theirs.members_version <= self._committed.version:
-            objection = self._objection(peer_id, theirs.disk_id, is_known=is_known)
-            if objection is not None:
-                return objection
-        active = self._host.rules()
-        if theirs.rules < active:
-            return Objection(
-                f"node {peer_id} knows rules {theirs.rules} and the cluster follows rules {active}: upgrade"
-                f" {peer_id} to the release of the others (see 'Upgrading' in docs/operating.md)"
-            )
+        standing = check(self._view(), peer_id, theirs, is_known=is_known)
+        if isinstance(standing, Objection):
+            return standing
         self.http[peer_id] = theirs.http
         self._met[peer_id] = theirs
-        if is_known:
+        self._judge(peer_id)
+        self.runs.connected(peer_id, theirs.run_id)
+        if is_known and standing is Standing.MEMBER:
             try:
                 self._remember(peer_id)
             except Exception as error:
-                failure = NodeFailed(f"the data directory cannot be written: {error!r}")
-                self._host.broke(failure)
-                raise failure from error
+                raise self._broke(error) from error
         return None
 
+    def _broke(self, error: Exception) -> NodeFailed:
+        """Stop this node: its data directory could not be written, for whatever reason."""
+        failure = NodeFailed(f"the data directory cannot be written: {error!r}")
+        self._host.broke(failure)
+        return failure
+
+    def remember_refusal(self, reason: str) -> None:
+        """Make this directory never take part again, as far as the disk can still be written."""
+        try:
+            self._datadir.remember_refusal(reason)
+        except Exception:
+            # The node stops all the same; it will be refused again.
+            logger.exception("event=refusal-not-stored")
+
+    def _view(self) -> View:
+        """Return what this node knows of who belongs to its cluster."""
+        return View(
+            disk_id=self._datadir.disk_id,
+            cluster_id=self.cluster_id,
+            committed=self._committed,
+            latest=self._latest,
+            remembered=self._datadir.known,
+            is_log_empty=self._host.is_log_empty(),
+            rules=self._host.rules(),
+        )
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster that this node belongs to, empty while that is not certain."""
+        return self._datadir.cluster_id or self._committed.cluster_id
+
+    def _judge(self, peer_id: str) -> None:
+        """Find out whether a connected peer comes with the disk that counts here, and is of this cluster."""
+        disks = self._view().disks(peer_id)
+        self._limited.discard(peer_id)
+        if disks and self._latest.nodes and self._met[peer_id].disk_id not in disks:
+            self._limited.add(peer_id)
+        self._foreign.discard(peer_id)
+        if self.cluster_id and self._clusters_said(peer_id) - {self.cluster_id}:
+            self._foreign.add(peer_id)
+
+    def belongs(self, peer_id: str) -> bool:
+        """Whether a connected peer says now that it belongs to the cluster of this node, or neither has one.
+
+        A node that is to count must: it has adopted this cluster, with nothing in its log before.
+        """
+        return self._clusters_said(peer_id) == {self.cluster_id} - {""}
+
+    def _clusters_said(self, peer_id: str) -> set[str]:
+        """Return the cluster ids that a connected peer has said: when it connected, and in its last ping."""
+        ping, theirs = self.pings.get(peer_id), self._met.get(peer_id)
+        return {ping.cluster_id if ping else "", theirs.cluster_id if theirs else ""} - {""}
+
     def _remember(self, peer_id: str) -> None:
-        """Remember the disk of a connected peer, durably."""
-        disk_id = self._met[peer_id].disk_id
-        if peer_id not in self._datadir.known:
+        """Remember the disk of a connected peer, durably.
+
+        Not that of a node that has yet to adopt this cluster: it may be a stranger at a wrong address.
+        """
+        disk_id, is_of_ours = self._met[peer_id].disk_id, self._met[peer_id].cluster_id == self.cluster_id
+        if peer_id not in self._datadir.known and (is_of_ours or not self.cluster_id):
             self._datadir.remember(peer_id, disk_id)
             self._check_established()
             logger.info("event=peer-met peer=%s disk=%s", peer_id, disk_id[:8])
-
-    def _objection(self, peer_id: str, disk_id: str, *, is_known: bool) -> Objection | None:
-        """Return what is wrong with a peer that knows no newer list than this node."""
-        removed = self._committed.removed
-        if disk_id in removed or (not is_known and peer_id in removed.values()):
-            return self.removal(peer_id, is_final=disk_id in removed)
-        if not is_known:
-            return Objection(
-                f"node {peer_id} is not a member of this cluster: add it with `holdfast cluster add`, and"
-                " start it with an empty data directory and --join"
-            )
-        known = self._committed.disk_id(peer_id) or self._datadir.known.get(peer_id, disk_id)
-        if known != disk_id:
-            return Objection(
-                f"node {peer_id} is known here with another data directory (disk {known[:8]}, now"
-                f" {disk_id[:8]}). A node that lost its disk may have voted and acknowledged what it"
-                f" no longer knows, so it cannot come back as {peer_id}: restore its old data directory, or"
-                " replace it by a node with a new id, with `holdfast cluster replace` (see 'A node lost its"
-                " disk' in docs/operating.md)"
-            )
-        return None
-
-    @staticmethod
-    def removal(peer_id: str, *, is_final: bool = True) -> Objection:
-        """Return what a removed node is told."""
-        return Objection(
-            f"node {peer_id} was removed from this cluster. To have it back, add it again and start it with"
-            " an empty data directory and --join (see 'Changing the members' in docs/operating.md)",
-            is_final,
-        )
 
     def peer_up(self, peer_id: str) -> None:
         """Pass on that a peer can be reached."""
@@ -268,9 +315,9 @@ class Peering:
             self.clocks.lost(peer_id)
         self._host.peer_down(peer_id)
 
-    def refused(self, peer_id: str, objection: Objection) -> None:
+    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Pass on that a peer does not let this node in."""
-        self._host.refused(peer_id, objection)
+        self._host.refused(peer_id, objection, is_dialed=is_dialed)
 
     def ping(self) -> Ping:
         """Return what the peers shall know."""
@@ -279,19 +326,24 @@ class Peering:
             self._host.role(),
             int(self._host.log_room()),
             self.clocks.said() if self.clocks is not None else None,
+            self.cluster_id,
         )
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
         """Decode a frame and hand it on. Raises msgspec.DecodeError."""
         handlers = self.handlers
         assert handlers is not None, "a frame before the node was put together"
+        if peer_id in self._foreign:
+            raise msgspec.ValidationError(f"node {peer_id} belongs to another cluster")
+        if peer_id in self._limited and kind not in (FrameKind.RAFT, FrameKind.PING):
+            return
         if kind == FrameKind.RAFT:
             # Whoever has a newer list and lets this node in knows its disk: the list has all of them.
             self.is_established = self.is_established or self._is_ahead(peer_id)
             message = messages.decode(body)
             if isinstance(message, str):
                 logger.warning("event=message-dropped peer=%s type=%r reason=unknown", peer_id, message)
-            elif self.is_established:
+            elif self.is_established and self._may_say(peer_id, message):
                 handlers.raft(peer_id, message)
             return
         decoder = _DECODERS.get(kind)
@@ -305,20 +357,45 @@ class Peering:
         else:
             self._rare(peer_id, decoder.decode(body), handlers)
 
-    def _rare(
-        self, peer_id: str, content: Ping | Change | Verdict | Objection | str, handlers: Handlers
-    ) -> None:
+    def _may_say(self, peer_id: str, message: Message) -> bool:
+        """Whether a Raft message may be taken from this peer.
+
+        The first leader that speaks to a joining node decides which cluster it belongs to from now on. That
+        is durable before anything is acknowledged.
+        """
+        if peer_id in self._limited and not isinstance(message, _OF_A_LEADER):
+            return False
+        theirs = self._met.get(peer_id)
+        if (
+            not isinstance(message, AppendEntries)
+            or theirs is None
+            or not theirs.cluster_id
+            or self.cluster_id
+        ):
+            return True
+        if not self._latest.nodes and self._host.is_log_empty():
+            try:
+                self._datadir.store_cluster(replace(self._datadir.cluster, cluster_id=theirs.cluster_id))
+            except Exception as error:
+                raise self._broke(error) from error
+            logger.info("event=cluster-adopted cluster=%s leader=%s", theirs.cluster_id, peer_id)
+            for met in self._met:
+                self._judge(met)
+        return True
+
+    def _rare(self, peer_id: str, content: Ping | Change | Verdict | str, handlers: Handlers) -> None:
         """Hand on what is not part of a request."""
         match content:
             case Ping():
                 self.pings[peer_id] = content
                 if self.clocks is not None and content.clock is not None:
                     self.clocks.heard(peer_id, content.clock)
+                if peer_id in self._met:
+                    self._judge(peer_id)
+                self._host.let_in(peer_id)
             case Change():
                 handlers.change_asked(peer_id, content)
             case Verdict():
                 handlers.change_decided(content)
-            case Objection():
-                self._host.refused(peer_id, content)
             case str():
                 handlers.transfer_asked(content)

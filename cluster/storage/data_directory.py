@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from cluster.errors import DataDirError, NodeFailed
+from cluster.errors import DataDirError, IdentityRefused, NodeFailed
 from cluster.storage.cluster_record import CLUSTER_NAME, ClusterRecord
 from cluster.storage.files import Files, replace_file
 from cluster.storage.recovery import list_segments
@@ -26,6 +26,7 @@ FORMAT: Final = 1
 LOCK_NAME: Final = "lock"
 IDENTITY_NAME: Final = "identity.json"
 PEERS_NAME: Final = "peers.json"
+REFUSAL_NAME: Final = "refused.json"
 
 _REPLACE_ADVICE = (
     "Restore the directory from a backup, or replace this node with a new one (new id, empty directory)"
@@ -65,7 +66,15 @@ class _Format(msgspec.Struct, frozen=True):
     format: int
 
 
-_Stored = TypeVar("_Stored", Identity, _Peers, ClusterRecord)
+class _Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why this directory must never take part again. It counts for the disk id that was refused only."""
+
+    format: int
+    disk_id: str
+    reason: str
+
+
+_Stored = TypeVar("_Stored", Identity, _Peers, ClusterRecord, _Refusal)
 
 
 class DataDir:
@@ -106,6 +115,7 @@ class DataDir:
             raise DataDirError(message) from error
         try:
             identity = _load_identity(path, node_id, files, joins=joins)
+            _check_not_refused(path, identity.disk_id, files)
             known = _load_peers(path, files)
             cluster = _load_cluster(path, files)
             if (known or files.exists(path / SNAPSHOT_NAME)) and not list_segments(path, files):
@@ -160,6 +170,13 @@ class DataDir:
     def is_established(self, peer_ids: Collection[str]) -> bool:
         """Whether this node has met the directory of every one of `peer_ids` (so: true without peers)."""
         return all(peer_id in self._known for peer_id in peer_ids)
+
+    def remember_refusal(self, reason: str) -> None:
+        """Never take part again, as the cluster has refused this directory for good; durable before return.
+
+        Raises OSError when the disk fails, and NodeFailed from then on.
+        """
+        self._store(REFUSAL_NAME, _encode(_Refusal(FORMAT, self.disk_id, reason)))
 
     def close(self) -> None:
         """Free the lock. Idempotent."""
@@ -253,7 +270,20 @@ def _load_cluster(path: Path, files: Files) -> ClusterRecord:
     return _decode(file, ClusterRecord, files) if files.exists(file) else ClusterRecord()
 
 
-def _encode(stored: Identity | _Peers | ClusterRecord) -> bytes:
+def _check_not_refused(path: Path, disk_id: str, files: Files) -> None:
+    """Refuse a directory that the cluster has refused for good. Raises IdentityRefused, DataDirError."""
+    file = path / REFUSAL_NAME
+    if not files.exists(file):
+        return
+    refusal = _decode(file, _Refusal, files)
+    if refusal.disk_id == disk_id:
+        raise IdentityRefused(
+            f"{path}: this data directory was refused by its cluster and does not take part again:"
+            f" {refusal.reason}"
+        )
+
+
+def _encode(stored: Identity | _Peers | ClusterRecord | _Refusal) -> bytes:
     """Return the bytes of one of our JSON files."""
     content = msgspec.json.encode(stored)
     return msgspec.json.encode(_Checked(msgspec.Raw(content), zlib.crc32(content)))

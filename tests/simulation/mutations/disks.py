@@ -5,7 +5,7 @@ from typing import Any, Final
 import cluster.storage.recovery
 from cluster.consensus import guards
 from cluster.loop import Loop
-from cluster.peers.peering import Peering
+from cluster.peers.entry_check import View
 from cluster.storage.journal import Journal
 from cluster.storage.journal_format import BlockHead, LogEntry, decode_head
 from cluster.storage.recovery import segment_path
@@ -86,12 +86,10 @@ def _delete_nothing(journal: Journal, position: int) -> None:
         journal._synced_index = min(journal._synced_index, journal.last_index)
 
 
-def _object_to_nothing(peering: Peering, peer_id: str, disk_id: str, *, is_known: bool) -> str | None:
-    """Let every disk in, and remember it instead of the one that was known."""
-    del is_known
-    if peering._datadir.known.get(peer_id, disk_id) != disk_id:
-        peering._datadir.forget(peer_id)
-    return None
+def _no_disk_is_known(view: View, peer_id: str) -> frozenset[str]:
+    """Let every disk in."""
+    del view, peer_id
+    return frozenset()
 
 
 def _fsync_no_names(files: SimFiles, _directory: Any) -> None:
@@ -157,7 +155,7 @@ DISKS: Final = (
         name="lost-disk-let-in",
         sentence="A node that lost its disk is let in again under its name (H18).",
         found_by=("promise-kept", "term-on-disk", "leader-completeness", "committed-by-majority"),
-        apply=replaced(Peering, "_objection", _object_to_nothing),
+        apply=replaced(View, "disks", _no_disk_is_known),
         surroundings=Surroundings(
             rates={"lost-disk": 8.0, "isolate": 8.0, "transfer": 4.0, "kill": 3.0}, fault_s=(1.0, 8.0)
         ),

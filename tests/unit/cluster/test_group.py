@@ -10,8 +10,10 @@ import pytest
 from cluster.commands.outbox import Forwarded
 from cluster.consensus.messages import NewerTerm
 from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
+from cluster.peers import objections
 from cluster.peers.handshake import Objection
 from cluster.peers.link import FrameKind
+from cluster.storage.data_directory import DataDir
 from lockstate import codec, snapshot
 from lockstate.commands import Acquire, Barrier, Command, OpenSession, Release
 from lockstate.ids import AttemptId, HoldId, SessionId
@@ -24,6 +26,7 @@ from tests.unit.cluster.one_group import (
     AMONG_THREE,
     DEADLINE_S,
     SECRET,
+    Node,
     following,
     leading_alone,
     made,
@@ -432,28 +435,69 @@ async def test_a_node_without_members_to_meet_takes_part(tmp_path: Path) -> None
         assert not node.group.takes_part
 
 
+def grow_old(node: Node) -> None:
+    """Let a node have started long ago, and have heard no leader since."""
+    node.group._started_s -= 60
+    node.group.replica.prevote._leader_heard_s -= 60
+
+
 async def test_a_removed_disk_stops_the_node(tmp_path: Path) -> None:
-    """That is for ever, whoever says it, founder or not."""
+    """That is for ever, whoever says it; but not while a leader is heard. The directory remembers it."""
     async with following(tmp_path) as node:
-        node.group.refused("n9", Objection("it was removed", is_final=True))
+        node.group.refused("n9", objections.removed("n2"), is_dialed=False)
+        node.group.time_passed()
+        assert not node.group.loop.failure.done()
+        grow_old(node)
+        node.group.time_passed()
         failure = node.group.loop.failure.result()
         assert isinstance(failure, IdentityRefused)
-        assert "refused by node n9: it was removed" in str(failure)
+        assert "refused by n9: node n2 was removed from this cluster" in str(failure)
+    with pytest.raises(IdentityRefused, match="does not take part again: refused by n9: node n2 was removed"):
+        DataDir.open(tmp_path, "n2")
 
 
-async def test_a_founder_is_believed_by_a_founder(tmp_path: Path) -> None:
-    """In a new cluster the other founders know whose disk this node had."""
+async def test_the_others_together_are_believed(tmp_path: Path) -> None:
+    """A node stops when all that could make a majority know its id with another disk, and not before."""
     async with made(tmp_path, *AMONG_THREE) as node:
-        node.group.refused("n3", Objection("another disk"))
+        grow_old(node)
+        for peer_id in ("n1", "n3"):
+            node.group.time_passed()
+            assert not node.group.loop.failure.done()
+            objection = objections.other_disk("n2", known="a", theirs="b")
+            node.group.refused(peer_id, objection, is_dialed=False)
+        node.group.time_passed()
+        assert "refused by n1, n3: node n2 is known here with another" in str(
+            node.group.loop.failure.result()
+        )
+
+
+async def test_a_call_from_another_cluster_stops_nobody(tmp_path: Path) -> None:
+    """Those whom a node dials itself may tell it that it is wrong; those who dial it are wrong themselves."""
+    objection = objections.other_cluster("n2", theirs="a" * 32, ours="b" * 32)
+    async with made(tmp_path, *AMONG_THREE) as node:
+        grow_old(node)
+        for is_dialed in (False, True):
+            node.group.time_passed()
+            assert not node.group.loop.failure.done()
+            for peer_id in ("n1", "n3"):
+                node.group.refused(peer_id, objection, is_dialed=is_dialed)
+        node.group.time_passed()
         assert isinstance(node.group.loop.failure.result(), IdentityRefused)
+    DataDir.open(tmp_path, "n2").close()
 
 
 async def test_one_peers_word_is_not_enough(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A peer that is not a founder, or that may be behind, is not believed: people are told."""
+    """Whoever lets this node in takes back what it said; what says nothing of the disk is for people."""
     async with following(tmp_path) as node:
-        node.group.refused("n9", Objection("not known"))
+        for peer_id in ("n1", "n3"):
+            node.group.refused(peer_id, Objection("not known", kind="later"), is_dialed=True)
+        grow_old(node)
+        node.group.time_passed()
+        node.group.let_in("n1")
+        node.group.refused("n3", objections.other_disk("n2", known="a", theirs="b"), is_dialed=True)
+        node.group.time_passed()
         assert not node.group.loop.failure.done()
-        assert "event=not-let-in peer=n9 reason='not known'" in caplog.text
+        assert "event=not-let-in peer=n3 kind=later reason='not known'" in caplog.text
 
 
 # -- the end ------------------------------------------------------------------------------------------------

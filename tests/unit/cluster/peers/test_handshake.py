@@ -22,8 +22,11 @@ OLD_NONCES = (b"1" * 32, b"2" * 32)
 """As release 0.1.0 makes them."""
 NONCES = tuple(nonce[:24] + handshake.NONCE_MARK + b"\x02" for nonce in OLD_NONCES)
 EXCHANGE = HandshakeState("a", "b", *NONCES)
+NEW_EXCHANGE = HandshakeState("a", "b", *(nonce[:-1] + b"\x03" for nonce in NONCES))
 OLD_EXCHANGE = HandshakeState("a", "b", *OLD_NONCES)
-EXCHANGES = pytest.mark.parametrize("exchange", [EXCHANGE, OLD_EXCHANGE], ids=["protocol 2", "protocol 1"])
+EXCHANGES = pytest.mark.parametrize(
+    "exchange", [NEW_EXCHANGE, EXCHANGE, OLD_EXCHANGE], ids=["protocol 3", "protocol 2", "protocol 1"]
+)
 
 
 @EXCHANGES
@@ -33,7 +36,9 @@ def test_who_knows_the_secret_is_proven(exchange: HandshakeState, role: bytes) -
     theirs = exchange.proven(SECRET, role, exchange.prove(SECRET, role, PARTICULARS))
     assert theirs is not None
     assert (theirs.disk_id, theirs.http, theirs.members_version) == ("disk", "http://a", 3)
-    assert theirs.rules == exchange.protocol, "release 0.1.0 does not say what rules it knows: the first"
+    assert theirs.rules == min(2, exchange.protocol), (
+        "release 0.1.0 does not say what rules it knows: the first"
+    )
 
 
 @EXCHANGES
@@ -61,12 +66,17 @@ def test_a_recorded_proof_is_worth_nothing_elsewhere(other: HandshakeState) -> N
     assert other.proven(SECRET, b"dialer", recorded) is None
 
 
+def forged(objection: Objection, mac: bytes) -> Refusal:
+    """Return a refusal that somebody made."""
+    return Refusal(msgspec.Raw(msgspec.msgpack.encode(objection)), mac)
+
+
 @EXCHANGES
 def test_a_proof_cannot_be_sent_back(exchange: HandshakeState) -> None:
     """The dialer's proof is not the acceptor's, and neither is a refusal."""
     proof = exchange.prove(SECRET, b"dialer", PARTICULARS)
     assert exchange.proven(SECRET, b"acceptor", proof) is None
-    assert not exchange.is_refused(SECRET, Refusal(Objection(""), proof.mac))
+    assert not exchange.is_refused(SECRET, forged(Objection(""), proof.mac))
     refusal = exchange.refuse(SECRET, Objection("reason"))
     assert exchange.proven(SECRET, b"acceptor", Proof(b"", refusal.mac)) is None
 
@@ -133,10 +143,24 @@ def test_a_refusal_cannot_be_forged(exchange: HandshakeState) -> None:
     """Only a peer that knows the secret can make a node stop, and only for the reason that it gave."""
     refusal = exchange.refuse(SECRET, Objection("another disk"))
     assert exchange.is_refused(SECRET, refusal)
-    assert not exchange.is_refused(SECRET, Refusal(Objection("another reason"), refusal.mac))
-    assert not exchange.is_refused(SECRET, Refusal(Objection("another disk", is_final=True), refusal.mac))
+    assert not exchange.is_refused(SECRET, forged(Objection("another reason"), refusal.mac))
+    assert not exchange.is_refused(SECRET, forged(Objection("another disk", is_final=True), refusal.mac))
     assert not exchange.is_refused(SECRET, exchange.refuse(b"wrong", Objection("another disk")))
-    assert not exchange.is_refused(SECRET, Refusal(Objection("another disk"), b""))
+    assert not exchange.is_refused(SECRET, forged(Objection("another disk"), b""))
+
+
+@EXCHANGES
+def test_a_refusal_says_its_kind_where_it_is_known(exchange: HandshakeState) -> None:
+    """From protocol 3 on; before that it is what release 0.1.0 signs, to the byte."""
+    refusal = exchange.refuse(SECRET, Objection("gone", is_final=True, kind="removed"))
+    assert exchange.is_refused(SECRET, refusal)
+    if exchange.protocol >= handshake.PROTOCOL_SEALED:
+        assert refusal.objection == Objection("gone", is_final=True, kind="removed")
+        assert not exchange.is_refused(
+            SECRET, forged(Objection("gone", is_final=True, kind="x"), refusal.mac)
+        )
+    else:
+        assert bytes(refusal.content) == msgspec.msgpack.encode(("gone", True))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +170,7 @@ def test_a_refusal_cannot_be_forged(exchange: HandshakeState) -> None:
         Challenge(b"n" * 32),
         FirstProof(FirstParticulars("disk", "http://a"), b"mac"),
         Proof(b"content", b"mac"),
-        Refusal(Objection("reason"), b"mac"),
+        forged(Objection("reason"), b"mac"),
     ],
 )
 def test_messages_travel_as_bytes(message: handshake.Handshake) -> None:

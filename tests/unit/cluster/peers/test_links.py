@@ -52,8 +52,9 @@ class Host:
         """Return the oldest protocol that a link may have."""
         return self.protocol_oldest
 
-    def particulars(self) -> Particulars:
+    def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells about itself."""
+        assert peer_id != self.node_id
         return Particulars(f"disk-{self.node_id}", f"http://{self.node_id}", rules=2)
 
     def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
@@ -74,9 +75,9 @@ class Host:
         if kind != FrameKind.PING:
             self.log.append((FrameKind(kind).name, peer_id, msgspec.msgpack.decode(body)))
 
-    def refused(self, peer_id: str, objection: Objection) -> None:
+    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Note."""
-        self.log.append(("refused", peer_id, objection.reason))
+        self.log.append(("refused" if is_dialed else "refused-by-dialer", peer_id, objection.reason))
 
     def ping(self) -> Any:
         """Return nothing of interest."""
@@ -246,7 +247,7 @@ async def test_a_refused_acceptor_is_told_why() -> None:
         a_host.objections["b"] = Objection("another disk")
         for link in list(a_links._all):
             link.close("again")
-        await until(lambda: ("REFUSED", "a", ["another disk", False]) in b_host.log)
+        await until(lambda: ("refused-by-dialer", "a", "another disk") in b_host.log)
         await until(lambda: b_host.log[-1] == ("down", "a"))
         assert not a_links.is_up("b")
 

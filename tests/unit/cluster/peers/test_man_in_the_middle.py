@@ -39,8 +39,9 @@ class Node:
         """Return the oldest protocol that a link may have."""
         return self._protocol_min
 
-    def particulars(self) -> Particulars:
+    def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells about itself."""
+        assert peer_id != self.node_id
         return Particulars(f"disk-{self.node_id}", "http://x", rules=3)
 
     def is_peer(self, node_id: str) -> bool:
@@ -66,8 +67,9 @@ class Node:
         """Note."""
         self.heard.append((kind, msgspec.msgpack.decode(body)))
 
-    def refused(self, _: str, objection: Objection) -> None:
+    def refused(self, _: str, objection: Objection, *, is_dialed: bool) -> None:
         """Note."""
+        del is_dialed
         self.refusals.append(objection.reason)
 
 
@@ -161,8 +163,10 @@ class Pair:
             link.connection_lost(None)
 
 
+HANDED_ON = [kind for kind in FrameKind if kind is not FrameKind.REFUSED]
+"""What a link does not read itself."""
 FRAMES = st.lists(
-    st.tuples(st.sampled_from(FrameKind), st.integers(0, 9) | st.binary(max_size=60)), min_size=1, max_size=8
+    st.tuples(st.sampled_from(HANDED_ON), st.integers(0, 9) | st.binary(max_size=60)), min_size=1, max_size=8
 )
 INSERTED = st.one_of(
     st.binary(min_size=1, max_size=80),

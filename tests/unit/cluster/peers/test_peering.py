@@ -11,13 +11,23 @@ from msgspec.structs import replace
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
 from cluster.commands.outbox import Forwarded
 from cluster.consensus import member_list
+from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Member, Members
-from cluster.consensus.messages import AppendEntries, Message
+from cluster.consensus.messages import (
+    Acknowledgement,
+    AppendEntries,
+    Message,
+    NewerTerm,
+    PreVoteGranted,
+    Vote,
+    VoteRequest,
+)
 from cluster.errors import NodeFailed
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.peers.peering import Handlers, Peering, Ping
+from cluster.storage.cluster_record import ClusterRecord
 from cluster.storage.data_directory import DataDir
 from lockstate.versions import RULES_NEWEST
 from tests.support.replica_parts import FullDisk
@@ -31,6 +41,7 @@ class Host:
     def __init__(self) -> None:
         self.log: list[tuple[object, ...]] = []
         self.active_rules = 1
+        self.has_empty_log = True
 
     def role(self) -> str:
         """Follow."""
@@ -60,9 +71,17 @@ class Host:
         """Note."""
         self.log.append(("broke", str(error)))
 
-    def refused(self, peer_id: str, objection: Objection) -> None:
+    def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Note."""
-        self.log.append(("refused", peer_id, objection))
+        self.log.append(("refused", peer_id, objection, is_dialed))
+
+    def let_in(self, peer_id: str) -> None:
+        """Note."""
+        self.log.append(("let-in", peer_id))
+
+    def is_log_empty(self) -> bool:
+        """Return what the test wants."""
+        return self.has_empty_log
 
 
 def handlers(log: list[tuple[object, ...]]) -> Handlers:
@@ -109,6 +128,11 @@ def disk(name: str, version: int = 0) -> Particulars:
     return Particulars(f"disk-{name}", "http://x", version)
 
 
+def ahead(datadir: DataDir, name: str, version: int) -> Particulars:
+    """Return what a node with this disk tells that has n1 in a newer list, with its disk."""
+    return replace(disk(name, version), your_disk_id=datadir.disk_id)
+
+
 def without(committed: Members, node_id: str) -> Members:
     """Return the list after a removal, with everybody there."""
     return member_list.without(committed, node_id, f"disk-{node_id}", committed.nodes)
@@ -150,7 +174,7 @@ def test_a_stranger_is_told_to_be_added(datadir: DataDir) -> None:
 def test_who_knows_a_newer_list_is_let_in(datadir: DataDir) -> None:
     """It may have joined without our knowing; its disk is remembered when our list has it, and not before."""
     peering = make(datadir)
-    assert peering.objection("n4", disk("n4", version=2), is_known=False) is None
+    assert peering.objection("n4", ahead(datadir, "n4", 2), is_known=False) is None
     assert datadir.known == {}
     assert not peering.is_gone("n4")
     peering.set_members(with_voter(THREE, "n4", "disk-n4"), is_first=False)
@@ -193,7 +217,7 @@ def test_who_was_away_meets_the_new_disk_of_an_old_id(datadir: DataDir) -> None:
     peering.objection("n3", disk("n3"), is_known=True)
     gone = without(THREE, "n3")
     back = with_voter(gone, "n3", "disk-new")
-    assert peering.objection("n3", disk("new", back.version), is_known=True) is None
+    assert peering.objection("n3", ahead(datadir, "new", back.version), is_known=True) is None
     assert datadir.known == {"n3": "disk-n3"}
     peering.set_members(gone, is_first=False)
     assert not peering.is_gone("n3")
@@ -205,7 +229,7 @@ def test_who_was_away_meets_the_new_disk_of_an_old_id(datadir: DataDir) -> None:
 def test_a_new_connection_keeps_what_is_known(datadir: DataDir) -> None:
     """The end of the connection that it replaced comes later, and takes nothing away."""
     peering = make(datadir)
-    peering.objection("n4", disk("n4", version=2), is_known=False)
+    peering.objection("n4", ahead(datadir, "n4", 2), is_known=False)
     peering.peer_down("n4")
     peering.set_members(with_voter(THREE, "n4", "disk-n4"), is_first=False)
     assert datadir.known == {"n4": "disk-n4"}
@@ -229,17 +253,125 @@ def test_operations_reach_the_node(datadir: DataDir) -> None:
         (FrameKind.CHANGE, change),
         (FrameKind.CHANGED, verdict),
         (FrameKind.TRANSFER, "n2"),
-        (FrameKind.REFUSED, Objection("why")),
     ):
         send(peering, "n2", kind, content)
+    peering.refused("n2", Objection("why"), is_dialed=True)
     assert host.log == [
         ("change", "n2", change),
         ("verdict", verdict),
         ("transfer", "n2"),
-        ("refused", "n2", Objection("why")),
+        ("refused", "n2", Objection("why"), True),
     ]
     with pytest.raises(msgspec.DecodeError):
         send(peering, "n2", FrameKind.CHANGE, {"id": "n4"})
+
+
+def test_no_list_of_a_peer_switches_off_the_check_of_its_disk(datadir: DataDir) -> None:
+    """A node that lost its disk is not let in for saying that it knows a newer list."""
+    peering = make(datadir)
+    assert peering.objection("n3", disk("n3"), is_known=True) is None
+    for version in (0, 1, 1 << 40):
+        objection = peering.objection("n3", disk("other", version), is_known=True)
+        assert objection is not None
+        assert "n3 is known here with another data directory" in objection.reason
+        assert peering.objection("n9", disk("n9", version), is_known=False) is not None
+    assert datadir.known == {"n3": "disk-n3"}
+
+
+def test_nothing_is_counted_of_a_disk_that_does_not_count_yet(datadir: DataDir) -> None:
+    """Of a node that was added again without our knowing, the log is taken, and no vote is."""
+    host = Host()
+    peering = make(datadir, host=host)
+    peering.objection("n2", disk("n2"), is_known=True)
+    peering.objection("n3", disk("n3"), is_known=True)
+    gone = without(THREE, "n3")
+    back = with_voter(gone, "n3", "disk-new")
+    assert peering.objection("n3", ahead(datadir, "new", back.version), is_known=True) is None
+    heartbeat = AppendEntries(term=1, commit_index=1)
+    counted = [
+        Vote(term=1),
+        VoteRequest(term=2, last_log_index=9, last_log_term=1),
+        Acknowledgement(next_index=2, reset=False, success=True, term=1),
+        PreVoteGranted(term=2),
+    ]
+    for message in (*counted, heartbeat, NewerTerm(term=9)):
+        send(peering, "n3", FrameKind.RAFT, message)
+    send(peering, "n3", FrameKind.FORWARD, Forwarded(3, "n3.run", [1], [b"one"]))
+    send(peering, "n3", FrameKind.CHANGE, Change(1, "n4", "h:4"))
+    assert host.log == [("raft", "n3", heartbeat), ("raft", "n3", NewerTerm(term=9))]
+    host.log.clear()
+    # The list that counts has it now, though it is not committed.
+    peering.set_members(gone, is_first=False, latest=back)
+    for message in counted:
+        send(peering, "n3", FrameKind.RAFT, message)
+    assert [message for _, _, message in host.log] == counted
+
+
+def test_a_joining_node_adopts_the_cluster_of_the_first_leader(tmp_path: Path) -> None:
+    """Durably, before the message is handed on; then nobody of another cluster is let in."""
+    datadir = DataDir.open(tmp_path / "n4", "n4", joins=True)
+    host = Host()
+    peering = Peering(datadir, "n4", "", host)
+    peering.handlers = handlers(host.log)
+    peering.set_members(Members(), is_first=False)
+    ours, others = (replace(disk(name, 4), cluster_id=name * 16) for name in ("aa", "bb"))
+    assert peering.objection("n1", ours, is_known=True) is None
+    assert peering.objection("n2", others, is_known=True) is None
+    send(peering, "n2", FrameKind.PING, Ping(1, "leader", cluster_id="bb" * 16))
+    assert peering.particulars("n1").cluster_id == peering.ping().cluster_id == ""
+    heartbeat = AppendEntries(term=1, commit_index=1)
+    send(peering, "n1", FrameKind.RAFT, heartbeat)
+    with pytest.raises(msgspec.ValidationError, match="n2 belongs to another cluster"):
+        send(peering, "n2", FrameKind.RAFT, replace(heartbeat, term=7))
+    assert [entry for entry in host.log if entry[0] == "raft"] == [("raft", "n1", heartbeat)]
+    assert peering.particulars("n1").cluster_id == peering.ping().cluster_id == "aa" * 16
+    assert "other-cluster" in str(peering.objection("n2", others, is_known=True))
+    datadir.close()
+    EngineJournal.open(tmp_path / "n4").close()
+    again = DataDir.open(tmp_path / "n4", "n4", joins=True)
+    assert again.cluster_id == "aa" * 16
+    again.close()
+
+
+def test_a_node_with_a_log_adopts_nothing(datadir: DataDir) -> None:
+    """Its cluster is told by its log, when that has an id."""
+    host = Host()
+    peering = make(datadir, Members(), is_first=False, host=host)
+    assert peering.objection("n2", replace(disk("n2", 3), cluster_id="aa" * 16), is_known=True) is None
+    host.has_empty_log = False
+    send(peering, "n2", FrameKind.RAFT, AppendEntries(term=1, commit_index=1))
+    assert datadir.cluster_id == ""
+
+
+def test_who_belongs_to_this_cluster_says_so(datadir: DataDir) -> None:
+    """By the latest that it said, in its ping or when it connected; without an id here, by saying none."""
+    peering = make(datadir)
+    peering.objection("n2", disk("n2"), is_known=True)
+    assert peering.belongs("n2")
+    datadir.store_cluster(ClusterRecord(cluster_id="aa" * 16))
+    assert not peering.belongs("n2")
+    send(peering, "n2", FrameKind.PING, Ping(1, "joining"))
+    assert not peering.belongs("n2")
+    send(peering, "n2", FrameKind.PING, Ping(1, "joining", cluster_id="bb" * 16))
+    assert not peering.belongs("n2")
+    with pytest.raises(msgspec.ValidationError, match="another cluster"):
+        send(peering, "n2", FrameKind.PING, Ping(1, "joining", cluster_id="bb" * 16))
+    peering.peer_down("n2")
+    peering.objection("n2", disk("n2"), is_known=True)
+    send(peering, "n2", FrameKind.PING, Ping(1, "joining", cluster_id="aa" * 16))
+    assert peering.belongs("n2")
+
+
+def test_two_processes_with_one_identity_are_noticed(
+    datadir: DataDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Connections of one node alternate between two runs; each is another one in every process."""
+    peering = make(datadir)
+    assert peering.particulars("n2").run_id != make(datadir).particulars("n2").run_id
+    for run_id in ("a", "b", "a"):
+        peering.objection("n2", replace(disk("n2"), run_id=run_id), is_known=True)
+    assert peering.runs.alternations_count == 1
+    assert "event=duplicate-node peer=n2" in caplog.text
 
 
 def test_commands_reach_the_leader_as_one_batch(datadir: DataDir) -> None:
@@ -272,7 +404,7 @@ def test_a_ping_tells_where_a_peer_is_until_it_is_gone(datadir: DataDir) -> None
     assert peering.pings == {"n2": Ping(6, "leader")}
     peering.peer_down("n2")
     assert peering.pings == {}
-    assert host.log == [("down", "n2")]
+    assert host.log == [("let-in", "n2"), ("let-in", "n2"), ("down", "n2")]
     assert peering.ping() == Ping(7, "follower")
 
 
@@ -344,7 +476,7 @@ def test_a_node_that_joined_later_is_not_gone(datadir: DataDir) -> None:
     """A linked peer that an older list does not have yet is not a removed one."""
     peering = make(datadir)
     peering.objection("n3", disk("n3"), is_known=True)
-    peering.objection("n4", disk("n4", version=5), is_known=False)
+    peering.objection("n4", ahead(datadir, "n4", 5), is_known=False)
     assert peering.set_members(without(THREE, "n3"), is_first=False) == {"n3"}
 
 
@@ -356,7 +488,7 @@ def test_a_founder_that_met_not_everybody_is_vouched_for_by_a_newer_list(datadir
     peering.objection("n2", disk("n2"), is_known=True)
     send(peering, "n2", FrameKind.RAFT, heartbeat)
     assert (host.log, peering.is_established) == ([], False)
-    peering.objection("n4", disk("n4", version=3), is_known=False)
+    peering.objection("n4", ahead(datadir, "n4", 3), is_known=False)
     send(peering, "n4", FrameKind.RAFT, heartbeat)
     assert host.log == [("raft", "n4", heartbeat)]
     assert peering.is_established
@@ -366,7 +498,7 @@ def test_the_disk_of_who_is_connected_goes_into_the_list(datadir: DataDir) -> No
     """What a peer says of its disk now counts more than what an addition that was undone has left here."""
     peering = make(datadir)
     datadir.remember("n4", "disk-old")
-    peering.objection("n4", disk("n4", version=3), is_known=True)
+    peering.objection("n4", ahead(datadir, "n4", 3), is_known=True)
     assert peering.disk_ids()["n4"] == "disk-n4"
 
 

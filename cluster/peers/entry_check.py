@@ -1,0 +1,111 @@
+"""Whom a node lets in, and how far. Pure: what is known here and what a peer says, in; a verdict, out.
+
+A member is its node id *and* its data directory: one that comes back with another disk may have voted and
+acknowledged what it no longer knows. The check of the disk is never switched off by what the peer claims
+to know. The list of this node may be old, though, so a peer may be right and this node behind. Then the
+peer must prove that it belongs to the same cluster, by what only its members can know:
+
+- the cluster id, which a node has from the founding of its cluster or from a leader, or
+- where one of the two has none yet (a directory of an older release): this node's own disk id, in the member
+  list of the peer.
+
+What a copied directory says is all true, so a copy cannot be told from its original here; see duplicates.
+"""
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from cluster.consensus.member_list import Members
+from cluster.peers import objections
+from cluster.peers.handshake import Objection, Particulars
+
+
+class Standing(enum.Enum):
+    """What is taken from a peer that is let in."""
+
+    MEMBER = "member"
+    """Everything."""
+    LEADER_ONLY = "leader-only"
+    """The log, and nothing that is counted. Its id has another disk in the list that counts here, but it
+    belongs to this cluster and knows a newer list: it was removed and added again without our knowing."""
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What this node knows of itself and of who belongs to its cluster."""
+
+    disk_id: str
+    cluster_id: str
+    """Empty if this node has none yet."""
+    committed: Members
+    latest: Members
+    """The list that counts: the newest in the log. Without nodes, if this node has yet to get one."""
+    remembered: Mapping[str, str]
+    """The disks of the peers that this node has met, by node id."""
+    is_log_empty: bool
+    rules: int
+    """The version of the rules that this node's state follows."""
+
+    def disks(self, peer_id: str) -> frozenset[str]:
+        """Return the disks that a member may come with; empty if none is known."""
+        listed = {members.disk_id(peer_id) for members in (self.latest, self.committed)} - {""}
+        if listed:
+            return frozenset(listed)
+        return frozenset({self.remembered[peer_id]} if peer_id in self.remembered else ())
+
+
+def check(view: View, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | Standing:
+    """Return what is wrong with a peer that knows the secret, or what is taken from it.
+
+    `is_known` tells whether this node has it among its peers.
+    """
+    if view.cluster_id and theirs.cluster_id and view.cluster_id != theirs.cluster_id:
+        return objections.other_cluster(peer_id, theirs=theirs.cluster_id, ours=view.cluster_id)
+    if theirs.disk_id in view.committed.removed:
+        return objections.removed(peer_id)
+    standing = _check_member(view, peer_id, theirs, is_known=is_known)
+    if isinstance(standing, Standing) and theirs.rules < view.rules:
+        return objections.rules_too_old(peer_id, theirs=theirs.rules, active=view.rules)
+    return standing
+
+
+def _check_member(view: View, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | Standing:
+    """Return what is wrong with the id and the disk of a peer of this or of no cluster."""
+    if not view.latest.nodes and not view.cluster_id:
+        return _check_of_joining(view, peer_id, theirs, is_known=is_known)
+    is_ahead = theirs.members_version > view.committed.version and belongs(view, theirs)
+    if not is_known:
+        if is_ahead:
+            return Standing.MEMBER
+        if peer_id in view.committed.removed.values():
+            return objections.removed(peer_id, is_final=False)
+        return objections.not_a_member(peer_id)
+    disks = view.disks(peer_id)
+    if not disks or theirs.disk_id in disks:
+        return Standing.MEMBER
+    if is_ahead:
+        return Standing.LEADER_ONLY
+    return objections.other_disk(peer_id, known=min(disks), theirs=theirs.disk_id)
+
+
+def _check_of_joining(
+    view: View, peer_id: str, theirs: Particulars, *, is_known: bool
+) -> Objection | Standing:
+    """Return what a joining node, which has neither list nor cluster, finds wrong with a peer.
+
+    With an empty log it has nothing to lose: it takes the cluster of the first leader. With a log it had a
+    cluster without an id, and cannot tell whether this is the one.
+    """
+    if theirs.cluster_id and not view.is_log_empty:
+        return objections.of_no_cluster(peer_id)
+    if not is_known and not theirs.members_version:
+        return objections.not_a_member(peer_id)
+    return Standing.MEMBER
+
+
+def belongs(view: View, theirs: Particulars) -> bool:
+    """Whether a peer proves that it belongs to the cluster of this node, by what only members know."""
+    if view.cluster_id and theirs.cluster_id:
+        return view.cluster_id == theirs.cluster_id
+    return theirs.your_disk_id == view.disk_id

@@ -1,0 +1,106 @@
+"""Why a node does not let a peer in, by kind, and how it says so. Pure.
+
+The kind is for programs: it decides whether the refused node stops (stop_rules). The text is for people, and
+says what to do.
+"""
+
+import enum
+
+from cluster.peers.handshake import PROTOCOL_SEALED, Objection
+
+
+class Kind(enum.StrEnum):
+    """What is wrong with a peer. It travels as its value; one that is not known here stops nobody."""
+
+    OTHER_DISK = "other-disk"
+    """Its id is known with another data directory."""
+    REMOVED = "removed"
+    """This very data directory was removed from the cluster."""
+    OTHER_CLUSTER = "other-cluster"
+    """It belongs to another cluster."""
+    NOT_A_MEMBER = "not-a-member"
+    """The list of this node, which may be old, does not have it."""
+    RULES = "rules"
+    """It does not know the rules that the cluster follows."""
+    GROUP = "group"
+    """It belongs to another Raft group."""
+    FOUNDERS_DIFFER = "founders-differ"
+    """It founds another cluster than this node does: the founders of the two are not the same."""
+
+
+def believed(objection: Objection, protocol: int, *, is_frame: bool) -> Objection:
+    """Return what is believed of a peer's objection on a link that speaks this protocol.
+
+    Older releases say no kind, but sign in a handshake whether it is final. Their frames are not sealed:
+    anybody in between may have written one.
+    """
+    if protocol >= PROTOCOL_SEALED:
+        return objection
+    is_final = objection.is_final and not is_frame
+    return Objection(objection.reason, is_final, Kind.REMOVED if is_final else "")
+
+
+def other_cluster(peer_id: str, *, theirs: str, ours: str) -> Objection:
+    """Return what a node of another cluster is told."""
+    return Objection(
+        f"node {peer_id} belongs to the cluster {theirs[:8]}, and this node to {ours[:8]}: one of the two"
+        " has a wrong address in its members or its `peers`, or a copy of another node's files (see 'Nodes of"
+        " another cluster' in docs/operating.md)",
+        kind=Kind.OTHER_CLUSTER,
+    )
+
+
+def other_disk(peer_id: str, *, known: str, theirs: str) -> Objection:
+    """Return what a node is told whose id is known with another disk."""
+    return Objection(
+        f"node {peer_id} is known here with another data directory (disk {known[:8]}, now"
+        f" {theirs[:8]}). A node that lost its disk may have voted and acknowledged what it"
+        f" no longer knows, so it cannot come back as {peer_id}: restore its old data directory, or"
+        " replace it by a node with a new id, with `holdfast cluster replace` (see 'A node lost its"
+        " disk' in docs/operating.md)",
+        kind=Kind.OTHER_DISK,
+    )
+
+
+def removed(peer_id: str, *, is_final: bool = True) -> Objection:
+    """Return what a removed node is told; `is_final` if it comes with the disk that was removed."""
+    return Objection(
+        f"node {peer_id} was removed from this cluster. To have it back, add it again and start it with"
+        " an empty data directory and --join (see 'Changing the members' in docs/operating.md)",
+        is_final,
+        Kind.REMOVED if is_final else Kind.NOT_A_MEMBER,
+    )
+
+
+def not_a_member(peer_id: str) -> Objection:
+    """Return what a node is told that the list does not have."""
+    return Objection(
+        f"node {peer_id} is not a member of this cluster: add it with `holdfast cluster add`, and"
+        " start it with an empty data directory and --join",
+        kind=Kind.NOT_A_MEMBER,
+    )
+
+
+def of_no_cluster(peer_id: str) -> Objection:
+    """Return what a node is told that cannot be shown to belong to the cluster of this node's log."""
+    return Objection(
+        f"node {peer_id} is not known here, and the log of this node is not empty: whether both belong to one"
+        " cluster cannot be told. To join, a node begins with an empty data directory and --join",
+        kind=Kind.NOT_A_MEMBER,
+    )
+
+
+def rules_too_old(peer_id: str, *, theirs: int, active: int) -> Objection:
+    """Return what a node is told that does not know the active rules."""
+    return Objection(
+        f"node {peer_id} knows rules {theirs} and the cluster follows rules {active}: upgrade"
+        f" {peer_id} to the release of the others (see 'Upgrading' in docs/operating.md)",
+        kind=Kind.RULES,
+    )
+
+
+def other_group(peer_id: str, *, theirs: int, ours: int) -> Objection:
+    """Return what a node of another Raft group is told."""
+    return Objection(
+        f"node {peer_id} belongs to Raft group {theirs}, and this node to {ours}", kind=Kind.GROUP
+    )

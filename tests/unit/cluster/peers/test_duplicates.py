@@ -1,0 +1,39 @@
+"""Two processes with one identity are noticed by what only processes have."""
+
+import pytest
+
+from cluster.peers.duplicates import RUNS_COUNT_MAX, Runs
+
+
+def test_a_restarted_node_is_no_duplicate(caplog: pytest.LogCaptureFixture) -> None:
+    """Every run is new, a connection of the same run may be made again, and old releases say nothing."""
+    runs = Runs()
+    for run_id in ("a", "a", "", "b", "b", "", "c"):
+        assert not runs.connected("n2", run_id)
+    assert not runs.connected("n3", "a")
+    assert (runs.alternations_count, caplog.text) == (0, "")
+
+
+def test_two_that_alternate_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """No process comes back with the run of another one before it: each time one does is counted."""
+    runs = Runs()
+    assert [runs.connected("n2", run_id) for run_id in ("a", "b", "a", "a", "b")] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert runs.alternations_count == 2
+    assert "event=duplicate-node peer=n2 run=a other_run=b" in caplog.text
+
+
+def test_what_is_remembered_has_a_bound() -> None:
+    """A node that restarts all the time, and peers that are gone, take no memory."""
+    runs = Runs()
+    for number in range(RUNS_COUNT_MAX + 1):
+        runs.connected("n2", str(number))
+    assert not runs.connected("n2", "0"), "forgotten"
+    assert runs.connected("n2", "2")
+    runs.keep(frozenset({"n1"}))
+    assert not runs.connected("n2", "2")

@@ -1,0 +1,138 @@
+"""Whom a node lets in: the disk counts, and whoever knows more must prove that it knows this cluster."""
+
+from itertools import product
+
+import pytest
+from msgspec.structs import replace
+
+from cluster.consensus import member_list
+from cluster.consensus.member_list import Member, Members
+from cluster.peers.entry_check import View, check
+from cluster.peers.handshake import Objection, Particulars
+
+OURS, OTHERS = "c" * 32, "d" * 32
+THREE = Members(
+    {
+        node_id: Member(f"h:{node_id}", is_voter=True, disk_id=f"disk-{node_id}")
+        for node_id in ("n1", "n2", "n3")
+    },
+    version=4,
+    cluster_id=OURS,
+    format=member_list.FORMAT_WITH_CLUSTER,
+)
+N1 = View(
+    disk_id="disk-n1",
+    cluster_id=OURS,
+    committed=THREE,
+    latest=THREE,
+    remembered={},
+    is_log_empty=False,
+    rules=3,
+)
+JOINING = replace(
+    N1, disk_id="disk-n4", cluster_id="", committed=Members(), latest=Members(), is_log_empty=True, rules=1
+)
+
+
+def says(
+    disk_id: str, version: int = 4, cluster_id: str = OURS, *, rules: int = 3, your_disk_id: str = ""
+) -> Particulars:
+    """Return what a peer says of itself."""
+    return Particulars(disk_id, "", version, rules=rules, cluster_id=cluster_id, your_disk_id=your_disk_id)
+
+
+def kind(view: View, peer_id: str, theirs: Particulars, *, is_known: bool = True) -> str:
+    """Return the kind of the objection, or the standing."""
+    found = check(view, peer_id, theirs, is_known=is_known)
+    return found.kind if isinstance(found, Objection) else found.value
+
+
+def test_a_member_with_its_disk_is_let_in() -> None:
+    """Whatever list it knows, with or without a cluster id of its own."""
+    for version, cluster_id in product((0, 4, 9), (OURS, "")):
+        assert kind(N1, "n3", says("disk-n3", version, cluster_id)) == "member"
+
+
+@pytest.mark.parametrize("version", [0, 4, 5, 1 << 60])
+@pytest.mark.parametrize("cluster_id", ["", OTHERS])
+def test_no_list_switches_off_the_check_of_the_disk(version: int, cluster_id: str) -> None:
+    """A member's id with another disk is refused, whatever list it says it knows, if it proves nothing."""
+    expected = "other-disk" if not cluster_id else "other-cluster"
+    assert kind(N1, "n3", says("disk-new", version, cluster_id)) == expected
+    assert kind(N1, "n3", says("disk-new", version, cluster_id, your_disk_id="another")) == expected
+
+
+def test_another_cluster_is_seen_first() -> None:
+    """Even with the right disk, or a removed one, or as a stranger."""
+    gone = member_list.without(THREE, "n3", "disk-n3", THREE.nodes)
+    assert kind(N1, "n3", says("disk-n3", 9, OTHERS)) == "other-cluster"
+    assert kind(replace(N1, committed=gone), "n3", says("disk-n3", 9, OTHERS)) == "other-cluster"
+    assert kind(N1, "n9", says("disk-n9", 9, OTHERS), is_known=False) == "other-cluster"
+    assert kind(replace(JOINING, cluster_id=OURS), "n3", says("disk-n3", 9, OTHERS)) == "other-cluster"
+
+
+def test_who_was_added_again_without_our_knowing_may_only_lead() -> None:
+    """Of this cluster, with a newer list: it is listened to, and nothing of it is counted."""
+    assert kind(N1, "n3", says("disk-new", 5)) == "leader-only"
+    assert kind(N1, "n3", says("disk-new", 4)) == "other-disk", "its list is not newer"
+    without_id = replace(N1, cluster_id="")
+    assert kind(without_id, "n3", says("disk-new", 5)) == "other-disk", "nothing proves that it is of ours"
+    assert kind(without_id, "n3", says("disk-new", 5, your_disk_id="disk-n1")) == "leader-only"
+    assert kind(N1, "n3", says("disk-new", 5, "", your_disk_id="disk-n1")) == "leader-only"
+    assert kind(N1, "n3", says("disk-new", 5, OTHERS, your_disk_id="disk-n1")) == "other-cluster"
+
+
+def test_both_lists_count_while_one_is_not_committed() -> None:
+    """The newest list counts from when it is in the log, and may be cut off again."""
+    back = replace(THREE, nodes={**THREE.nodes, "n3": Member("h:n3", is_voter=True, disk_id="disk-new")})
+    view = replace(N1, latest=back)
+    for disk_id in ("disk-n3", "disk-new"):
+        assert kind(view, "n3", says(disk_id)) == "member"
+    assert kind(view, "n3", says("disk-third")) == "other-disk"
+
+
+def test_a_disk_that_was_met_counts_where_no_list_has_one() -> None:
+    """A learner, and founders that no list describes yet, are known by the disk they came with first."""
+    learning = member_list.with_learner(THREE, "n4", "h:n4")
+    view = replace(N1, committed=learning, latest=learning)
+    assert kind(view, "n4", says("disk-n4", 0, "")) == "member"
+    met = replace(view, remembered={"n4": "disk-n4", "n3": "an older one of n3"})
+    assert kind(met, "n4", says("disk-n4", 0, "")) == "member"
+    assert kind(met, "n4", says("disk-other", 0, "")) == "other-disk"
+    assert kind(met, "n3", says("disk-n3")) == "member", "the list comes first"
+
+
+def test_a_stranger_must_know_a_newer_list_of_this_cluster() -> None:
+    """It may have joined since; else it is told to be added, or that it was removed."""
+    assert kind(N1, "n4", says("disk-n4", 5), is_known=False) == "member"
+    assert kind(N1, "n4", says("disk-n4", 4), is_known=False) == "not-a-member"
+    assert kind(N1, "n4", says("disk-n4", 5, ""), is_known=False) == "not-a-member"
+    assert kind(N1, "n4", says("disk-n4", 5, "", your_disk_id="disk-n1"), is_known=False) == "member"
+    gone = replace(N1, committed=member_list.without(THREE, "n3", "disk-n3", THREE.nodes))
+    assert kind(gone, "n3", says("disk-n3", 9), is_known=False) == "removed"
+    assert kind(gone, "n3", says("disk-new", 4), is_known=False) == "not-a-member"
+
+
+def test_rules_that_are_too_old_are_told_last() -> None:
+    """Only who would be let in hears of it."""
+    assert kind(N1, "n3", says("disk-n3", rules=2)) == "rules"
+    assert kind(N1, "n3", says("disk-new", rules=2)) == "other-disk"
+
+
+def test_a_joining_node_with_an_empty_log_takes_members_as_they_come() -> None:
+    """It knows nobody, and has nothing to lose; strangers without a list are nobody's members."""
+    for cluster_id, is_known in product((OURS, OTHERS, ""), (True, False)):
+        assert kind(JOINING, "n1", says("disk-n1", 4, cluster_id), is_known=is_known) == "member"
+    assert kind(JOINING, "n1", says("disk-n1", 0), is_known=True) == "member"
+    assert kind(JOINING, "n1", says("disk-n1", 0), is_known=False) == "not-a-member"
+
+
+def test_a_joining_node_with_a_log_joins_no_other_cluster() -> None:
+    """It cannot know whether what it has belongs to the cluster of the peer, unless neither has an id."""
+    view = replace(JOINING, is_log_empty=False)
+    assert kind(view, "n1", says("disk-n1", 4, OURS)) == "not-a-member"
+    assert kind(view, "n1", says("disk-n1", 4, "")) == "member"
+    adopted = replace(view, cluster_id=OURS)
+    assert kind(adopted, "n1", says("disk-n1", 4, OURS)) == "member"
+    assert kind(adopted, "n1", says("disk-n1", 4, OURS), is_known=False) == "member"
+    assert kind(adopted, "n1", says("disk-n1", 4, OTHERS)) == "other-cluster"
