@@ -21,7 +21,7 @@ HASH_SEED: Final = "PYTHONHASHSEED"
 ROOT: Final = Path(__file__).resolve().parents[1]
 FAILED: Final = 1
 INTERRUPTED: Final = 130
-NODE_COUNTS: Final = (3, 5)
+NODE_COUNTS: Final = (1, 3, 5)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,7 +40,9 @@ def build_parser() -> argparse.ArgumentParser:
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--hours", type=float, metavar="H", help="simulated time for each seed")
     length.add_argument("--minutes", type=float, metavar="M", help="the same in minutes (default: 5)")
-    parser.add_argument("--nodes", type=int, choices=NODE_COUNTS, default=3, help="size of the cluster")
+    parser.add_argument(
+        "--nodes", type=int, choices=NODE_COUNTS, help="size of the cluster (default: the seed decides)"
+    )
     parser.add_argument(
         "--hostile",
         action=argparse.BooleanOptionalAction,
@@ -68,7 +70,25 @@ def build_parser() -> argparse.ArgumentParser:
     mutations.add_argument("--list-mutations", action="store_true", help="print the defects and exit")
     mutations.add_argument("--mutation", metavar="NAME", help="hunt for this defect, or for all")
     mutations.add_argument("--seeds", type=int, metavar="N", help="try so many seeds, instead of its budget")
+    mutations.add_argument(
+        "--swarm",
+        type=_numbers,
+        metavar="S,...",
+        help="hunt in the worlds of plain seeds, for so many seconds a mutation in each round",
+    )
+    mutations.add_argument(
+        "--results",
+        type=Path,
+        default=Path("swarm.jsonl"),
+        metavar="FILE",
+        help="where the results of --swarm are, and where a later run goes on (default: %(default)s)",
+    )
     return parser
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    """Read numbers."""
+    return tuple(map(float, text.split(",")))
 
 
 def _seeds(text: str) -> range:
@@ -110,6 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.replay is not None:
             return _replay(arguments.replay)
         if arguments.mutation:
+            if arguments.swarm is not None:
+                return mutations.run_swarm(arguments.mutation, arguments.swarm, arguments.results)
             return mutations.run(arguments.mutation, arguments.seeds)
         return _run_all(arguments)
     except KeyboardInterrupt:
@@ -134,7 +156,7 @@ def _replay(path: Path) -> int:
 
 
 def _run_all(arguments: argparse.Namespace) -> int:
-    from tests.simulation.plan import make_plan  # noqa: PLC0415 - as above
+    from tests.simulation.plan import make_plan, nodes_of  # noqa: PLC0415 - as above
     from tests.simulation.run import run  # noqa: PLC0415 - as above
 
     minutes = arguments.hours * 60 if arguments.hours is not None else arguments.minutes or 5.0
@@ -143,7 +165,7 @@ def _run_all(arguments: argparse.Namespace) -> int:
         for seed in arguments.seed:
             plan = make_plan(
                 seed,
-                arguments.nodes,
+                arguments.nodes or nodes_of(seed),
                 hostile=arguments.hostile,
                 faults=arguments.faults,
                 only_locks=arguments.only_locks,

@@ -52,6 +52,8 @@ FAULTS: Final[dict[str, str]] = {
     "replace": "a node takes the place of another",
 }
 """The kinds of faults, each with what it does."""
+NODES: Final = (1, 3, 3, 3, 3, 3, 3, 5, 5, 5)
+"""How many nodes a cluster has."""
 RATES: Final = (0.3, 1.0, 1.0, 3.0)
 """How many of a kind come in a simulated minute, if there are any; times the intensity of the seed."""
 CROWDS: Final = (
@@ -111,6 +113,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the product, made smaller."""
     upgraded_s: float = 0.0
     """When the last node gets the newest release: until then it knows the first rules only."""
+
+
+def nodes_of(seed: int) -> int:
+    """Return how many nodes the cluster of a seed has, if nobody says."""
+    return Random(f"nodes {seed}").choice(NODES)
 
 
 def make_plan(

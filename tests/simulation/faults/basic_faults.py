@@ -65,18 +65,18 @@ class BasicFaults:
             "disk-error": self._disk_error,
             "slow-disk": self._slow_disk,
             "bit-flip": self._bit_flip,
-            "isolate": self._isolate,
-            "split": self._split,
-            "ring": self._ring,
-            "bridge": self._bridge,
-            "one-way": self._one_way,
-            "deaf": self._deaf,
-            "slow-link": self._slow_link,
-            "reset": self._reset,
-            "half-open": self._half_open,
+            "isolate": self._between_nodes(self._isolate),
+            "split": self._between_nodes(self._split),
+            "ring": self._between_nodes(self._ring),
+            "bridge": self._between_nodes(self._bridge),
+            "one-way": self._between_nodes(self._one_way),
+            "deaf": self._between_nodes(self._deaf),
+            "slow-link": self._between_nodes(self._slow_link),
+            "reset": self._between_nodes(self._reset),
+            "half-open": self._between_nodes(self._half_open),
             "client-cut": self._client_cut,
             "wall-clock": self._wall_clock,
-            "slow-node": self._slow_node,
+            "slow-node": self._between_nodes(self._slow_node),
             "slow-child": self._slow_child,
             "stall": self._stall,
             "clock-rate": self._clock_rate,
@@ -274,6 +274,10 @@ class BasicFaults:
         return lambda: self.start(machine)
 
     # -- network --------------------------------------------------------------------------------------------
+
+    def _between_nodes(self, fault: Fault) -> Fault:
+        """Return a fault that only happens where there are several nodes."""
+        return lambda: fault() if len(self._machines) > 1 else None
 
     def _cut(self, pairs: list[tuple[str, str]]) -> Undo:
         for source, target in pairs:

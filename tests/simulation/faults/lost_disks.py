@@ -13,6 +13,8 @@ from tests.simulation.faults.basic_faults import OPERATIONS_MAX, US, BasicFaults
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.machine import Machine
 
+FOUNDERS_MIN: Final = 3
+"""So many nodes began a cluster, at least, where a disk may be lost."""
 ROOT: Final = Path("/sim")
 
 
@@ -85,6 +87,11 @@ class LostDiskFaults:
         self._world.checkers.replaced(machine.node_id)
 
     def _is_known(self, machine: Machine) -> bool:
-        """Whether every other node has met this one: before that it may come with any disk."""
+        """Whether every other node has met this one: before that it may come with any disk.
+
+        Not where one node began: with an empty disk and nobody else in its configuration it is a new cluster.
+        """
+        if len(machine.config.peers) < FOUNDERS_MIN:
+            return False
         others = [other.group for other in self._world.machines.values() if other is not machine]
         return all(group is not None and machine.node_id in group.peering._datadir.known for group in others)

@@ -81,7 +81,7 @@ class MemberFaults:
 
     def _shrink(self) -> Undo | None:
         """Remove all that can be spared, at once."""
-        return self._want(0, len(self._wanted) - NODES_MIN)
+        return self._want(0, max(0, len(self._wanted) - NODES_MIN))
 
     def _replace(self) -> Undo | None:
         """Let one node take the place of another."""

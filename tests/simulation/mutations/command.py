@@ -1,8 +1,10 @@
 """What scripts/simulate does for --list-mutations and --mutation: hunts, and what it prints of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
+from tests.simulation.mutations import swarm
 from tests.simulation.mutations.catalogue import MUTATIONS, SURVIVORS
 from tests.simulation.mutations.hunt import Hunt, hunt
 
@@ -32,6 +34,17 @@ def run(name: str, seeds_max: int | None) -> int:
     if name == ALL:
         print("", table(hunts), sep="\n")
     return FOUND if all(one.is_found for one in hunts) else NOT_FOUND
+
+
+def run_swarm(name: str, rounds_s: Sequence[float], path: Path) -> int:
+    """Hunt in the plain swarm, for one mutation or for `all`; print what came of it."""
+    chosen = [one for one in MUTATIONS if name in (one.name, ALL)]
+    if not chosen:
+        print(f"no such mutation: {name}; see --list-mutations")
+        return UNKNOWN
+    known = swarm.hunt_in_rounds(chosen, rounds_s, path)
+    print(swarm.summary(known[one.name] for one in chosen))
+    return FOUND if all(known[one.name].checker for one in chosen) else NOT_FOUND
 
 
 def told(one: Hunt) -> str:

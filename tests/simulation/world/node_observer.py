@@ -155,7 +155,8 @@ class NodeObserver:
         self._checkers.stored(node_id, term, voted_for)
         self.raft.stored(node_id, journal)
         self._checkers.synced(node_id, journal.synced_index)
-        if group.replica.role.is_leader:
+        # A node that is alone leads and commits in one tick, before anybody is told of its role.
+        if voted_for == node_id and len(journal) and journal[-1][2] == term:
             self._checkers.acknowledged(node_id, journal.synced_index)
 
     def forked(self, node_id: str) -> None:
