@@ -19,7 +19,7 @@ from pysyncobj import SyncObjConf
 from pysyncobj.node import Node as LibraryNode
 from pysyncobj.transport import Transport as LibraryTransport
 
-from cluster.consensus import compaction
+from cluster.consensus import compaction, pinned_log
 from cluster.consensus.compaction import Compaction, LogRoom
 from cluster.consensus.library_words import EngineJournal, from_library, to_library
 from cluster.consensus.log_digest import MEMBERS_MARK
@@ -107,11 +107,14 @@ class Snapshots(Protocol):
     def next_chunk(self, peer_id: str) -> Chunk | None:
         """Return the next part for a peer, None when there is nothing to send or no room for it now."""
 
+    def first_needed(self, goal: int) -> int | None:
+        """Return from which entry on followers need the log that have not all up to `goal` yet."""
+
     def take_chunk(self, chunk: Chunk) -> bool:
         """Take a part; True when a snapshot is whole, checked, in place, and tells something new."""
 
     def stop_sending_to(self, peer_id: str) -> None:
-        """Forget the transfer to a peer."""
+        """Interrupt the transfer to a peer."""
 
     def take_received(self) -> Snapshot:
         """Return the snapshot that `take_chunk` has just put in place."""
@@ -576,12 +579,16 @@ class Engine:
         return self._compaction.room(len(self.journal), self.journal.bytes_count)
 
     def retained_from(self, index: int) -> int:
-        """Return the first entry that stays when everything before `index` is in a snapshot.
+        """Return the first entry that stays when everything up to behind `index` is in a snapshot.
 
-        Who was away briefly needs no snapshot then.
+        Who was away briefly needs no snapshot then, and who is getting an older one no second one.
         """
-        bytes_max = compaction.LOG_BYTES_MAX // RETAINED_DIVISOR
-        return self.journal.tail_start(index, self._retained, bytes_max)
+        journal = self.journal
+        start = journal.tail_start(index, self._retained, compaction.LOG_BYTES_MAX // RETAINED_DIVISOR)
+        needed = self._snapshots.first_needed(index + 1)
+        if needed is None or needed >= start:
+            return start
+        return max(needed, journal.tail_start(index, pinned_log.ENTRIES_MAX, pinned_log.BYTES_MAX))
 
     def transfer(self, peer_id: str) -> None:
         """Ask a peer that has the whole log to stand for election at once."""

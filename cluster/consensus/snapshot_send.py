@@ -23,18 +23,29 @@ logger = logging.getLogger(__name__)
 
 
 class Sending:
-    """One snapshot on its way to one peer, over one connection."""
+    """One snapshot on its way to one peer, over one connection after the other."""
 
     def __init__(self, peer_id: str, reader: SnapshotReader, index: int, term: int) -> None:
         """Begin; nothing is sent yet."""
         self._peer_id = peer_id
+        self.index = index
         self._reader = reader
         self._id = SnapshotId(index, term, reader.size, reader.digest)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin, or begin again on another connection: with an offer of the same snapshot."""
+        self._reader.offset = 0
         self._is_offered = False
         self._is_answered = False
         self._waited = 0
         self._has_begun = False
         self._went_back_to = -1
+
+    @property
+    def offset(self) -> int:
+        """Return how much was sent."""
+        return self._reader.offset
 
     def next_chunk(self, size_bytes: int) -> Chunk | None:
         """Return the next chunk; None while the answer to the offer is awaited. Raises OSError."""
@@ -63,6 +74,10 @@ class Sending:
         Back to the same place only once: several chunks behind a lost one tell the same. If that is lost as
         well, the end of this transfer and the next offer find it out.
         """
+        if not self._is_offered:
+            # Of the last time. The next offer waits for its turn, or a follower that takes nothing is asked
+            # again and again without a pause.
+            return False
         if position.digest != self._id.digest or not 0 <= position.offset <= self._id.size_bytes:
             return False
         is_back = position.offset < self._reader.offset

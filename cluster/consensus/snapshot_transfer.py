@@ -6,11 +6,12 @@ here they meet the engine and the store.
 
 import logging
 from collections.abc import Callable, Generator
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from cluster.consensus import guards
 from cluster.consensus.engine import Engine
 from cluster.consensus.messages import Chunk, Message, SnapshotPosition
+from cluster.consensus.pinned_log import PinnedLog
 from cluster.consensus.ready import SnapshotDue
 from cluster.consensus.snapshot_send import Sending
 from cluster.errors import NodeFailed
@@ -24,6 +25,14 @@ CHUNK_BYTES: Final = 256 * 1024
 logger = logging.getLogger(__name__)
 
 
+class LogWithBeginning(guards.LogView, Protocol):
+    """What a transfer may know of a node's log."""
+
+    @property
+    def first_index(self) -> int:
+        """Return the index of the oldest entry."""
+
+
 class SnapshotTransfer:
     """Writes, sends and receives snapshots for one replica.
 
@@ -35,7 +44,7 @@ class SnapshotTransfer:
         self,
         store: SnapshotStore,
         engine: Engine,
-        log: guards.LogView,
+        log: LogWithBeginning,
         *,
         last: LogEntry | None,
         decode: DecodeState | None = None,
@@ -47,6 +56,7 @@ class SnapshotTransfer:
         self._last = last
         self._writing: LogEntry | None = None
         self._sending: dict[str, Sending] = {}
+        self._pinned = PinnedLog()
         self._told: tuple[SnapshotId, int] | None = None
         self._checking: Generator[None, None, Snapshot] | None = None
         self._checked: Snapshot | None = None
@@ -74,11 +84,30 @@ class SnapshotTransfer:
 
     def stop_sending(self) -> None:
         """Forget all transfers: this node leads no more, or another term begins."""
+        self._pinned.clear()
         for peer_id in list(self._sending):
-            self.stop_sending_to(peer_id)
+            self._forget(peer_id)
 
     def stop_sending_to(self, peer_id: str) -> None:
-        """Forget the transfer to a peer, which keeps what it has."""
+        """Interrupt the transfer to a peer, which keeps what it has: next time, it is offered the same."""
+        sending = self._sending.get(peer_id)
+        if sending is not None:
+            sending.begin()
+
+    def first_needed(self, goal: int) -> int | None:
+        """Return from which entry on followers need the log that have not all up to `goal` yet."""
+        self._look_at_followers(goal)
+        return self._pinned.first_needed()
+
+    def _look_at_followers(self, goal: int | None = None) -> None:
+        """End what is kept for those who have caught up, or stand still."""
+        if self._pinned:
+            engine = self._engine
+            for peer_id in self._pinned.look(engine.match_index, engine.now_s(), goal=goal):
+                self._forget(peer_id)
+
+    def _forget(self, peer_id: str) -> None:
+        """End the transfer to a peer."""
         sending = self._sending.pop(peer_id, None)
         if sending is not None:
             sending.close()
@@ -96,6 +125,7 @@ class SnapshotTransfer:
         The engine asks in every tick: a good moment for a step of the check of what was received.
         """
         self._go_on_checking()
+        self._look_at_followers()
         outcome, index = self._store.poll(), self._writing[1] if self._writing else 0
         if outcome == "done":
             self._last = self._writing
@@ -107,13 +137,16 @@ class SnapshotTransfer:
 
     def next_chunk(self, peer_id: str) -> Chunk | None:
         """Return the next chunk for a peer, None when there is nothing to send or no room for it now."""
-        has_room = self._engine.has_room(peer_id)
-        sending = (self._sending.get(peer_id) or self._open(peer_id)) if has_room else None
+        engine = self._engine
+        sending = self._present(peer_id) if engine.has_room(peer_id) else None
         chunk = None if sending is None else sending.next_chunk(CHUNK_BYTES)
-        if chunk is None:
-            self._engine.pause_sending(peer_id)
+        if sending is None or chunk is None:
+            engine.pause_sending(peer_id)
         elif chunk.is_last:
-            self.stop_sending_to(peer_id)
+            # Should the follower ask again, while it checks what it got, this is offered to it again.
+            sending.begin()
+        else:
+            self._pinned.has_sent(peer_id, sending.offset, engine.now_s())
         return chunk
 
     def take_chunk(self, chunk: Chunk) -> bool:
@@ -137,6 +170,16 @@ class SnapshotTransfer:
 
     # -- sending --------------------------------------------------------------------------------------------
 
+    def _present(self, peer_id: str) -> Sending | None:
+        """Return the transfer to a peer; a new one unless the log goes on behind the snapshot of the last."""
+        sending = self._sending.get(peer_id)
+        if sending is not None and sending.index >= max(
+            self._log.first_index, self._engine.match_index(peer_id)
+        ):
+            return sending
+        self._forget(peer_id)
+        return self._open(peer_id)
+
     def _open(self, peer_id: str) -> Sending | None:
         if self._last is None:
             return None
@@ -146,6 +189,7 @@ class SnapshotTransfer:
             logger.error("event=snapshot-not-readable peer=%s error=%r", peer_id, str(error))  # noqa: TRY400
             return None
         sending = self._sending[peer_id] = Sending(peer_id, reader, self._last[1], self._last[2])
+        self._pinned.begin(peer_id, self._last[1], self._engine.now_s())
         return sending
 
     # -- receiving ------------------------------------------------------------------------------------------

@@ -34,6 +34,16 @@ class FakeEngine:
         self.is_room = True
         self.sent: list[tuple[str, Message]] = []
         self.paused: list[str] = []
+        self.time_s = 1000.0
+        self.matched = 0
+
+    def now_s(self) -> float:
+        """Return the time that the test says."""
+        return self.time_s
+
+    def match_index(self, _: str) -> int:
+        """Return up to where the follower has the log."""
+        return self.matched
 
     def has_room(self, _: str) -> bool:
         """Whether more may be sent."""
@@ -54,7 +64,7 @@ class Log:
     """An empty log, of which a test may say that it was committed elsewhere."""
 
     def __init__(self) -> None:
-        self.last_index = self.committed = 0
+        self.first_index = self.last_index = self.committed = 0
 
     def term_at(self, _: int) -> int | None:
         """Return that the log has no such entry."""
@@ -141,7 +151,7 @@ def names_in(end: End) -> list[str]:
 
 
 def disconnect(leader: End) -> None:
-    """Break the connection: the leader forgets the transfer."""
+    """Break the connection: the leader interrupts the transfer."""
     leader.transfer.stop_sending_to("follower")
 
 
