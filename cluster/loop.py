@@ -18,7 +18,7 @@ from typing import Final, ParamSpec, Protocol
 from cluster.consensus.messages import Message
 from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
-from cluster.errors import IdentityRefused, NodeFailed
+from cluster.errors import IdentityRefused, NodeFailed, PeerFault
 from cluster.peers.link import FrameKind
 from cluster.storage.journal import Journal
 
@@ -118,8 +118,17 @@ class Loop:
     # -- what drives it -------------------------------------------------------------------------------------
 
     def receive(self, peer_id: str, message: Message) -> None:
-        """Take a Raft message."""
-        self.run(self._receive, peer_id, message)
+        """Take a Raft message. Raises PeerFault, and nothing was done: its link is to be cut."""
+        if self._is_stopped or self.failure.done():
+            return
+        try:
+            ready = self._replica.receive(peer_id, message)
+        except PeerFault:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in run
+            self.fail(error)
+        else:
+            self.run(self.act, ready)
 
     def peer_up(self, peer_id: str) -> None:
         """Record that a peer can be reached."""
@@ -205,9 +214,6 @@ class Loop:
     def send(self, peer_id: str, message: Message) -> None:
         """Send a Raft message; it may get lost."""
         self._links.send(peer_id, FrameKind.RAFT, message)
-
-    def _receive(self, peer_id: str, message: Message) -> None:
-        self.act(self._replica.receive(peer_id, message))
 
     def _tick(self) -> None:
         self._tick_is_due = False

@@ -27,6 +27,10 @@ PENDING_BYTES_MAX: Final = 64 << 20
 """Above either, new commands are refused at once: memory must not grow with what waits."""
 COMMAND_BYTES_MAX: Final = 1 << 20
 """No command comes near it: bodies of requests are smaller. An entry has room for one."""
+SEQ_MAX: Final = 1 << 53
+"""No run of a node's process numbers so many commands."""
+ORIGIN_CHARACTERS_MAX: Final = 128
+"""Node ids have 63 characters at most, and what `new_origin` adds 13."""
 SEND_BYTES_MAX: Final = 1 << 20
 """One forwarded frame, at most about so much."""
 SHARED_S_MAX: Final = 0.05
@@ -52,6 +56,24 @@ class Forwarded(msgspec.Struct, frozen=True, array_like=True):
     origin: str
     seqs: list[int]
     commands: list[bytes]
+
+
+def fault_in(batch: Forwarded, node_id: str) -> str:
+    """Return what is wrong with a batch that `node_id` forwards; empty if nothing is.
+
+    All of it may become an entry, on all nodes: what no correct node forwards must not come so far.
+    """
+    if node_of(batch.origin) != node_id or len(batch.origin) > ORIGIN_CHARACTERS_MAX:
+        return f"commands of {batch.origin[:ORIGIN_CHARACTERS_MAX]!r}"
+    if len(batch.seqs) != len(batch.commands):
+        return f"{len(batch.seqs)} numbers for {len(batch.commands)} commands"
+    last = 0
+    for seq in batch.seqs:
+        if not last < seq <= SEQ_MAX:
+            return f"command {seq} behind command {last}"
+        last = seq
+    longest = max(map(len, batch.commands), default=0)
+    return f"a command of {longest} bytes" if longest > COMMAND_BYTES_MAX else ""
 
 
 class Answer(msgspec.Struct, frozen=True):

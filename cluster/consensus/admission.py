@@ -1,7 +1,8 @@
 """Where a peer's Raft message meets its guard, and what must be remembered from one message to the next.
 
 The guards themselves are pure functions (guards.py). Here is their memory: whose vote was counted in this
-term, when a follower's wish to begin again was granted last, and what the leader has been told already.
+term, when a follower's wish to begin again was granted last, what the leader has been told already, and whose
+committed entries are others than those of this node.
 """
 
 from cluster.consensus import guards, log_digest
@@ -9,8 +10,10 @@ from cluster.consensus.engine import Engine
 from cluster.consensus.guards import Admission, GuardViolationError
 from cluster.consensus.log import ReplicatedLog
 from cluster.consensus.log_digest import Difference
+from cluster.consensus.member_list import has_majority
 from cluster.consensus.membership import Membership
 from cluster.consensus.messages import (
+    UNSET,
     Acknowledgement,
     AppendEntries,
     Guarded,
@@ -20,10 +23,20 @@ from cluster.consensus.messages import (
     VoteRequest,
 )
 from cluster.consensus.prevote import PreVote
+from cluster.errors import NodeFailed, PeerFault
+
+
+class TwoLeadersError(PeerFault):
+    """A peer leads in the term in which this node leads: somebody voted twice, or the peer is broken."""
 
 
 class Gate:
-    """Admits messages to one node's engine."""
+    """Admits messages to one node's engine.
+
+    One peer's word stops no node: a peer that would change what is committed here may be the one that is
+    broken, and all others would stop with this node. Its message is dropped, and its connection cut. If a
+    majority of the voters says so, each as a leader, this node is the broken one: then it stops.
+    """
 
     def __init__(
         self,
@@ -45,12 +58,20 @@ class Gate:
         self._acknowledged: tuple[str, int, int] = ("", 0, 0)
         self._parted: tuple[str, int, Difference] | None = None
         """The last leader and term with another history than this log."""
+        self._contradicted_by: set[str] = set()
 
     def admit(self, peer_id: str, message: Guarded) -> Admission:
-        """Say what becomes of a message for the engine. Raises GuardViolationError."""
+        """Say what becomes of a message for the engine.
+
+        Raises GuardViolationError, TwoLeadersError, and NodeFailed when a majority contradicts this node.
+        """
         match message:
             case AppendEntries():
-                return self._append(peer_id, message)
+                try:
+                    return self._append(peer_id, message)
+                except GuardViolationError as error:
+                    self._contradicted(peer_id, error)
+                    raise
             case Acknowledgement():
                 return Admission(self._acknowledgement(peer_id, message))
             case VoteRequest():
@@ -74,12 +95,14 @@ class Gate:
 
     def _append(self, peer_id: str, message: AppendEntries) -> Admission:
         if self._engine.is_leader and message.term == self._engine.term:
-            raise GuardViolationError(f"{peer_id} leads in term {message.term}, and so does this node")
+            raise TwoLeadersError(f"{peer_id} leads in term {message.term}, and so does this node")
         found = self._difference_to(peer_id, message)
         if found is not None:
             return Admission(None, difference=found)
         is_news_only = guards.is_only_news_of_a_commit(message, self._log)
         admission = guards.admit_append(message, self._log, self._engine.term)
+        if self._contradicted_by and message.entries is not UNSET:
+            self._contradicted_by.discard(peer_id)
         reply = admission.reply
         if (
             is_news_only
@@ -103,6 +126,17 @@ class Gate:
         found = log_digest.difference(message, self._log)
         self._parted = None if found is None else (peer_id, message.term, found)
         return found
+
+    def _contradicted(self, peer_id: str, error: GuardViolationError) -> None:
+        """Record whose history is another one. Raises NodeFailed when a majority has another one."""
+        voters = self._membership.voters
+        self._contradicted_by.add(peer_id)
+        if has_majority(voters, self._contradicted_by):
+            raise NodeFailed(
+                f"nodes {', '.join(sorted(self._contradicted_by))} have other entries committed than this"
+                f" node: {error}. They are a majority, so this node's disk cannot be trusted: replace it by"
+                " a node with a new id (see 'A node lost its disk' in docs/operating.md)"
+            ) from error
 
     def _acknowledgement(self, peer_id: str, message: Acknowledgement) -> Acknowledgement | None:
         if peer_id not in self._membership.latest.nodes:

@@ -20,6 +20,7 @@ from cluster.consensus.messages import (
     Vote,
     VoteRequest,
 )
+from cluster.errors import PeerContradicts
 from cluster.storage.journal_format import LogEntry
 
 PROMISES: frozenset[type[Message]] = frozenset({Acknowledgement, Vote, VoteRequest})
@@ -52,8 +53,8 @@ class Admission(NamedTuple):
     difference: Difference | None = None
 
 
-class GuardViolationError(AssertionError):
-    """A peer asks for what no correct node asks for: committed entries would change. This node must stop."""
+class GuardViolationError(PeerContradicts):
+    """A peer asks for what no correct node asks for: committed entries would change. Nothing does."""
 
 
 def admit_append(message: AppendEntries, log: LogView, current_term: int) -> Admission:

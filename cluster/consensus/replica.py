@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, NamedTuple
 
-from cluster.consensus import guards, member_list
-from cluster.consensus.admission import Gate
+from cluster.consensus import bounds, guards, member_list
+from cluster.consensus.admission import Gate, TwoLeadersError
 from cluster.consensus.engine import Engine, RaftConfig
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.log import ReplicatedLog
@@ -99,6 +99,7 @@ class Replica:
             store, self.engine, self.log, last=last, decode=self._decode_received
         )
         self.engine.use_snapshots(self._transfer)
+        self._terms = bounds.TermBound(self.engine.term, self.engine.now_s())
         self.prevote = PreVote(
             config.node_id, self.log, self.engine, self.membership, config.election_ms_min / 1000
         )
@@ -149,10 +150,11 @@ class Replica:
     def receive(self, peer_id: str, message: Message) -> Ready:
         """Take one message from an authenticated peer through the guards to the library.
 
-        Raises GuardViolationError when a peer would rewrite committed history.
+        Raises PeerFault, and has taken nothing, when no correct peer says that: its connection is to be cut.
         """
-        ready = Ready()
         engine = self.engine
+        bounds.check(message, self._terms.term_max(engine.now_s()))
+        ready = Ready()
         match message:
             case PreVoteRequest():
                 answer = self.prevote.answer(message)
@@ -175,7 +177,13 @@ class Replica:
 
     def _pass_gate(self, peer_id: str, message: Guarded, ready: Ready) -> None:
         """Hand the library what the guards make of a message."""
-        admission = self._gate.admit(peer_id, message)
+        try:
+            admission = self._gate.admit(peer_id, message)
+        except TwoLeadersError as error:
+            # Which of the two it is can not be known here, so neither leads on: there will be a newer term.
+            logger.error("event=two-leaders peer=%s detail=%r", peer_id, str(error))  # noqa: TRY400
+            self.engine.adopt_term(peer_id, self.engine.term + 1)
+            return
         ready.difference = admission.difference
         if admission.message is not None:
             self.engine.receive(peer_id, admission.message)

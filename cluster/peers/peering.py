@@ -15,12 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
-from cluster.commands.outbox import Forwarded, node_of
+from cluster.commands.outbox import Forwarded, fault_in
 from cluster.consensus import messages
 from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Members
 from cluster.consensus.messages import AppendEntries, Message, NewerTerm
-from cluster.errors import NodeFailed
+from cluster.errors import NodeFailed, PeerFault
 from cluster.peers.duplicates import Runs
 from cluster.peers.entry_check import Standing, View, check
 from cluster.peers.handshake import PROTOCOL_OLDEST, PROTOCOL_SEALED, Objection, Particulars
@@ -330,7 +330,7 @@ class Peering:
         )
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
-        """Decode a frame and hand it on. Raises msgspec.DecodeError."""
+        """Decode a frame and hand it on. Raises msgspec.DecodeError, PeerFault."""
         handlers = self.handlers
         assert handlers is not None, "a frame before the node was put together"
         if peer_id in self._foreign:
@@ -351,8 +351,9 @@ class Peering:
             logger.warning("event=frame-dropped peer=%s kind=%d", peer_id, kind)
         elif kind == FrameKind.FORWARD:
             batch = decoder.decode(body)
-            if node_of(batch.origin) != peer_id or len(batch.seqs) != len(batch.commands):
-                raise msgspec.ValidationError("not a batch of this peer's commands")
+            fault = fault_in(batch, peer_id)
+            if fault:
+                raise PeerFault(fault)
             handlers.forwarded(batch)
         else:
             self._rare(peer_id, decoder.decode(body), handlers)

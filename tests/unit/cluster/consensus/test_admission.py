@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.consensus.admission import Gate
-from cluster.consensus.guards import Admission, GuardViolationError
+from cluster.consensus.admission import Gate, TwoLeadersError
+from cluster.consensus.guards import Admission
 from cluster.consensus.messages import Acknowledgement, AppendEntries, TakeOver, Vote
 from tests.support.replica_parts import LibraryClock
 from tests.unit.cluster.consensus.one_replica import FOUR, Site, acknowledged
@@ -109,10 +109,10 @@ def test_a_request_for_votes_waits_for_the_leader_to_be_lost(follower: Site, clo
 # -- the leader's messages ----------------------------------------------------------------------------------
 
 
-def test_two_leaders_in_one_term_end_this_node(leader: Site) -> None:
+def test_two_leaders_in_one_term_are_noticed(leader: Site) -> None:
     """No correct cluster has them; one of another term is a matter of terms."""
     gate = gate_of(leader)
-    with pytest.raises(GuardViolationError, match="n2 leads in term 1, and so does this node"):
+    with pytest.raises(TwoLeadersError, match="n2 leads in term 1, and so does this node"):
         gate.admit("n2", AppendEntries(term=1, commit_index=1))
     newer = leader.append(term=2)
     assert gate.admit("n2", newer).message is not None

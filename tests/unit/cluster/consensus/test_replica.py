@@ -5,6 +5,7 @@ There is nobody whom a replica could call: what it wants is in the value that it
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from cluster.consensus.guards import GuardViolationError
@@ -18,6 +19,7 @@ from cluster.consensus.messages import (
     VoteRequest,
 )
 from cluster.consensus.replica import Role
+from cluster.errors import NodeFailed
 from tests.support.replica_parts import LibraryClock
 from tests.unit.cluster.consensus.one_replica import Site, acknowledged, entries_for, is_empty, kinds
 
@@ -119,13 +121,52 @@ def test_another_leaders_entries_replace_what_was_not_committed(follower: Site) 
     assert follower.replica.tick(has_entry=False).committed == [(2, b"2:2"), (3, b"3:2")]
 
 
-def test_a_leader_that_would_change_what_is_committed_ends_this_node(follower: Site) -> None:
-    """No correct leader does that: nothing may go on from here."""
+def test_a_leader_that_would_change_what_is_committed_changes_nothing(follower: Site) -> None:
+    """No correct leader does that. One that is not correct stops nobody, however often it says so."""
     follower.follow()
     place = follower.append([2], term=2)
     follower.replica.receive("n1", follower.append([1], commit=2))
-    with pytest.raises(GuardViolationError, match="entry 2 is committed here"):
+    before = follower.journal[:]
+    for _ in range(3):
+        with pytest.raises(GuardViolationError, match="entry 2 is committed here"):
+            follower.replica.receive("n3", place)
+    assert follower.journal[:] == before
+    assert (follower.replica.engine.term, follower.replica.role.leader_id) == (1, "n1")
+    assert follower.replica.receive("n1", follower.append()).messages or follower.journal.is_dirty
+
+
+def test_a_majority_that_has_another_history_ends_this_node(follower: Site) -> None:
+    """Two of three say so, each as a leader: it is this node's disk that is wrong."""
+    follower.follow()
+    place = follower.append([2], term=2)
+    follower.replica.receive("n1", follower.append([1], commit=2))
+    with pytest.raises(GuardViolationError):
         follower.replica.receive("n3", place)
+    with pytest.raises(NodeFailed, match="nodes n1, n3 have other entries committed than this node"):
+        follower.replica.receive("n1", msgspec.structs.replace(place, term=3))
+
+
+def test_who_agrees_again_does_not_contradict(follower: Site) -> None:
+    """A peer that was broken and is not any more: its word of before counts no longer."""
+    follower.follow()
+    place = follower.append([2], term=2)
+    follower.replica.receive("n1", follower.append([1], commit=2))
+    with pytest.raises(GuardViolationError):
+        follower.replica.receive("n3", place)
+    follower.replica.receive("n3", follower.append(term=2, commit=2))
+    with pytest.raises(GuardViolationError):
+        follower.replica.receive("n1", msgspec.structs.replace(place, term=3))
+
+
+def test_of_two_leaders_in_one_term_neither_leads_on(leader: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """The one that notices moves to a newer term, and tells the other of it when that speaks again."""
+    message = AppendEntries(term=1, commit_index=1)
+    ready = leader.replica.receive("n2", message)
+    assert ready.is_role_changed
+    assert leader.replica.role == Role(None, 2, is_leader=False, is_candidate=False)
+    assert "event=two-leaders peer=n2" in caplog.text
+    leader.journal.sync()
+    assert leader.replica.receive("n2", message).messages == [("n2", NewerTerm(term=2))]
 
 
 # -- commit notices -----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
-from cluster.commands.outbox import Forwarded
+from cluster.commands.outbox import COMMAND_BYTES_MAX, Forwarded
 from cluster.consensus import member_list
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_changes import Change, Verdict
@@ -23,7 +23,7 @@ from cluster.consensus.messages import (
     Vote,
     VoteRequest,
 )
-from cluster.errors import NodeFailed
+from cluster.errors import NodeFailed, PeerFault
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.peers.peering import Handlers, Peering, Ping
@@ -384,13 +384,27 @@ def test_commands_reach_the_leader_as_one_batch(datadir: DataDir) -> None:
 
 
 @pytest.mark.parametrize(
-    "batch", [Forwarded(3, "n3.run", [1], [b"one"]), Forwarded(3, "n2.run", [1, 2], [b"one"])]
+    ("batch", "fault"),
+    [
+        (Forwarded(3, "n3.run", [1], [b"one"]), "commands of 'n3.run'"),
+        (Forwarded(3, "n2." + "x" * 126, [1], [b"one"]), "commands of 'n2.xxx"),
+        (Forwarded(3, "n2.run", [1, 2], [b"one"]), "2 numbers for 1 commands"),
+        (Forwarded(3, "n2.run", [2, 1], [b"one", b"two"]), "command 1 behind command 2"),
+        (Forwarded(3, "n2.run", [1, 1], [b"one", b"two"]), "command 1 behind command 1"),
+        (Forwarded(3, "n2.run", [0], [b"one"]), "command 0 behind command 0"),
+        (Forwarded(3, "n2.run", [-1], [b"one"]), "command -1 behind command 0"),
+        (Forwarded(3, "n2.run", [2**64 - 1], [b"one"]), f"command {2**64 - 1} behind command 0"),
+        (Forwarded(3, "n2.run", [1], [bytes(COMMAND_BYTES_MAX + 1)]), "a command of 1048577 bytes"),
+    ],
 )
-def test_a_batch_in_another_name_is_refused(datadir: DataDir, batch: Forwarded) -> None:
-    """A peer forwards only its own commands, each with its number: else it loses its connection."""
+def test_what_no_correct_node_forwards_is_refused(datadir: DataDir, batch: Forwarded, fault: str) -> None:
+    """A peer forwards its own commands, each with its number, in order: else it loses its connection.
+
+    A number that is too large, or a command that is too long, would stop every node once it is in the log.
+    """
     host = Host()
     peering = make(datadir, host=host)
-    with pytest.raises(msgspec.ValidationError):
+    with pytest.raises(PeerFault, match=fault):
         send(peering, "n2", FrameKind.FORWARD, batch)
     assert host.log == []
 
