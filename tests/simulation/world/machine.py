@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from cluster.config import NodeConfig
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.messages import Message
-from cluster.errors import NodeFailed, StartupError
+from cluster.errors import NodeFailed, PeerFault, StartupError
 from cluster.group import Group
 from cluster.loop import Loop
 from cluster.node import Node
@@ -53,6 +53,9 @@ class Facts(Protocol):
 
     def received(self, node_id: str, source: str, message: Message) -> None:
         """A Raft message has arrived at a node."""
+
+    def faulted(self, node_id: str, source: str, reason: str) -> None:
+        """A node holds what a peer said for a fault of that peer."""
 
     def members_changed(self, node_id: str, group: Group) -> None:
         """Another member list counts for a node, or one is committed."""
@@ -152,7 +155,11 @@ class WatchedLoop(Loop):
     def receive(self, peer_id: str, message: Message) -> None:
         """Tell, and take it."""
         self._facts.received(self._group.node_id, peer_id, message)
-        super().receive(peer_id, message)
+        try:
+            super().receive(peer_id, message)
+        except PeerFault as fault:
+            self._facts.faulted(self._group.node_id, peer_id, str(fault))
+            raise
 
 
 class Process:

@@ -189,6 +189,11 @@ class NodeObserver:
         if process.machine.is_damaged:
             self.fail("damage-unnoticed", f"{process.machine.node_id} starts from a damaged disk")
 
+    def faulted(self, node_id: str, source: str, reason: str) -> None:
+        """Object to a message that no correct node sends: nobody here changes what is in one."""
+        self.add(node_id, "faults", source, reason)
+        self.fail("peer-fault", f"{node_id} cuts {source} off: {reason}")
+
     def ended(self, process: Process, reason: str, exit_code: int) -> None:
         """Record that a process ended by itself."""
         self.add(process.machine.node_id, "exit", exit_code, reason)
