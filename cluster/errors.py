@@ -14,6 +14,8 @@ StartupError                         the node refuses to start; the message says
  +-- DataDirError                    a data directory that is in use, damaged or somebody else's
  +-- IdentityRefused                 a peer knows this node id with another data directory, or as removed
 NodeFailed                           this node broke and must stop: disk, damage, or a bug of ours
+ +-- StateDiverged                   its state is not that of the majority
+ +-- LogDiverged                     its log is not that of the majority
 PeerFault                            a peer said what no correct node says: its connection is cut
  +-- PeerContradicts                 it says that other entries are committed than are committed here
 """
@@ -109,6 +111,14 @@ class NodeFailed(Exception):
     """This node broke and must stop; it acknowledged nothing that it could not keep."""
 
     exit_code = 70
+
+
+class StateDiverged(NodeFailed):
+    """The state of this node is not that of the majority at the same revision."""
+
+
+class LogDiverged(NodeFailed):
+    """The log of this node is not that of the majority up to the same entry."""
 
 
 class PeerFault(Exception):

@@ -22,13 +22,15 @@ from cluster.commands.timers import GuardedTimers
 from cluster.commands.waiters import Waiters
 from cluster.config import Address, NodeConfig
 from cluster.consensus.compaction import LogRoom
+from cluster.consensus.divergence import Divergence
 from cluster.consensus.handover import Handovers
 from cluster.consensus.library_words import EngineJournal
+from cluster.consensus.log_digest import Difference
 from cluster.consensus.member_changes import Means, MemberChanges
 from cluster.consensus.member_list import Members, founders
 from cluster.consensus.replica import Replica
 from cluster.consensus.unfit_leader import UnfitLeader
-from cluster.errors import IdentityRefused, OutcomeUnknown, ShuttingDown
+from cluster.errors import IdentityRefused, NoLeader, OutcomeUnknown, ShuttingDown
 from cluster.loop import Loop
 from cluster.observing import audit_log
 from cluster.observing.event_log import EventLog
@@ -103,6 +105,15 @@ class Group:
             room_bytes=self._room_bytes,
             decode_state=decode_state,
         )
+        self.divergence = Divergence(
+            config.node_id,
+            self.replica.log,
+            lambda: self.replica.membership.voters,
+            self._loop.time,
+            stop=self.broke,
+            tell=lambda: self.links.ping(),  # noqa: PLW0108 - there are no links yet
+        )
+        self.divergence.restarted(self.machine.revision, self.machine.fingerprint)
         state, self.replica.loaded_state = self.replica.loaded_state, None
         if state is not None:
             self.restore(state)
@@ -121,6 +132,7 @@ class Group:
         self.links = links
         self.peering = peering
         peering.clocks = self.clocks
+        peering.divergence = self.divergence
         period_ms = min(self._config.heartbeat_ms / _TICKS_PER_HEARTBEAT, _TICK_MS_MAX)
         self.loop = Loop(
             self.replica,
@@ -214,7 +226,12 @@ class Group:
         return self.replica.engine.log_room
 
     def _check_room(self, command: type[Command]) -> None:
-        """Raise Overloaded if the leader has no room for such a command, as far as this node was told."""
+        """Raise NoLeader if this node's state may be wrong, Overloaded if the leader has no room.
+
+        The latter as far as this node was told.
+        """
+        if self.divergence.is_in_doubt:
+            raise NoLeader("the states of the nodes differ, and no majority says which of them is right")
         leader_id = self.replica.role.leader_id
         ping = self.peering.pings.get(leader_id) if leader_id is not None else None
         told = ping.log_room if ping is not None else LogRoom.ANYTHING
@@ -270,6 +287,7 @@ class Group:
     def apply(self, index: int, entry: bytes) -> None:
         """Apply one committed entry and complete what it answers here."""
         outcome = self.machine.apply(decode_entry(entry, self.machine.rules))
+        self.divergence.applied(outcome.revision, self.machine.fingerprint)
         for batch in outcome.batches:
             if batch.origin == self.outbox.origin:
                 for seq, result in zip(batch.seqs, batch.results, strict=True):
@@ -293,6 +311,10 @@ class Group:
         label = result.reason.value if isinstance(result, Refused) else type(result).__name__.lower()
         self.metrics.commands[label] += 1
 
+    def parted(self, peer_id: str, difference: Difference) -> None:
+        """Find out who is right: a leader's history differs from this node's log."""
+        self.divergence.parted(peer_id, difference)
+
     def encode_state(self) -> bytes:
         """Return the state machine as bytes."""
         return snapshot.encode(self.machine)
@@ -301,6 +323,7 @@ class Group:
         """Replace the state machine by that of a snapshot; find out what it means for who waits here."""
         machine = state if isinstance(state, LockMachine) else snapshot.decode(cast("bytes", state))
         self.machine = machine
+        self.divergence.restarted(machine.revision, machine.fingerprint)
         self.events.restart(machine.revision)
         self.metrics.restored(machine)
         lost = OutcomeUnknown("this node fell behind; repeat the request with the same request_id")
@@ -366,6 +389,7 @@ class Group:
         if self.replica.role.is_leader:
             self._clock.now_ms()
         self._mind_fitness()
+        self.divergence.look()
         leader_id = self.leader_id()
         if leader_id is None and self._leader_seen is not None:
             # Nothing else happens then.

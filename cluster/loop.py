@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, ParamSpec, Protocol
 
+from cluster.consensus.log_digest import Difference
 from cluster.consensus.messages import Message
 from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
@@ -50,6 +51,9 @@ class Owner(Protocol):
 
     def encode_state(self) -> bytes:
         """Return the state machine as bytes; called in a forked child."""
+
+    def parted(self, peer_id: str, difference: Difference) -> None:
+        """Find out who is right: a leader's history differs from this node's log."""
 
     def role_changed(self) -> None:
         """Take over, or let go: leader, term or own role changed."""
@@ -128,6 +132,8 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - as in run
             self.fail(error)
         else:
+            if ready.difference is not None:
+                self.run(self._owner.parted, peer_id, ready.difference)
             self.run(self.act, ready)
 
     def peer_up(self, peer_id: str) -> None:

@@ -246,10 +246,10 @@ class Node:
 
     def troubles(self) -> tuple[str, ...]:
         """Return what is wrong with this node although it runs, in sentences."""
-        return troubles(self.group.replica.engine, self.group.clocks)
+        return troubles(self.group.replica.engine, self.group.clocks, self.group.divergence)
 
     def _is_ready(self, leader_id: str | None, lag_ms: int) -> bool:
-        is_broken = self.is_shutting_down or self.has_failed
+        is_broken = self.is_shutting_down or self.has_failed or self.group.divergence.is_in_doubt
         is_voter = self.config.node_id in self.group.replica.membership.voters
         return not is_broken and is_voter and leader_id is not None and lag_ms < READY_LAG_MS_MAX
 

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from cluster.commands.clock_watch import ClockWatch
 from cluster.commands.outbox import Outbox
 from cluster.commands.waiters import Waiters
+from cluster.consensus.divergence import Divergence
 from cluster.consensus.replica import Replica
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Sample, gauge
@@ -29,6 +30,7 @@ class Measured(Protocol):
     clocks: ClockWatch
     node_id: str
     events: EventLog
+    divergence: Divergence
 
     def leader_id(self) -> str | None:
         """Return who leads, if it can be reached."""
@@ -75,6 +77,16 @@ def gauges(node: Measured) -> list[Sample]:
             "log_room",
             "What the log has room for: 0 anything, 1 what frees, 2 nothing.",
             replica.engine.log_room,
+        ),
+        gauge(
+            "divergence_peers",
+            "Peers whose state is not this node's at the same revision.",
+            len(node.divergence.differing),
+        ),
+        gauge(
+            "divergence_doubt",
+            "Whether this node takes no requests because no majority says whose state is right.",
+            node.divergence.is_in_doubt,
         ),
         gauge("snapshot_failing_seconds", "Time since snapshots fail.", replica.engine.snapshots_failing_s),
         gauge("rules_active", "Version of the rules that the cluster follows.", machine.rules),

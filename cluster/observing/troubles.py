@@ -2,10 +2,11 @@
 
 from cluster.commands.clock_watch import ClockWatch
 from cluster.consensus.compaction import LogRoom
+from cluster.consensus.divergence import Divergence
 from cluster.consensus.engine import Engine
 
 
-def troubles(engine: Engine, clocks: ClockWatch) -> tuple[str, ...]:
+def troubles(engine: Engine, clocks: ClockWatch, divergence: Divergence) -> tuple[str, ...]:
     """Return a sentence for each trouble, none if all is well."""
     found = []
     if engine.snapshots_failing_s:
@@ -16,4 +17,8 @@ def troubles(engine: Engine, clocks: ClockWatch) -> tuple[str, ...]:
         found.append("the log is as long as it may get: nothing is taken")
     if clocks.is_off:
         found.append(f"this machine's clock is off by {clocks.ppm:.0f} ppm: the node should not lead")
+    if divergence.differing:
+        found.append(f"the state of this node is not that of {', '.join(sorted(divergence.differing))}")
+    if divergence.is_in_doubt:
+        found.append("no majority says which state is right: no requests are taken")
     return tuple(found)

@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
 from cluster.commands.outbox import Forwarded, fault_in
 from cluster.consensus import messages
+from cluster.consensus.claims import Claims
+from cluster.consensus.divergence import Divergence
 from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Members
 from cluster.consensus.messages import AppendEntries, Message, NewerTerm
@@ -48,6 +50,7 @@ class Ping(msgspec.Struct, frozen=True, array_like=True):
     clock: ClockSaid | None = None
     cluster_id: str = ""
     """Of the cluster it belongs to by now; empty while it has none."""
+    claims: Claims | None = None
 
 
 RUN_ID_BYTES: Final = 8
@@ -124,6 +127,8 @@ class Peering:
         """Set before the first connection."""
         self.clocks: ClockWatch | None = None
         """Who measures the peers' clocks. Set before the first connection."""
+        self.divergence: Divergence | None = None
+        """Who compares this node with its peers. Set before the first connection."""
         self._committed = Members()
         self._wanted: frozenset[str] = frozenset()
         self._met: dict[str, Particulars] = {}
@@ -313,6 +318,8 @@ class Peering:
         self.pings.pop(peer_id, None)
         if self.clocks is not None:
             self.clocks.lost(peer_id)
+        if self.divergence is not None:
+            self.divergence.lost(peer_id)
         self._host.peer_down(peer_id)
 
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
@@ -327,6 +334,7 @@ class Peering:
             int(self._host.log_room()),
             self.clocks.said() if self.clocks is not None else None,
             self.cluster_id,
+            self.divergence.claims() if self.divergence is not None else None,
         )
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
@@ -394,6 +402,8 @@ class Peering:
                 if peer_id in self._met:
                     self._judge(peer_id)
                 self._host.let_in(peer_id)
+                if self.divergence is not None and content.claims is not None:
+                    self.divergence.heard(peer_id, content.claims)
             case Change():
                 handlers.change_asked(peer_id, content)
             case Verdict():

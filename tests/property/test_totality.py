@@ -393,6 +393,7 @@ def run(seed: int) -> None:
             invariants.check(machine)
             stored = snapshot.encode(machine)
             assert snapshot.encode(restarted) == stored, "a restart makes a difference in the state"
+            assert restarted.fingerprint == machine.fingerprint, "a restart makes a difference to peers"
             if rng.randrange(3) == 0:
                 assert read_all(machine) == read_all(restarted), "a restart makes a difference to readers"
                 invariants.check(restarted)

@@ -7,10 +7,11 @@ from typing import cast
 
 import pytest
 
+from cluster.consensus.log_digest import Difference
 from cluster.consensus.messages import AppendEntries, Message, NewerTerm, Vote
 from cluster.consensus.ready import Ready, SnapshotDue
 from cluster.consensus.replica import Replica
-from cluster.errors import IdentityRefused, NodeFailed
+from cluster.errors import IdentityRefused, LogDiverged, NodeFailed
 from cluster.loop import Loop
 from cluster.peers.link import FrameKind
 from cluster.storage.journal import Journal
@@ -110,6 +111,9 @@ class _Node:
     def encode_state(self) -> bytes:
         return b"the state"
 
+    def parted(self, peer_id: str, difference: Difference) -> None:
+        self._note("parted", peer_id, difference)
+
     def role_changed(self) -> None:
         self._note("role")
 
@@ -177,6 +181,27 @@ async def test_an_empty_value_leads_to_nothing() -> None:
     node.loop.receive("n2", HEARTBEAT)
     await quiet()
     assert node.log == [("receive", "n2", HEARTBEAT)]
+
+
+async def test_another_history_is_told_before_anything_is_done() -> None:
+    """Whoever finds out that this node is wrong can stop it in time."""
+    difference = Difference(5, 1, 17, 18)
+    node = _Node(Ready(difference=difference, messages=[("n2", HEARTBEAT)]))
+    node.loop.receive("n2", HEARTBEAT)
+    told = [("receive", "n2", HEARTBEAT), ("parted", "n2", difference)]
+    assert node.log == [*told, ("send", "n2", HEARTBEAT)]
+
+
+async def test_a_node_that_is_found_wrong_does_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It neither sends nor applies what the message led to besides."""
+    ready = Ready(difference=Difference(5, 1, 17, 18), messages=[("n2", HEARTBEAT)], committed=[(4, b"four")])
+    node = _Node(ready)
+    wrong = LogDiverged("wrong")
+    monkeypatch.setattr(node, "parted", lambda *_: node.loop.fail(wrong))
+    node.loop.receive("n2", HEARTBEAT)
+    await quiet()
+    assert node.loop.failure.result() is wrong
+    assert node.log == [("receive", "n2", HEARTBEAT), "failed"]
 
 
 async def test_an_entry_is_stamped_by_the_state_behind_the_tick() -> None:

@@ -5,17 +5,24 @@ from typing import cast
 
 from cluster.commands.clock_watch import ClockWatch
 from cluster.consensus.compaction import LogRoom
+from cluster.consensus.divergence import Divergence
 from cluster.consensus.engine import Engine
 from cluster.observing.troubles import troubles
 
 
 def told(
-    *, failing_s: float = 0.0, room: LogRoom = LogRoom.ANYTHING, is_off: bool = False
+    *,
+    failing_s: float = 0.0,
+    room: LogRoom = LogRoom.ANYTHING,
+    is_off: bool = False,
+    differing: frozenset[str] = frozenset(),
+    is_in_doubt: bool = False,
 ) -> tuple[str, ...]:
     """Return the sentences for a node."""
     engine = SimpleNamespace(snapshots_failing_s=failing_s, log_room=room)
     clocks = SimpleNamespace(is_off=is_off, ppm=100_000.0)
-    return troubles(cast("Engine", engine), cast("ClockWatch", clocks))
+    divergence = SimpleNamespace(differing=differing, is_in_doubt=is_in_doubt)
+    return troubles(cast("Engine", engine), cast("ClockWatch", clocks), cast("Divergence", divergence))
 
 
 def test_a_healthy_node_has_no_troubles() -> None:
@@ -28,4 +35,6 @@ def test_each_trouble_has_a_sentence() -> None:
     assert told(failing_s=12.3) == ("snapshots have been failing for 12 s",)
     assert told(room=LogRoom.WHAT_FREES) == ("the log has no room left: only what frees something is taken",)
     assert told(room=LogRoom.NOTHING) == ("the log is as long as it may get: nothing is taken",)
+    assert told(differing=frozenset({"n3", "n2"})) == ("the state of this node is not that of n2, n3",)
+    assert told(is_in_doubt=True) == ("no majority says which state is right: no requests are taken",)
     assert told(is_off=True) == ("this machine's clock is off by 100000 ppm: the node should not lead",)
