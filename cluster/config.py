@@ -233,9 +233,18 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
 
 def _parse_address(setting: str, text: str) -> Address:
     try:
-        return Address.parse(text)
+        address = Address.parse(text)
     except ValueError as exc:
         raise WrongValueError(setting, text, str(exc)) from None
+    # Not in `parse`, which reads what older releases have let into the log.
+    if not address.host.isprintable() or any(not 0 < len(label) <= 63 for label in _labels(address.host)):
+        raise WrongValueError(setting, text, "must be HOST:PORT with the name or address of a host")
+    return address
+
+
+def _labels(host: str) -> list[str]:
+    """Return the parts of a host name. One dot at its end says that it is complete."""
+    return host.removesuffix(".").split(".")
 
 
 def _parse_peers(text: str) -> dict[str, Address]:

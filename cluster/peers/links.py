@@ -260,7 +260,7 @@ class PeerLinks:
                 await self._open[peer_id].ended.wait()
             try:
                 link = await self._connect(peer_id, address)
-            except (OSError, UnicodeError) as error:
+            except OSError as error:
                 if failures % 60 == 0:
                     logger.info(
                         "event=peer-unreachable peer=%s address=%s error=%r", peer_id, address, str(error)
@@ -279,11 +279,17 @@ class PeerLinks:
             retry_s = min(2 * retry_s, RETRY_S_MAX)
 
     async def _connect(self, peer_id: str, address: Address) -> Link:
-        """Return a new connection, which has yet to prove itself. Raises OSError."""
-        async with asyncio.timeout(DIAL_S_MAX):
-            _, link = await asyncio.get_running_loop().create_connection(
-                lambda: Link(self, dials=peer_id), address.host, address.port
-            )
+        """Return a new connection, which has yet to prove itself. Raises OSError.
+
+        That is also what an address becomes that no resolver takes: in the member list it may stay for ever.
+        """
+        try:
+            async with asyncio.timeout(DIAL_S_MAX):
+                _, link = await asyncio.get_running_loop().create_connection(
+                    lambda: Link(self, dials=peer_id), address.host, address.port
+                )
+        except ValueError as error:
+            raise OSError(f"no host has such a name: {error}") from error
         return link
 
     async def _watch(self) -> None:

@@ -119,6 +119,9 @@ def test_what_is_no_address(text: str) -> None:
     [
         (["--http", "nonsense"], {}, "http: 'nonsense' (flag --http): must be HOST:PORT"),
         ([], {"HOLDFAST_PEER": "::1:7"}, "peer: '::1:7' (variable HOLDFAST_PEER): an IPv6 address stands in"),
+        (["--http", "a..b:1"], {}, "http: 'a..b:1' (flag --http): must be HOST:PORT with the name"),
+        (["--peers", f"n1={'a' * 64}:1"], {}, "must be HOST:PORT with the name or address of a host"),
+        (["--peer", "a\0b:1"], {}, "must be HOST:PORT with the name or address of a host"),
         (["--node-id", "a b"], {}, "node_id: 'a b' (flag --node-id): a node id is 1 to 63"),
         (["--node-id", ""], {}, "node_id: '' (flag --node-id): a node id"),
         (["--data-dir", ""], {}, "data_dir: '' (flag --data-dir): must name a directory"),

@@ -566,3 +566,26 @@ async def test_a_dead_peer_takes_no_room_of_strangers(monkeypatch: pytest.Monkey
         async with raw(addresses["b"]) as peer:
             await peer.get_in()
             await until(lambda: ("up", "a") in host.log)
+
+
+@pytest.mark.parametrize("host_name", ["a..b", "x" * 64, "a\0b"])
+@pytest.mark.parametrize("node_id", ["n1", "n3"])
+async def test_an_address_that_cannot_be_is_not_reached(
+    monkeypatch: pytest.MonkeyPatch, node_id: str, host_name: str
+) -> None:
+    """It may be in the log for ever: no node stops because of it, whichever of the two is to dial."""
+    monkeypatch.setattr(transport_module, "PING_S", 0.01)
+    monkeypatch.setattr(transport_module, "RETRY_S_MIN", 0.001)
+    addresses = {node_id: free_address(), "n2": Address(host_name, 7800)}
+    async with node(node_id, addresses) as (links, host):
+        attempts = 0
+        connect = links._connect
+
+        async def counted(peer_id: str, address: Address) -> Any:
+            nonlocal attempts
+            attempts += 1
+            return await connect(peer_id, address)
+
+        monkeypatch.setattr(links, "_connect", counted)
+        await until(lambda: attempts >= 3)
+        assert host.log == []
