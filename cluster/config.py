@@ -18,6 +18,8 @@ NODES_COUNT_MAX: Final = 7
 SECRET_BYTES_MIN: Final = 16
 """128 bits, if they are random."""
 
+_LABEL_CHARS_MAX: Final = 63
+"""Characters between two dots of a host name."""
 _PORT_MAX: Final = 65_535
 _DIGITS_MAX: Final = 15
 _NODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -237,7 +239,9 @@ def _parse_address(setting: str, text: str) -> Address:
     except ValueError as exc:
         raise WrongValueError(setting, text, str(exc)) from None
     # Not in `parse`, which reads what older releases have let into the log.
-    if not address.host.isprintable() or any(not 0 < len(label) <= 63 for label in _labels(address.host)):
+    if not address.host.isprintable() or any(
+        not 0 < len(label) <= _LABEL_CHARS_MAX for label in _labels(address.host)
+    ):
         raise WrongValueError(setting, text, "must be HOST:PORT with the name or address of a host")
     return address
 
