@@ -21,13 +21,14 @@ from cluster.commands.rules import RulesAdvance, decode_entry, decode_state
 from cluster.commands.timers import GuardedTimers
 from cluster.commands.waiters import Waiters
 from cluster.config import Address, NodeConfig
+from cluster.consensus import member_list
+from cluster.consensus.beginning import Beginning
 from cluster.consensus.compaction import LogRoom
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.handover import Handovers
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.log_digest import Difference
 from cluster.consensus.member_changes import Means, MemberChanges
-from cluster.consensus.member_list import Members, founders
 from cluster.consensus.replica import Replica
 from cluster.consensus.unfit_leader import UnfitLeader
 from cluster.errors import IdentityRefused, NoLeader, OutcomeUnknown, ShuttingDown
@@ -36,13 +37,14 @@ from cluster.observing import audit_log
 from cluster.observing.event_log import EventLog
 from cluster.observing.gauges import gauges
 from cluster.observing.metrics import Metrics
-from cluster.peers import objections
+from cluster.peers import first_start, objections
 from cluster.peers.handshake import Objection
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.objections import Kind
 from cluster.peers.peering import Handlers, Peering
 from cluster.peers.stop_rules import SILENT_ELECTIONS_COUNT, Refusals, Stop
+from cluster.storage.cluster_record import Founding
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate import codec, snapshot
 from lockstate.commands import Command
@@ -64,15 +66,15 @@ class Group:
     """One node's part in one log. Made inside the running loop; `start` makes it take part."""
 
     def __init__(
-        self, config: NodeConfig, journal: EngineJournal, store: SnapshotStore, *, joins: bool
+        self, config: NodeConfig, journal: EngineJournal, store: SnapshotStore, beginning: Beginning
     ) -> None:
         """Recover from journal and snapshot. Raises DataDirError, SnapshotError.
 
-        `joins` if this node joined a cluster that was there before it.
+        `beginning` is how the cluster of this node began.
         """
         self.node_id = config.node_id
         self._config = config
-        self._joins = joins
+        self._beginning = beginning
         self._loop = asyncio.get_running_loop()
         self.machine = LockMachine()
         self.metrics = Metrics(lambda: gauges(self))
@@ -99,11 +101,12 @@ class Group:
         self._started_s = self._loop.time()
         self.replica = Replica(
             config,
-            Members() if joins else founders(config.founders),
+            beginning.first,
             journal,
             store,
             room_bytes=self._room_bytes,
             decode_state=decode_state,
+            founded=beginning.founded,
         )
         self.divergence = Divergence(
             config.node_id,
@@ -172,9 +175,24 @@ class Group:
             change_asked=self.changes.asked,
             change_decided=self.changes.decided,
         )
+        peering.found(
+            {node_id: str(address) for node_id, address in self.config_peers().items()},
+            first_start.Means(
+                send=lambda peer_id, news: links.send(peer_id, FrameKind.FOUNDING, news),
+                founded=self._founded,
+                run=self.loop.run,
+            ),
+            self._beginning.objection,
+        )
         membership = self.replica.membership
         peering.set_members(membership.committed, is_first=self.is_new_cluster, latest=membership.latest)
         links.set_peers(self.peer_addresses())
+
+    def start(self) -> None:
+        """Begin to tick. A node that is to be a cluster of its own founds it now."""
+        if self.peering.first_start is not None:
+            self.peering.first_start.begin()
+        self.loop.start()
 
     def stop(self) -> None:
         """Stop all timers and end all requests. Idempotent."""
@@ -466,6 +484,10 @@ class Group:
         self._abandoned.lost(peer_id)
         self.loop.peer_down(peer_id)
 
+    def _founded(self, founding: Founding) -> None:
+        """Take part from now on: the cluster of this node is founded."""
+        self.loop.act(self.replica.begin_founded(member_list.founded(founding)))
+
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Record that a peer does not let this node in. Whether to stop for that is looked at later."""
         is_cross_call = objection.kind == Kind.OTHER_CLUSTER and not is_dialed
@@ -494,7 +516,7 @@ class Group:
             node_id=self.node_id,
             is_leader_heard=silence_s < patience_s,
             let_in_by=self.peering.pings.keys() & self.links.up(),
-            is_joining_empty=self._joins and self.is_log_empty(),
+            is_joining_empty=self._beginning.joins and self.is_log_empty(),
             voters=self.replica.membership.voters or self._config.peers.keys(),
         )
         if verdict.stop is Stop.NO:
@@ -527,15 +549,20 @@ class Group:
 
     @property
     def is_new_cluster(self) -> bool:
-        """Whether the members are still those of the configuration that the cluster began with."""
-        return self.replica.membership.is_first and not self._joins
+        """Whether the members are those of the configuration: an earlier release began this cluster."""
+        membership = self.replica.membership
+        return membership.is_first and bool(membership.latest.nodes)
+
+    def config_peers(self) -> dict[str, Address]:
+        """Return the founders of the cluster, if it is yet to be founded: by the configuration."""
+        return dict(self._config.founders)
 
     def peer_addresses(self) -> dict[str, Address]:
         """Return where the others listen. Who is being removed is linked until that is committed."""
         membership = self.replica.membership
         listed = membership.committed.nodes | membership.latest.nodes
         peers = {node_id: Address.parse(member.peer) for node_id, member in listed.items()}
-        peers = peers or dict(self._config.peers)
+        peers = peers or self.config_peers()
         peers.pop(self.node_id, None)
         return peers
 

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from cluster.commands.outbox import Answer
 from cluster.config import NodeConfig, check_member, format_peers
+from cluster.consensus.beginning import beginning_of
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import Members
 from cluster.errors import DataDirError, NoLeader, OutcomeUnknown, TransferFailed
@@ -91,7 +92,18 @@ class Node:
         config = self.config
         self._store = SnapshotStore(config.data_dir, self._files, self._child)
         self._journal = EngineJournal.open(config.data_dir, files=self._files)
-        return Group(config, self._journal, self._store, joins=self._datadir.identity.joins)
+        journal, record = self._journal, self._datadir.cluster
+        is_in_use = journal.last_index > 1 or journal.term > 0 or self._store.exists()
+        if is_in_use and record.founding is not None and not record.is_complete:
+            raise DataDirError(
+                f"{config.data_dir}: the journal was in use before the cluster was founded: files of"
+                " different directories were mixed. Restore the directory from a backup, or replace this node"
+                " with a new one (new id, empty directory)"
+            )
+        beginning = beginning_of(
+            record, config.founders, joins=self._datadir.identity.joins, is_in_use=is_in_use
+        )
+        return Group(config, journal, self._store, beginning)
 
     async def _take_part(self, group: Group) -> None:
         """Listen, dial, and begin to tick. Raises StartupError."""
@@ -103,7 +115,7 @@ class Node:
         elif self.config.node_id not in group.replica.membership.latest.nodes:
             logger.info("event=joining detail=%r", "waits to be added: see `holdfast cluster add`")
         self._compare_members(group)
-        group.loop.start()
+        group.start()
 
     def _compare_members(self, group: Group) -> None:
         """Say so when the members are no longer those of the configuration: the list in the log counts."""

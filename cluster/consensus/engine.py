@@ -37,6 +37,11 @@ RETAINED_DIVISOR: Final = 4
 
 Who was away briefly needs no snapshot. More bytes than that would ask for the next compaction at once."""
 
+FOUNDED_INDEX: Final = 2
+"""Where the list of the founding stands in the log of a cluster: behind the library's first entry."""
+FOUNDED_TERM: Final = 0
+"""Its term: before the first election."""
+
 _COMMAND: Final = b"\x00"
 """The library's mark of a command."""
 _MEMBERS: Final = MEMBERS_MARK
@@ -531,6 +536,24 @@ class Engine:
         self.journal.add(_MEMBERS + members, index, self.term)
         return index
 
+    def begin_founded(self, members: bytes) -> None:
+        """Put the list of the founding behind the first entry of an empty log.
+
+        Every founder does that before it takes part: so the list is committed.
+        """
+        assert self.journal.last_index == FOUNDED_INDEX - 1, "a log that has begun already"
+        self.journal.add(_MEMBERS + members, FOUNDED_INDEX, FOUNDED_TERM)
+        self._begin_behind(self.applied_index)
+
+    def _founded_index(self) -> int:
+        """Return where the list of the founding stands if the log holds it, else 0.
+
+        No leader appends anything in the term that it has.
+        """
+        founded = self.entries(FOUNDED_INDEX, FOUNDED_INDEX)
+        is_founding = bool(founded) and founded[0][2] == FOUNDED_TERM
+        return FOUNDED_INDEX if is_founding else 0
+
     def send_entries(self) -> None:
         """Send every peer what it lacks."""
         self.library._SyncObj__sendAppendEntries()
@@ -608,5 +631,5 @@ class Engine:
     def _begin_behind(self, index: int) -> None:
         """Record that state and log begin at a snapshot up to `index`."""
         self.library._SyncObj__raftLastApplied = index
-        self.library._SyncObj__raftCommitIndex = max(self.journal.commit_hint, index)
+        self.library._SyncObj__raftCommitIndex = max(self.journal.commit_hint, index, self._founded_index())
         self.observe()

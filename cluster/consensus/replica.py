@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from cluster.consensus import bounds, guards, member_list
 from cluster.consensus.admission import Gate, TwoLeadersError
-from cluster.consensus.engine import Engine, RaftConfig
+from cluster.consensus.engine import FOUNDED_INDEX, FOUNDED_TERM, Engine, RaftConfig
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.log import ReplicatedLog
 from cluster.consensus.member_list import Members, MembersUnreadable
@@ -65,10 +65,13 @@ class Replica:
         *,
         room_bytes: Callable[[str], int],
         decode_state: DecodeState,
+        founded: Members | None = None,
     ) -> None:
         """Recover state and log from this disk. Raises DataDirError.
 
-        `first_members` are those the cluster began with; they count until the log or a snapshot has others.
+        `first_members` are those that a cluster of an earlier release began with; they count until the log or
+        a snapshot has others. `founded` is the list that a founded cluster began with: an empty log begins
+        with it now.
         """
         self._journal = journal
         self._node_id = config.node_id
@@ -110,12 +113,17 @@ class Replica:
             self.prevote,
             rewind_pause_s=config.heartbeat_ms / 1000 / 2,
         )
+        if founded is not None and self.log.last_index < FOUNDED_INDEX:
+            self.engine.begin_founded(member_list.encode(founded))
         self.membership.follow(self.log.last_index, self.log.term_at, journal[:])
         self.membership.commit(self.log.committed)
         self._count_members()
         self.role = Role(None, 0, is_leader=False, is_candidate=False)
+        self._hurry_alone()
+
+    def _hurry_alone(self) -> None:
+        """Stand at once if nobody else could lead."""
         if self.membership.is_alone:
-            # Nobody else could lead.
             self.engine.election_deadline_s = 0.0
 
     def close(self) -> None:
@@ -227,6 +235,16 @@ class Replica:
     def write_snapshot(self, due: SnapshotDue, encode_state: Callable[[], bytes]) -> None:
         """Begin to write the state, in a forked child that calls `encode_state`. See Ready.snapshot."""
         self._transfer.begin_write(due, encode_state)
+
+    def begin_founded(self, founded: Members) -> Ready:
+        """Begin the log with the list of the founding, which counts at once. Only while the log is empty."""
+        ready = Ready(are_members_changed=True, wants_tick=True)
+        self.engine.begin_founded(member_list.encode(founded))
+        self.membership.append(FOUNDED_INDEX, FOUNDED_TERM, founded)
+        self.membership.commit(self.log.committed)
+        self._count_members()
+        self._hurry_alone()
+        return self._finish(ready)
 
     # -- what it makes of that ------------------------------------------------------------------------------
 

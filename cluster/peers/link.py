@@ -60,6 +60,7 @@ class FrameKind(enum.IntEnum):
     REFUSED = 5
     CHANGE = 6
     CHANGED = 7
+    FOUNDING = 8
 
 
 class LinkRegistry(Protocol):

@@ -6,6 +6,7 @@ says what to do.
 
 import enum
 
+from cluster.consensus.founding import ADVICE
 from cluster.peers.handshake import PROTOCOL_SEALED, Objection
 
 
@@ -59,6 +60,24 @@ def other_disk(peer_id: str, *, known: str, theirs: str) -> Objection:
         " replace it by a node with a new id, with `holdfast cluster replace` (see 'A node lost its"
         " disk' in docs/operating.md)",
         kind=Kind.OTHER_DISK,
+    )
+
+
+def founding_disk(peer_id: str, *, known: str, theirs: str) -> Objection:
+    """Return what a founder is told that comes with another disk before the cluster has ever run."""
+    return Objection(
+        f"node {peer_id} takes part in the founding of this cluster with disk {known[:8]}, and its data"
+        f" directory now is disk {theirs[:8]}. {ADVICE}",
+        kind=Kind.OTHER_DISK,
+    )
+
+
+def founders_differ(peer_id: str, founders: str) -> Objection:
+    """Return what a node is told that this founder does not found a cluster with."""
+    return Objection(
+        f"node {peer_id} is not among the founders of this cluster, which are {founders} by `peers` of this"
+        " node: correct `peers` on one of the two",
+        kind=Kind.FOUNDERS_DIFFER,
     )
 
 

@@ -8,7 +8,7 @@ node that joins later brings its disk id into the member list before it counts.
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -19,12 +19,15 @@ from cluster.commands.outbox import Forwarded, fault_in
 from cluster.consensus import messages
 from cluster.consensus.claims import Claims
 from cluster.consensus.divergence import Divergence
+from cluster.consensus.founding import News
 from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Members
 from cluster.consensus.messages import AppendEntries, Message, NewerTerm
 from cluster.errors import NodeFailed, PeerFault
+from cluster.peers import first_start
 from cluster.peers.duplicates import Runs
 from cluster.peers.entry_check import Standing, View, check
+from cluster.peers.first_start import FirstStart
 from cluster.peers.handshake import PROTOCOL_OLDEST, PROTOCOL_SEALED, Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.storage.data_directory import DataDir
@@ -63,6 +66,7 @@ _DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
     FrameKind.PING: msgspec.msgpack.Decoder(Ping),
     FrameKind.CHANGE: msgspec.msgpack.Decoder(Change),
     FrameKind.CHANGED: msgspec.msgpack.Decoder(Verdict),
+    FrameKind.FOUNDING: msgspec.msgpack.Decoder(News),
 }
 """What is in a frame, by its kind. Raft's messages have a decoder of their own."""
 
@@ -129,6 +133,8 @@ class Peering:
         """Who measures the peers' clocks. Set before the first connection."""
         self.divergence: Divergence | None = None
         """Who compares this node with its peers. Set before the first connection."""
+        self.first_start: FirstStart | None = None
+        """The founding of this node's cluster. Set before the first connection."""
         self._committed = Members()
         self._wanted: frozenset[str] = frozenset()
         self._met: dict[str, Particulars] = {}
@@ -174,8 +180,19 @@ class Peering:
         self.runs.keep(self._met.keys() | committed.nodes.keys())
         return gone
 
+    def found(self, configured: Mapping[str, str], means: first_start.Means, objection: str) -> None:
+        """Take part in the founding by the `configured` nodes, unless there is an `objection` to that."""
+        self.first_start = FirstStart(self._datadir, configured, means, objection=objection)
+
+    @property
+    def _is_founding(self) -> bool:
+        """Whether this node waits for its founding, and takes part in nothing else before."""
+        return self.first_start is not None and self.first_start.is_waiting
+
     def missing(self) -> list[str]:
-        """Return the peers that must have been met before this node takes part."""
+        """Return the peers that this node waits for before it takes part."""
+        if self.first_start is not None and self.first_start.is_waiting:
+            return self.first_start.missing()
         return sorted(self._wanted - set(self._datadir.known))
 
     def disk_ids(self) -> dict[str, str]:
@@ -185,7 +202,7 @@ class Peering:
 
     def _check_established(self) -> None:
         """Once established, always: a later list has its disk ids in it."""
-        self.is_established = self.is_established or not self.missing()
+        self.is_established = self.is_established or not (self._is_founding or self.missing())
 
     def protocol_min(self) -> int:
         """Return the oldest protocol that a link may have: once all members can seal their links, all do."""
@@ -229,6 +246,10 @@ class Peering:
 
         The disk of a new member is remembered, durably.
         """
+        if self.first_start is not None:
+            objection = self.first_start.objection(peer_id, theirs, is_known=is_known)
+            if objection is not None:
+                return objection
         standing = check(self._view(), peer_id, theirs, is_known=is_known)
         if isinstance(standing, Objection):
             return standing
@@ -236,7 +257,7 @@ class Peering:
         self._met[peer_id] = theirs
         self._judge(peer_id)
         self.runs.connected(peer_id, theirs.run_id)
-        if is_known and standing is Standing.MEMBER:
+        if is_known and standing is Standing.MEMBER and not self._is_founding:
             try:
                 self._remember(peer_id)
             except Exception as error:
@@ -311,6 +332,9 @@ class Peering:
         """Pass on that a peer can be reached."""
         self._up.add(peer_id)
         self._host.peer_up(peer_id)
+        theirs = self._met.get(peer_id)
+        if self.first_start is not None and theirs is not None:
+            self.first_start.peer_up(peer_id, theirs.disk_id, theirs.rules)
 
     def peer_down(self, peer_id: str) -> None:
         """Pass on that a peer cannot be reached."""
@@ -320,6 +344,8 @@ class Peering:
             self.clocks.lost(peer_id)
         if self.divergence is not None:
             self.divergence.lost(peer_id)
+        if self.first_start is not None:
+            self.first_start.peer_down(peer_id)
         self._host.peer_down(peer_id)
 
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
@@ -347,7 +373,7 @@ class Peering:
             return
         if kind == FrameKind.RAFT:
             # Whoever has a newer list and lets this node in knows its disk: the list has all of them.
-            self.is_established = self.is_established or self._is_ahead(peer_id)
+            self.is_established |= self._is_ahead(peer_id) and not self._is_founding
             message = messages.decode(body)
             if isinstance(message, str):
                 logger.warning("event=message-dropped peer=%s type=%r reason=unknown", peer_id, message)
@@ -392,7 +418,7 @@ class Peering:
                 self._judge(met)
         return True
 
-    def _rare(self, peer_id: str, content: Ping | Change | Verdict | str, handlers: Handlers) -> None:
+    def _rare(self, peer_id: str, content: Ping | Change | Verdict | News | str, handlers: Handlers) -> None:
         """Hand on what is not part of a request."""
         match content:
             case Ping():
@@ -408,5 +434,8 @@ class Peering:
                 handlers.change_asked(peer_id, content)
             case Verdict():
                 handlers.change_decided(content)
+            case News():
+                if self.first_start is not None:
+                    self.first_start.heard(peer_id, content)
             case str():
                 handlers.transfer_asked(content)

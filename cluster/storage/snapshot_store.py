@@ -90,6 +90,10 @@ class SnapshotStore:
             if name in (OLD_NAME, INCOMING_NAME) or _UNFINISHED_NAME.fullmatch(name):
                 self._files.unlink(directory / name)
 
+    def exists(self) -> bool:
+        """Whether there is a snapshot, whole or not."""
+        return self._files.exists(self._path)
+
     def load(self) -> Snapshot | None:
         """Return the verified snapshot, None if there is none yet. Raises DataDirError if it is damaged."""
         try:

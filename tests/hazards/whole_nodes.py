@@ -18,7 +18,9 @@ import pytest
 
 from cluster.commands.outbox import Answer, Pending
 from cluster.config import Address, NodeConfig
+from cluster.consensus.beginning import EARLIER, Beginning
 from cluster.consensus.library_words import EngineJournal
+from cluster.consensus.member_list import founders
 from cluster.group import Group
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
@@ -95,7 +97,9 @@ class WholeNode:
         self._datadir = DataDir.open(config.data_dir, config.node_id, files=files)
         self.journal = EngineJournal.open(config.data_dir, files=files)
         store = SnapshotStore(config.data_dir, files, cast("Child", InlineChild()))
-        self.group = Group(config, self.journal, store, joins=False)
+        self.group = Group(
+            config, self.journal, store, Beginning(founders(config.founders), objection=EARLIER)
+        )
         peering = Peering(self._datadir, config.node_id, config.advertise_http, self.group)
         links = Links(config.node_id, network)
         links.peering = peering

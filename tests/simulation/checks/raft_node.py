@@ -41,6 +41,11 @@ class NodeTold:
         """Return the voters of the newest list in the log, or of the one below it."""
         return (self.log[self.lists[-1]].voters or frozenset()) if self.lists else self.base
 
+    def told_votes(self) -> dict[int, str]:
+        """Return the votes that others may know, by term: what was not synced was told to nobody."""
+        synced = self.disk[0], self.disk[1] or ""
+        return {term: given for term, given in self.votes.items() if (term, given) <= synced}
+
     def end(self) -> tuple[int, int]:
         """Return term and index of the newest entry."""
         return (self.log[self.last].term, self.last) if self.log else (0, 0)

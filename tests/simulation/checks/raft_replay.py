@@ -21,6 +21,9 @@ own one, on disk before it is told, as is every entry that is acknowledged, and 
 leader commits entries of its own term that a majority of the list in its log has, and others commit what a
 leader did; what is applied is equal everywhere; members change one at a time, by a leader that has committed
 in its term, and what counts is the list in the log.
+
+A log may begin with a list of members before the first term: that of the founding. All whom it names put the
+same there by themselves before they take part, and it is committed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +33,8 @@ from tests.simulation.checks.raft_node import Entry, NodeTold, entry_of, is_majo
 from tests.simulation.checks.report import Report
 
 CHECKER: Final = "raft-replay"
+FOUNDED: Final = (2, 0)
+"""The place and the term of the list that a founded cluster begins with."""
 REMEMBERED: Final = 20_000
 """So far behind the newest committed index facts of entries are kept."""
 PRUNED_EVERY: Final = 1_000
@@ -100,10 +105,13 @@ class RaftReplay:
     ) -> None:
         """Compare what a node reads from its disk with what was synced there."""
         new = NodeTold()
-        new.votes, new.stood, new.has_disk = node.votes, node.stood, True
+        new.votes = node.told_votes() if node.has_disk else node.votes
+        new.stood, new.has_disk = node.stood, True
         new.term, new.vote, new.base = term, vote, frozenset(base)
         for index, *facts in entries:
             entry = entry_of(facts)
+            if self._is_founding(index, entry):
+                self._founds(name, new, entry)
             if index > max(1, self._floor) and entry.term not in self._entries.get(index, {}):
                 self._fail(f"{name} comes back with an entry at {index} that nobody made")
             self._place(name, new, index, entry)
@@ -132,7 +140,7 @@ class RaftReplay:
     def _loses_disk(self, name: str, node: NodeTold) -> None:
         """Forget a log that is no more. The votes that were told stay."""
         self._nodes[name] = new = NodeTold()
-        new.votes = node.votes
+        new.votes = node.told_votes()
 
     def _syncs(self, name: str, node: NodeTold, term: int, vote: str | None, last: int) -> None:  # noqa: ARG002 - as the others
         node.disk = (term, vote, last)
@@ -164,7 +172,9 @@ class RaftReplay:
         is_new = entry.term not in self._entries.get(index, {}) and index > self._floor
         if node.log and index != node.last + 1:
             self._fail(f"{name} appends index {index} behind {node.last}")
-        if is_new:
+        if self._is_founding(index, entry):
+            self._founds(name, node, entry)
+        elif is_new:
             if node.term != entry.term or node.vote != name:
                 self._fail(f"{name} makes index {index} of term {entry.term} and does not lead in it")
             if not node.leads:
@@ -174,6 +184,26 @@ class RaftReplay:
         elif node.leads:
             self._fail(f"{name} leads, and appends index {index} of another leader, term {entry.term}")
         self._place(name, node, index, entry)
+
+    @staticmethod
+    def _is_founding(index: int, entry: Entry) -> bool:
+        return (index, entry.term) == FOUNDED and bool(entry.voters)
+
+    def _founds(self, name: str, node: NodeTold, entry: Entry) -> None:
+        """Take the first list. Only whom it names may be the first to have it."""
+        voters = entry.voters or frozenset()
+        index, term = FOUNDED
+        if index <= self._floor:
+            return
+        if term not in self._entries.get(index, {}):
+            if name not in voters or self._commit > 1:
+                self._fail(f"{name} begins a cluster of {sorted(voters)}")
+            self._commit = index
+            self._committed[index] = (entry, term)
+            self._lists.append((index, voters))
+            self._entries.setdefault(index, {})[term] = (entry.digest, -1)
+        if name in voters and not node.term:
+            node.commit = max(index, node.commit)
 
     def _begins_to_lead(self, name: str, node: NodeTold) -> None:
         leader = self._leaders.setdefault(node.term, name)

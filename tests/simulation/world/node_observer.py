@@ -31,6 +31,8 @@ class NodeObserver:
         self.leader: tuple[str, int] = ("", 0)
         self.rules_old: dict[str, int] = {}
         """The newest rules that nodes of an older release know."""
+        self.is_of_earlier_release = False
+        """Whether a release that founds nothing began the cluster."""
         self._checkers = checkers
         self._trace = trace
         self.raft = raft
@@ -45,6 +47,10 @@ class NodeObserver:
         self._checkers.report.fail(checker, sentence, **facts)
 
     # -- machine.Facts --------------------------------------------------------------------------------------
+
+    def began_earlier(self) -> bool:
+        """Whether an earlier release, which founds nothing, began this cluster."""
+        return self.is_of_earlier_release
 
     def rules_known(self, node_id: str) -> int:
         """Return the newest rules that a node's release knows."""

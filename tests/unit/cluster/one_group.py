@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from cluster.config import Address, load
+from cluster.consensus.beginning import beginning_of
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.messages import AppendEntries
 from cluster.group import Group
@@ -117,7 +118,8 @@ async def made(directory: Path, *flags: str) -> AsyncIterator[Node]:
     datadir = DataDir.open(config.data_dir, config.node_id, joins=config.join)
     journal, store = EngineJournal.open(config.data_dir), SnapshotStore(config.data_dir)
     links = Links()
-    group = Group(config, journal, store, joins=config.join)
+    beginning = beginning_of(datadir.cluster, config.founders, joins=config.join, is_in_use=True)
+    group = Group(config, journal, store, beginning)
     group.connect(cast("PeerLinks", links), Peering(datadir, config.node_id, "http://here", group))
     journal.sync()
     try:

@@ -64,7 +64,7 @@ def test_wherever_it_stops_it_can_go_on() -> None:
 
 
 def test_a_node_that_lost_a_disk_which_somebody_has_stored_stays_out() -> None:
-    """Lost before anybody knew it, a disk is no loss; afterwards its node never takes part with another."""
+    """A disk that nobody has stored may be lost; afterwards its node never takes part with another."""
     model, known = FoundingModel(SAME), dict[State, State]()
     for state in explore(model, model.start(reboots=0, losses=1), STATES_COUNT_MAX):
         ended = calm(model, state, known)

@@ -1,0 +1,145 @@
+"""The founding of the cluster on one node: tells the peers what it has stored, and stores what they tell.
+
+What is decided is in consensus/founding.py. Nothing is told before it is on the disk.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from cluster.consensus import founding
+from cluster.consensus.founding import News, Own, Peer, Progress
+from cluster.errors import NodeFailed
+from cluster.peers import objections
+from cluster.peers.handshake import Objection, Particulars
+from cluster.storage.cluster_record import CLUSTER_ID_BYTES, Founding
+from cluster.storage.data_directory import DataDir
+
+RULES_FOUNDING: Final = 3
+"""A node that knows these rules can found a cluster; earlier releases cannot."""
+EARLIER_RELEASE: Final = "it runs an earlier release: start the nodes of a new cluster with the same one"
+
+logger = logging.getLogger(__name__)
+
+
+class Means(NamedTuple):
+    """What the founding needs of the node."""
+
+    send: Callable[[str, News], object]
+    """Sends news to a connected peer."""
+    founded: Callable[[Founding], None]
+    """Takes part from now on: the founding is complete, and that is on the disk."""
+    run: Callable[..., None]
+    """Calls a function with arguments; whatever it raises ends the node."""
+
+
+class FirstStart:
+    """One node's part in the founding of its cluster. One thread."""
+
+    def __init__(
+        self, datadir: DataDir, configured: Mapping[str, str], means: Means, *, objection: str = ""
+    ) -> None:
+        """Be founded by `configured`, with their addresses; `objection` is why this node founds nothing."""
+        self._datadir = datadir
+        self._own = Own(datadir.identity.node_id, datadir.disk_id, configured)
+        self._means = means
+        self._objection = objection
+        self._progress = Progress.of(datadir.cluster, self._own.node_id)
+        self._peers: dict[str, Peer] = {}
+        self._said: list[str] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether this node must not take part yet: it founds a cluster, and is not sure of all others."""
+        return not self._objection and not self._progress.is_complete
+
+    def missing(self) -> list[str]:
+        """Return the founders that are not known to have stored the founding."""
+        return sorted(self._own.configured.keys() - self._progress.stored_by - {self._own.node_id})
+
+    def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
+        """Return why a peer is not let in while this node waits, None if the founding has nothing against it.
+
+        A stranger may have joined the cluster that this founder is the last to know of.
+        """
+        if not self.is_waiting:
+            return None
+        stored = self._progress.founding
+        if not is_known and (stored is None or theirs.cluster_id != stored.cluster_id):
+            return objections.founders_differ(peer_id, founding.listed(self._own.configured))
+        founder = stored.nodes.get(peer_id) if stored is not None else None
+        if founder is not None and founder.disk_id != theirs.disk_id:
+            return objections.founding_disk(peer_id, known=founder.disk_id, theirs=theirs.disk_id)
+        return None
+
+    def begin(self) -> None:
+        """Go on with what is known: a node alone has nobody to wait for."""
+        if self.is_waiting:
+            self._means.run(self._go_on)
+
+    def peer_up(self, peer_id: str, disk_id: str, rules: int) -> None:
+        """Tell a peer that has just connected, and knows `rules`, what is stored here."""
+        if not self.is_waiting:
+            return
+        is_able = rules >= RULES_FOUNDING
+        self._peers[peer_id] = Peer(disk_id, None if is_able else News((), objection=EARLIER_RELEASE))
+        if is_able:
+            self._means.send(peer_id, self._news())
+        self._explain()
+
+    def peer_down(self, peer_id: str) -> None:
+        """Forget what a peer told: it may come back as another."""
+        self._peers.pop(peer_id, None)
+
+    def heard(self, peer_id: str, news: News) -> None:
+        """Take what a connected peer tells."""
+        if self.is_waiting:
+            if peer_id in self._peers:
+                self._peers[peer_id] = Peer(self._peers[peer_id].disk_id, news)
+                self._means.run(self._go_on)
+        elif not news.is_complete:
+            self._means.send(peer_id, self._news())
+
+    def _news(self) -> News:
+        if self._progress.founding is not None:
+            return founding.news(self._own, self._progress)
+        cluster_id = self._datadir.cluster_id
+        if cluster_id:
+            return News((), is_complete=True, cluster_id=cluster_id)
+        return News(tuple(sorted(self._own.configured)), objection=self._objection)
+
+    def _go_on(self) -> None:
+        """Store what follows from what is known, then tell everybody. Raises NodeFailed."""
+        progress = founding.advance(
+            self._own, self._progress, self._peers, secrets.token_hex(CLUSTER_ID_BYTES)
+        )
+        if progress == self._progress:
+            self._explain()
+            return
+        try:
+            self._datadir.store_cluster(progress.record())
+        except OSError as error:
+            raise NodeFailed(f"the data directory cannot be written: {error}") from error
+        self._progress = progress
+        news = self._news()
+        for peer_id in self._peers:
+            self._means.send(peer_id, news)
+        self._explain()
+        if progress.is_complete:
+            assert progress.founding is not None
+            logger.info(
+                "event=founded cluster=%s members=%s",
+                progress.founding.cluster_id,
+                founding.listed(progress.founding.nodes),
+            )
+            self._peers.clear()
+            self._means.founded(progress.founding)
+
+    def _explain(self) -> None:
+        """Say what keeps the founding from going on, once for each change of it."""
+        said = founding.objections(self._own, self._progress, self._peers)
+        if said != self._said:
+            self._said = said
+            for why in said:
+                logger.warning("event=founding-waits detail=%r", why)
