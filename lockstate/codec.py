@@ -30,11 +30,15 @@ FIELD_ADVANCE_TO: Final = 1
 """The number of the field that moves the rules: the version to move to."""
 FIELD_TOKEN_FLOOR: Final = 2
 """Reserved: a fencing token that the next grant must exceed. Unknown to this release, which stops at it."""
+FIELD_BYTES_MAX: Final = 3
+"""The number of the field that bounds the memory that the state takes, in bytes. Known from rules 3 on."""
 FIELD_IGNORABLE_MIN: Final = 128
 """The lowest number of a field that does not change what an entry does."""
 
 NOW_MS_MAX: Final = 1 << 53
 """Milliseconds of cluster time: far beyond any clock, far below the limits of 64-bit arithmetic."""
+
+_FIELDS_KNOWN: Final = frozenset({FIELD_ADVANCE_TO, FIELD_BYTES_MAX})
 
 _ARRAY_OF_3: Final = 0x93
 _FIXINT_MAX: Final = 0x7F
@@ -96,19 +100,25 @@ def encode_entry(
     *,
     rules: int = RULES_FIRST,
     advance_to: int = 0,
+    bytes_max: int = 0,
 ) -> bytes:
     """Return an entry of already encoded commands as bytes, in the format of the active `rules`.
 
     With `advance_to` the entry moves the rules there. It is then of a format that older releases refuse,
     because one that they took for undecodable would pass without effect on them and with effect on others.
+    With `bytes_max` it bounds the memory that the state takes: only for rules that know such a bound.
     """
     raw = [
         (origin, seqs, [msgspec.Raw(command) for command in commands]) for origin, seqs, commands in batches
     ]
     if RULES[advance_to or rules].entry_format == _FORMAT_2:
         return _encoder.encode((_FORMAT_2, now_ms, raw))
-    head = (now_ms, {FIELD_ADVANCE_TO: advance_to}) if advance_to else (now_ms,)
-    return _encoder.encode((_FORMAT_3, head, raw))
+    fields = {}
+    if advance_to:
+        fields[FIELD_ADVANCE_TO] = advance_to
+    if bytes_max:
+        fields[FIELD_BYTES_MAX] = bytes_max
+    return _encoder.encode((_FORMAT_3, (now_ms, fields) if fields else (now_ms,), raw))
 
 
 def decode_entry(data: bytes, rules: int = RULES_NEWEST) -> Entry:
@@ -175,7 +185,7 @@ def _entry(now_ms: int, fields: _Fields, batches: _Batches) -> Entry:
     if not fields:
         return Entry(now_ms, tuple(known))
     try:
-        return Entry(now_ms, tuple(known), _advance(fields))
+        return Entry(now_ms, tuple(known), _advance(fields), _number(fields, FIELD_BYTES_MAX))
     except _UNREADABLE:
         return Entry(0)
 
@@ -183,14 +193,19 @@ def _entry(now_ms: int, fields: _Fields, batches: _Batches) -> Entry:
 def _advance(fields: dict[int, msgspec.Raw]) -> AdvanceVersion | None:
     """Return how an entry moves the rules. Raises UnknownVersionError for what must not be ignored."""
     for number in fields:
-        if number != FIELD_ADVANCE_TO and number < FIELD_IGNORABLE_MIN:
+        if number not in _FIELDS_KNOWN and number < FIELD_IGNORABLE_MIN:
             raise too_new(f"the log has an entry with field {number}")
     if FIELD_ADVANCE_TO not in fields:
         return None
-    advance = AdvanceVersion(_number_decoder.decode(fields[FIELD_ADVANCE_TO]))
+    advance = AdvanceVersion(_number(fields, FIELD_ADVANCE_TO))
     if advance.to > RULES_NEWEST:
         raise too_new(f"the log moves the cluster to rules {advance.to}")
     return advance
+
+
+def _number(fields: dict[int, msgspec.Raw], field: int) -> int:
+    """Return the number in a field, 0 if it is not there. Raises msgspec.DecodeError."""
+    return _number_decoder.decode(fields[field]) if field in fields else 0
 
 
 def entry_time(data: bytes) -> int:

@@ -283,9 +283,11 @@ class AdvanceVersion(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct, frozen=True):
     """A committed log entry: commands, and the cluster time at which the leader proposed them.
 
-    `advance` counts first: time and commands of the same entry follow the rules that it moves to.
+    `advance` counts first: time and commands of the same entry follow the rules that it moves to. Then
+    `bytes_max` bounds the memory that the state takes (lockstate/budget.py); 0 leaves the bound as it is.
     """
 
     now_ms: int
     batches: tuple[Batch, ...] = ()
     advance: AdvanceVersion | None = None
+    bytes_max: int = 0

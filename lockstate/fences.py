@@ -1,6 +1,6 @@
 """Fences: the highest token that each resource has seen. Never forgotten, or a stale one could pass."""
 
-from lockstate import limits
+from lockstate import budget, limits
 from lockstate.commands import AdvanceFence
 from lockstate.holds import check_count
 from lockstate.results import FenceAdvanced, Reason, Refused, Result
@@ -17,7 +17,9 @@ def advance(state: State, command: AdvanceFence) -> Result:
         return refused
     highest = state.fences.get(command.resource)
     if highest is None:
-        refused = check_count(len(state.fences), limits.FENCES_COUNT_MAX, "fences")
+        refused = check_count(len(state.fences), limits.FENCES_COUNT_MAX, "fences") or budget.check_room(
+            state
+        )
         if refused is not None:
             return refused
     elif command.token < highest:

@@ -11,7 +11,7 @@ each event tells of a change that is in it; and what is derived from all this, a
 
 from typing import Final
 
-from lockstate import marks
+from lockstate import limits, marks
 from lockstate.state import State, mark_of_semaphore, mark_of_session, value_of_origin
 
 VERSION: Final = 1
@@ -23,12 +23,13 @@ _NOW: Final = 0xC2B2AE3D27D4EB4F
 _TOKEN: Final = 0x165667B19E3779F9
 _ORDER: Final = 0xD6E8FEB86659FD93
 _RULES: Final = 0xFF51AFD7ED558CCD
+_BYTES_MAX: Final = 0xC4CEB9FE1A85EC53
 """Odd numbers with about as many ones as zeros, one for each counter of the state."""
 
 
 def of(state: State) -> int:
     """Return the fingerprint of `state`. It costs a microsecond, however large the state is."""
-    sums = state.sum + state.deadlines.sum + state.rates.sum + state.requests.sum
+    sums = state.sum + state.values_sum + state.deadlines.sum + state.rates.sum + state.requests.sum
     return _with_counters(state, sums)
 
 
@@ -53,4 +54,5 @@ def _with_counters(state: State, sums: int) -> int:
         + state.next_token * _TOKEN
         + state.next_order * _ORDER
         + state.rules * _RULES
+        + (state.bytes_max - limits.STATE_BYTES_MAX) * _BYTES_MAX
     ) & marks.WORD

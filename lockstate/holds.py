@@ -50,7 +50,7 @@ from typing import Final
 
 import msgspec
 
-from lockstate import deadlocks, limits, marks, views
+from lockstate import budget, deadlocks, limits, marks, views
 from lockstate.blockers import shown_conflicts, shown_covering
 from lockstate.claims import Claims, claims_of, semaphore_of, shown_name
 from lockstate.commands import Wanted
@@ -105,6 +105,7 @@ class Holds:
             (session is None or session.claims_count + claims_count <= limits.SESSION_CLAIMS_MAX)
             and len(state.holds) < limits.HOLDS_COUNT_MAX
             and len(state.locks) < limits.RECORDS_COUNT_MAX
+            and not state.is_tight
         ):
             return None
         if session is not None and session.claims_count + claims_count > limits.SESSION_CLAIMS_MAX:
@@ -112,8 +113,10 @@ class Holds:
             return Refused(
                 Reason.OVERLOADED, f"{held}; {limits.SESSION_CLAIMS_MAX} are allowed", (), 0, RETRY_MS
             )
-        return check_count(len(state.holds), limits.HOLDS_COUNT_MAX, "holds") or check_count(
-            len(state.locks), limits.RECORDS_COUNT_MAX, "names"
+        return (
+            check_count(len(state.holds), limits.HOLDS_COUNT_MAX, "holds")
+            or check_count(len(state.locks), limits.RECORDS_COUNT_MAX, "names")
+            or budget.check_room(state)
         )
 
     # -- how holds begin ------------------------------------------------------------------------------------

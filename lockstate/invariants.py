@@ -6,7 +6,7 @@ Tests and checkers call this; a node at work never does.
 from collections import Counter
 from itertools import combinations, pairwise
 
-from lockstate import fingerprint
+from lockstate import budget, fingerprint
 from lockstate.claims import claims_of, parent
 from lockstate.deadlines import Timed
 from lockstate.machine import LockMachine
@@ -171,6 +171,11 @@ def the_fingerprint_is_kept_up(state: State) -> None:
     assert fingerprint.of(state) == fingerprint.recomputed(state), "a change of a record is not in the sums"
 
 
+def the_bytes_are_counted(state: State) -> None:
+    """What the state is counted as taking is what its records are."""
+    assert budget.bytes_of(state) == budget.recounted(state), "a change of a record is not in the bytes"
+
+
 SENTENCES = (
     holders_are_compatible,
     permits_are_counted,
@@ -182,4 +187,5 @@ SENTENCES = (
     idle_things_are_forgotten,
     everything_timed_is_scheduled,
     the_fingerprint_is_kept_up,
+    the_bytes_are_counted,
 )

@@ -91,6 +91,15 @@ REQUEST_AGE_MS = 5 * 60 * 1000
 ORIGINS_COUNT_MAX = 64
 """Node processes whose sequence numbers are remembered: a few nodes, each with its last restarts."""
 
+STATE_BYTES_MAX = 4 << 30
+"""Bytes that the state may take until an entry sets another bound: enough for two million sessions and as
+many holds. See lockstate/budget.py."""
+STATE_BYTES_LEAST = 16 << 20
+"""Bytes of the lowest bound that an entry can set: with less nobody could work."""
+STATE_GROWTH_MAX = 256 << 20
+"""Bytes by which one entry may let the state grow. It has at most 1 MiB of commands, and those with the most
+ancestors of names take 110 times as much."""
+
 LIST_LIMIT_MAX = 1000
 """Locks in one page of a listing."""
 LIST_ROWS_MAX = 10_000

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from lockstate import fingerprint, limits, marks, views
+from lockstate import budget, fingerprint, limits, marks, views
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
@@ -68,7 +68,7 @@ from lockstate.results import (
 from lockstate.semaphores import Semaphores
 from lockstate.sessions import Sessions
 from lockstate.state import State
-from lockstate.versions import RULES
+from lockstate.versions import RULES, RULES_BOUNDED
 from lockstate.waits import Waits
 
 _NO_OUTCOME: Final = frozenset(
@@ -84,6 +84,8 @@ _NO_OUTCOME: Final = frozenset(
 
 _MAY_WAIT: Final = get_args(MayWait)
 """The classes of `MayWait`."""
+_FREES: Final = (CloseSession, Release, ForceRelease, Renew)
+"""The classes of commands with a `request_id` that are carried out whether or not there is room."""
 _DONE: Final = Done()
 _UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
 
@@ -113,7 +115,7 @@ class LockMachine:
             ForceRelease: locks.force_release,
             ResizeSemaphore: semaphores.resize,
             Proclaim: elections.proclaim,
-            TakeRate: lambda command: state.rates.take(command, state.now_ms),
+            TakeRate: lambda command: state.rates.take(command, state.now_ms, budget.check_room(state)),
             AdvanceFence: lambda command: advance(state, command),
             Tick: lambda _: _DONE,
             Barrier: lambda _: _DONE,
@@ -189,6 +191,16 @@ class LockMachine:
             "fences": len(state.fences),
         }
 
+    @property
+    def bytes_count(self) -> int:
+        """Return how much memory the state takes, as it is counted (see `budget`)."""
+        return budget.bytes_of(self.state)
+
+    @property
+    def bytes_max(self) -> int:
+        """Return how much memory the state may take."""
+        return self.state.bytes_max
+
     # -- reads ----------------------------------------------------------------------------------------------
 
     def lock(self, name: str) -> LockView:
@@ -233,7 +245,10 @@ class LockMachine:
         state.revision += 1
         if entry.advance is not None:
             self._advance_rules(entry.advance)
+        if entry.bytes_max:
+            budget.set_bound(state, entry.bytes_max)
         self._advance_time(entry.now_ms)
+        budget.begin_entry(state)
         batches = tuple([self._apply_batch(batch) for batch in entry.batches])
         state.names.settle()
         return Outcome(state.revision, state.now_ms, batches, *self._effects.take())
@@ -288,13 +303,27 @@ class LockMachine:
         remembered = requests.get(key)
         if remembered is not None:
             return self._repeat(remembered, digest, command)
-        if requests.is_full:
-            return Refused(
-                Reason.OVERLOADED, "too many requests with a request_id within five minutes", (), 0, 1000
-            )
+        if requests.is_full or budget.is_full(self.state):
+            return self._apply_without_room(command, key, digest)
         result = self._apply(command, key)
         if not (isinstance(result, Refused) and result.reason in _NO_OUTCOME):
             requests.remember(key, digest, self.state.now_ms, result)
+        return result
+
+    def _apply_without_room(self, command: Command, key: RequestKey, digest: bytes) -> Result:
+        """Refuse a command whose outcome could not be remembered; not if it frees something, by rules 3.
+
+        What it freed took more than the memory of its outcome does. An outcome that freed nothing is not
+        remembered: a repetition finds the same, or renews once more.
+        """
+        state = self.state
+        if state.rules < RULES_BOUNDED or not isinstance(command, _FREES):
+            return budget.check_room(state) or Refused(
+                Reason.OVERLOADED, "too many requests with a request_id within five minutes", (), 0, 1000
+            )
+        result = self._apply(command, key)
+        if not isinstance(result, Refused | Renewed):
+            state.requests.remember(key, digest, state.now_ms, result)
         return result
 
     def _repeat(self, remembered: Remembered, digest: bytes, command: Command) -> Result:

@@ -7,6 +7,8 @@ does not depend on the size of the table.
 
 Sums of checksums alone would often be the same when two records have exchanged a value, for a CRC is linear
 over XOR; the square is not.
+
+Above the 64 bits of the fingerprint a mark says how many bytes of texts its record has (see `budget`).
 """
 
 import zlib
@@ -19,27 +21,43 @@ from lockstate.deadlines import Timed
 WORD: Final = (1 << 64) - 1
 """The 64 bits that are kept of a fingerprint. Sums are kept whole, and may be longer."""
 
+LENGTH_SHIFT: Final = 64
+"""The bit from which on a mark has the length of its record."""
+
 _encode: Final = msgspec.msgpack.Encoder().encode
 _crc32: Final = zlib.crc32
 
 
 def of_content(content: Any) -> int:
     """Return the mark of a record or a tuple, from all that it says."""
-    crc = _crc32(_encode(content))
-    return crc * crc
+    data = _encode(content)
+    crc = _crc32(data)
+    return crc * crc + (len(data) << LENGTH_SHIFT)
 
 
 def of_record(record: Timed) -> int:
     """Return the mark of a record but for its deadline, which the calendar of deadlines has a sum for."""
     expires_at_ms = record.expires_at_ms
     if not expires_at_ms:
-        crc = _crc32(_encode(record))
-        return crc * crc
+        data = _encode(record)
+        crc = _crc32(data)
+        return crc * crc + (len(data) << LENGTH_SHIFT)
     # A renewal, which nearly every command is that keeps something alive, then changes one number.
     record.expires_at_ms = 0
-    crc = _crc32(_encode(record))
+    data = _encode(record)
     record.expires_at_ms = expires_at_ms
-    return crc * crc
+    crc = _crc32(data)
+    return crc * crc + (len(data) << LENGTH_SHIFT)
+
+
+def of_length(bytes_count: int) -> int:
+    """Return the mark of what has only a length: it does not show in the fingerprint."""
+    return bytes_count << LENGTH_SHIFT
+
+
+def length_in(sums: int) -> int:
+    """Return the bytes that a sum of marks counts; the rest of each mark may add up to one more."""
+    return sums >> LENGTH_SHIFT
 
 
 def of_name(name: str) -> int:

@@ -64,11 +64,12 @@ class RateLimits:
         """Return how many there are."""
         return len(self._limiters)
 
-    def take(self, command: TakeRate, now_ms: int) -> RateTaken | Refused:
+    def take(self, command: TakeRate, now_ms: int, no_room: Refused | None = None) -> RateTaken | Refused:
         """Admit the request at the first moment at which it fits, if that is within its `wait_ms`.
 
         If it is admitted, the client may go on when cluster time is `at_ms`; what it takes is counted there,
         and nobody gets an earlier place any more. If it is not admitted, nothing changes and `at_ms` is 0.
+        `no_room` is the answer to a request for a rate limit that is not there yet, if there is no room.
 
         `remaining`: the largest cost that would be admitted now without a wait, with the same limit.
         `retry_after_ms`: 0 if admitted. Otherwise the time after which the same request, with its `wait_ms`,
@@ -93,6 +94,8 @@ class RateLimits:
                 )
         elif len(self._limiters) >= limits.RATE_LIMITERS_COUNT_MAX:
             return _overloaded(len(self._limiters), "rate limits in use")
+        elif no_room is not None:
+            return no_room
         if algorithm is Algorithm.SLIDING_WINDOW and self._rows_count >= limits.RATE_ROWS_COUNT_MAX:
             return _overloaded(self._rows_count, "rows in the logs of sliding windows")
         if limiter is None:
@@ -130,6 +133,11 @@ class RateLimits:
         self.sum -= marks.of_content(gone.told())
         if isinstance(gone, SlidingWindow):
             self._rows_count -= gone.rows_count
+
+    @property
+    def rows_count(self) -> int:
+        """Return how many rows the logs of all sliding windows have."""
+        return self._rows_count
 
     def recomputed_sum(self) -> int:
         """Return what `sum` must be."""

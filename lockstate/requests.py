@@ -92,6 +92,11 @@ def _brief(result: Result) -> Result:
     return result
 
 
+def _key_mark(key: RequestKey) -> int:
+    """Return the mark of a key: only its length, for the digest of what was asked implies the rest."""
+    return marks.of_length(len(key[0]) + len(key[1]))
+
+
 class RequestMemory:
     """Outcomes by request key, oldest first; bounded by age and count, see `limits`."""
 
@@ -116,7 +121,7 @@ class RequestMemory:
     def remember(self, key: RequestKey, digest: bytes, now_ms: int, result: Result) -> None:
         """Remember the first outcome of a request; if that is `Queued`, it is settled later."""
         self._requests[key] = remembered = Remembered(digest, now_ms, _brief(result))
-        self.sum += _mark(remembered)
+        self.sum += _mark(remembered) + _key_mark(key)
 
     def settle(self, key: RequestKey | None, now_ms: int, result: Result) -> None:
         """Replace the outcome of a request that waited. Its age counts from now."""
@@ -134,7 +139,7 @@ class RequestMemory:
         remembered = None if key is None else self._requests.get(key)
         if key is not None and remembered is not None and _hold_id(remembered.result) == hold_id:
             del self._requests[key]
-            self.sum -= _mark(remembered)
+            self.sum -= _mark(remembered) + _key_mark(key)
 
     def next_ms(self) -> int | None:
         """Return the last millisecond for which the oldest outcome is remembered; None if there is none."""
@@ -154,6 +159,7 @@ class RequestMemory:
                 self._requests.move_to_end(key)
             else:
                 del self._requests[key]
+                self.sum -= _key_mark(key)
 
     def dump(self) -> list[tuple[RequestKey, Remembered]]:
         """Return everything, oldest first, for a snapshot."""
@@ -162,4 +168,8 @@ class RequestMemory:
     def load(self, items: list[tuple[RequestKey, Remembered]]) -> None:
         """Add a part of what `dump` returned, after what is there."""
         self._requests.update(items)
-        self.sum += sum([_mark(remembered) for _, remembered in items])
+        self.sum += sum([_mark(remembered) + _key_mark(key) for key, remembered in items])
+
+    def recomputed_sum(self) -> int:
+        """Return what `sum` must be."""
+        return sum([_mark(remembered) + _key_mark(key) for key, remembered in self._requests.items()])

@@ -1,6 +1,6 @@
 """Sessions: how they begin, live and end. And expiry: what ends because its time is over."""
 
-from lockstate import limits, marks
+from lockstate import budget, limits, marks
 from lockstate.commands import CloseSession, KeepAlive, OpenSession, Renew
 from lockstate.deadlines import Timed
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
@@ -38,6 +38,7 @@ class Sessions:
             or limits.check_labels(command.labels)
             or self._holds.check_unused("session_id", command.session_id)
             or check_count(len(state.sessions), limits.SESSIONS_COUNT_MAX, "sessions")
+            or budget.check_room(state)
         )
         if refused is not None:
             return refused

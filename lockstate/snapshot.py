@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lockstate import loading
+from lockstate import limits, loading
 from lockstate.ids import OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.rates import RateRow
@@ -87,6 +87,7 @@ class _Fields(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_f
     rules: int
     group: int = GROUP
     groups_count: int = GROUPS_COUNT
+    bytes_max: int = limits.STATE_BYTES_MAX
 
 
 class _HeadWithRules(_SnapshotHead, array_like=True):
@@ -207,7 +208,7 @@ def encode(machine: LockMachine) -> bytes:
     head = (snapshot_format, state.revision, state.now_ms, state.next_token, state.next_order)
     if snapshot_format == _FORMAT_4:
         return _encoder.encode((*head, tables))
-    return _encoder.encode((*head, _Fields(rules=state.rules), tables))
+    return _encoder.encode((*head, _Fields(rules=state.rules, bytes_max=state.bytes_max), tables))
 
 
 def _groups(table: _Table, rows: Sequence[Any]) -> list[bytes]:
@@ -285,6 +286,7 @@ def _begin(data: bytes | bytearray) -> tuple[State, _Tables]:
     image = _decoder_5.decode(data)
     if (image.fields.group, image.fields.groups_count) != (GROUP, GROUPS_COUNT):
         raise SnapshotError(f"it is of group {image.fields.group} of {image.fields.groups_count}")
+    state.bytes_max = image.fields.bytes_max
     return state, image.tables
 
 

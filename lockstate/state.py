@@ -27,6 +27,8 @@ _NODE: Final = Scope.NODE
 
 NO_FENCE: Final = -1
 """Stands for the token of a resource without one: its mark is 0, and that of token 0 is not."""
+_LABEL_BYTES: Final = 50
+"""What a session's label is counted as having beside its texts: two strings and a place in a table."""
 _SEEN_BITS: Final = 43
 """Bits in which the milliseconds at which an origin was seen stand, below its last sequence number."""
 _mark: Final = marks.of_record
@@ -76,7 +78,13 @@ class State:
         self.origins: dict[str, Origin] = {}
         self.audit: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)
         self.sum = 0
-        """The sum of the marks of sessions, holds, tickets, delays, semaphores, fences and origins."""
+        """The sum of the marks of sessions, holds, tickets, delays, and of the lengths of fences."""
+        self.values_sum = 0
+        """The sum of the marks of semaphores, fences and origins: values under a name."""
+        self.bytes_max = limits.STATE_BYTES_MAX
+        """The bound on the bytes that this state takes (see `budget`)."""
+        self.is_tight = False
+        """Whether the entry that is being applied may reach that bound."""
 
     def take_order(self) -> int:
         """Return the next creation number."""
@@ -330,18 +338,18 @@ class State:
         """Add a semaphore, or find it there."""
         if semaphore.name not in self.semaphores:
             self.semaphores[semaphore.name] = semaphore
-            self.sum += mark_of_semaphore(semaphore)
+            self.values_sum += mark_of_semaphore(semaphore)
 
     def resize(self, semaphore: Semaphore, limit: int) -> None:
         """Give a semaphore another limit."""
-        self.sum -= mark_of_semaphore(semaphore)
+        self.values_sum -= mark_of_semaphore(semaphore)
         semaphore.limit = limit
-        self.sum += mark_of_semaphore(semaphore)
+        self.values_sum += mark_of_semaphore(semaphore)
 
     def drop_if_idle(self, semaphore: Semaphore) -> None:
         """Forget a semaphore that nobody holds or wants."""
         if semaphore.is_idle and self.semaphores.pop(semaphore.name, None) is not None:
-            self.sum -= mark_of_semaphore(semaphore)
+            self.values_sum -= mark_of_semaphore(semaphore)
 
     def set_delay(self, name: str, scope: Scope, delay_ms: int) -> None:
         """Keep everybody from what a lock covers for `delay_ms`; a longer delay that already runs stays."""
@@ -398,7 +406,7 @@ class State:
         if origin is None:
             if len(self.origins) >= limits.ORIGINS_COUNT_MAX:
                 oldest = min(self.origins, key=lambda known: (self.origins[known].seen_ms, known))
-                self.sum -= marks.of_name(oldest) * value_of_origin(self.origins.pop(oldest))
+                self.values_sum -= marks.of_name(oldest) * value_of_origin(self.origins.pop(oldest))
             origin = Origin(0, self.now_ms)
             self.enter_origin(name, origin)
         return origin
@@ -406,27 +414,28 @@ class State:
     def enter_origin(self, name: str, origin: Origin) -> None:
         """Add an origin."""
         self.origins[name] = origin
-        self.sum += marks.of_name(name) * value_of_origin(origin)
+        self.values_sum += marks.of_name(name) * value_of_origin(origin)
 
     def note_batch(self, name: str, origin: Origin, last_seq: int) -> None:
         """Record that an origin's commands up to `last_seq` were applied now."""
         before = value_of_origin(origin)
         origin.last_seq, origin.seen_ms = last_seq, self.now_ms
-        self.sum += marks.of_name(name) * (value_of_origin(origin) - before)
+        self.values_sum += marks.of_name(name) * (value_of_origin(origin) - before)
 
     # -- fences ---------------------------------------------------------------------------------------------
 
     def set_fence(self, resource: str, token: int) -> None:
         """Make `token` the highest of a resource."""
-        self.sum += marks.of_name(resource) * (token - self.fences.get(resource, NO_FENCE))
+        if resource not in self.fences:
+            self.sum += marks.of_length(len(resource))
+        self.values_sum += marks.of_name(resource) * (token - self.fences.get(resource, NO_FENCE))
         self.fences[resource] = token
 
 
 def mark_of_session(session: Session) -> int:
     """Return the mark of a session, which has what it holds and wants in tables, but for its deadline."""
-    return marks.of_content(
-        (session.order, session.ttl_ms, session.session_id, session.owner, session.labels)
-    )
+    content = (session.order, session.ttl_ms, session.session_id, session.owner, session.labels)
+    return marks.of_content(content) + marks.of_length(_LABEL_BYTES * len(session.labels))
 
 
 def mark_of_semaphore(semaphore: Semaphore) -> int:

@@ -36,13 +36,15 @@ RULES: Final = {
     for rules in (
         Rules(1, 2, 4, 18, "What release 0.1.0 does."),
         Rules(2, 3, 5, 18, "The same outcome of every command; AdvanceVersion; formats with room to grow."),
-        Rules(3, 3, 5, 18, "The same outcome of every command; member lists with a cluster id."),
+        Rules(3, 3, 5, 18, "Member lists with a cluster id; a bound on the memory that the state takes."),
     )
 }
 """All rules that this release can follow, by number."""
 
 RULES_FIRST: Final = 1
 """The rules of an empty log, and of a snapshot that does not name any."""
+RULES_BOUNDED: Final = 3
+"""The first rules with a bound on the memory that the state takes (lockstate/budget.py)."""
 RULES_OLDEST: Final = min(RULES)
 """The oldest rules that this release can still follow."""
 RULES_NEWEST: Final = max(RULES)

@@ -96,6 +96,7 @@ SMALL: Final[list[dict[str, Any]]] = [
     {"REQUESTS_COUNT_MAX": 3, "ORIGINS_COUNT_MAX": 1, "CYCLE_SHOWN_MAX": 1},
     {"HOLDS_COUNT_MAX": 2, "RECORDS_COUNT_MAX": 4, "SEMAPHORES_COUNT_MAX": 1, "FENCES_COUNT_MAX": 1},
     {"RATE_LIMITERS_COUNT_MAX": 1, "RATE_ROWS_COUNT_MAX": 2, "RATE_ROWS_MAX": 2, "SESSIONS_COUNT_MAX": 1},
+    {"STATE_BYTES_MAX": 6_000},
     {"HOLDERS_SHOWN_MAX": 1, "LIST_ROWS_MAX": 1, "LIST_LIMIT_MAX": 1, "AUDIT_LIMIT_MAX": 1},
 ]
 """Limits: the real ones, or so small that they are reached all the time."""
@@ -417,6 +418,9 @@ def _end_everything(machine: LockMachine) -> None:
 
 KEPT: Final = [
     "rules",
+    "bytes_max",
+    "is_tight",
+    "values_sum",
     "revision",
     "now_ms",
     "next_token",

@@ -1,0 +1,255 @@
+"""A state has a bound on the memory it takes: what makes it larger is refused there, what frees never is."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from lockstate import codec, fingerprint, limits, snapshot
+from lockstate.commands import (
+    Acquire,
+    AdvanceFence,
+    AdvanceVersion,
+    Algorithm,
+    CloseSession,
+    Command,
+    Entry,
+    ForceRelease,
+    KeepAlive,
+    OpenSession,
+    Release,
+    Renew,
+    TakeRate,
+)
+from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.results import (
+    ForceReleased,
+    Granted,
+    Reason,
+    Refused,
+    Released,
+    Renewed,
+    Result,
+    SessionClosed,
+    SessionKept,
+    SessionOpened,
+)
+from lockstate.versions import RULES_BOUNDED, UnknownVersionError
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect
+
+BOUND = limits.STATE_BYTES_LEAST
+LABELS = {f"{number:02}" + "k" * 254: "v" * 256 for number in range(limits.LABELS_COUNT_MAX)}
+
+
+def bounded(rules: int = RULES_BOUNDED) -> MachineDriver:
+    """Return a machine of these rules, with the lowest bound."""
+    driver = MachineDriver()
+    for number in range(2, rules + 1):
+        driver.apply(Entry(0, advance=AdvanceVersion(number)))
+    driver.apply(Entry(0, bytes_max=BOUND))
+    return driver
+
+
+def fill(driver: MachineDriver) -> int:
+    """Open sessions with full labels until one is refused; return how many there are."""
+    for number in range(10_000):
+        command = OpenSession(SessionId(f"full-{number}"), 60_000, LABELS)
+        result = driver.machine.apply(entry_of(driver, command)).batches[0].results[0]
+        if isinstance(result, Refused):
+            assert result.reason is Reason.OVERLOADED
+            assert result.retry_after_ms == 1000
+            assert str(BOUND) in result.detail
+            return number
+    raise AssertionError("never refused")
+
+
+def entry_of(driver: MachineDriver, *commands: Command) -> Entry:
+    """Return an entry as it comes out of the log."""
+    seqs = list(range(driver.seq + 1, driver.seq + 1 + len(commands)))
+    driver.seq += len(commands)
+    encoded = [codec.encode_command(command) for command in commands]
+    return codec.decode_entry(codec.encode_entry(0, [("n1", seqs, encoded)], rules=RULES_BOUNDED))
+
+
+def is_overloaded(result: Result) -> bool:
+    """Whether there was no room."""
+    return isinstance(result, Refused) and result.reason is Reason.OVERLOADED
+
+
+def test_what_makes_a_full_state_larger_is_refused() -> None:
+    """Sessions, holds of every kind, waits, conversions that wait, fences, rate limits."""
+    driver = bounded()
+    driver.run(OpenSession(SessionId("s"), 60_000))
+    driver.granted("held", session_id="s", mode=SHARED)
+    driver.granted("held", mode=SHARED)
+    assert 800 < fill(driver) < 1000
+    assert driver.machine.bytes_count >= BOUND
+    refused: list[Callable[[], Result]] = [
+        lambda: driver.run(OpenSession(SessionId("t"), 60_000)),
+        lambda: driver.acquire("free"),
+        lambda: driver.acquire("free", session_id="s"),
+        lambda: driver.acquire("held", wait_ms=1000),
+        lambda: driver.acquire("free", request_id="r"),
+        lambda: driver.permits("sem", 5),
+        lambda: driver.campaign("election", "s"),
+        lambda: driver.convert("h1", EXCLUSIVE, wait_ms=1000),
+        lambda: driver.run(AdvanceFence("resource", 5)),
+        lambda: driver.run(TakeRate("rate", 5, 1000)),
+        lambda: driver.run(TakeRate("rate", 5, 1000, Algorithm.SLIDING_WINDOW)),
+    ]
+    for command in refused:
+        before = driver.machine.bytes_count
+        assert is_overloaded(command())
+        assert driver.machine.bytes_count == before
+
+
+def test_what_frees_or_renews_is_never_refused() -> None:
+    """Whoever holds something can keep it, end it, or be ended; also with a request id."""
+    driver = bounded()
+    for name in ("s", "t", "u"):
+        driver.run(OpenSession(SessionId(name), 60_000))
+    for number in range(6):
+        driver.granted(f"held-{number}", session_id="s" if number < 3 else "t")
+    driver.granted("leased", ttl_ms=60_000)
+    driver.run(AdvanceFence("resource", 5))
+    driver.run(TakeRate("rate", 5, 60_000))
+    fill(driver)
+    expect(SessionKept, driver.run(KeepAlive(SessionId("s"))))
+    expect(Renewed, driver.run(Renew(HoldId("h7"), 60_000, "r1")))
+    expect(Granted, driver.acquire("held-0", session_id="s"))
+    expect(Released, driver.run(Release(HoldId("h1"))))
+    expect(Released, driver.run(Release(HoldId("h2"), "r2")))
+    expect(ForceReleased, driver.run(ForceRelease("held-2", "because", 1000, "r3")))
+    expect(SessionClosed, driver.run(CloseSession(SessionId("t"), "r4")))
+    expect(SessionClosed, driver.run(CloseSession(SessionId("u"))))
+    assert not is_overloaded(driver.run(AdvanceFence("resource", 6)))
+    assert not is_overloaded(driver.run(TakeRate("rate", 5, 60_000)))
+
+
+def test_a_state_that_was_full_takes_more_when_something_was_freed() -> None:
+    """Closed or expired, what is gone has its room given back."""
+    driver = bounded()
+    count = fill(driver)
+    expect(SessionClosed, driver.run(CloseSession(SessionId("full-0"))))
+    expect(SessionOpened, driver.run(OpenSession(SessionId("again"), 60_000, LABELS)))
+    assert fill(driver) == 0
+    driver.pass_to(60_001)
+    assert driver.machine.counts()["sessions"] == 0
+    assert driver.machine.bytes_count == 0
+    assert fill(driver) == count
+
+
+def test_what_freed_something_is_remembered_even_without_room() -> None:
+    """A release that is repeated was done once; what freed nothing, or renews, is not remembered."""
+    driver = bounded()
+    driver.run(OpenSession(SessionId("s"), 60_000))
+    driver.granted("a", session_id="s")
+    driver.granted("leased", ttl_ms=60_000)
+    fill(driver)
+    release = Release(HoldId("h1"), "once")
+    expect(Released, driver.run(release))
+    expect(Released, driver.run(release))
+    assert driver.machine.counts()["requests"] == 1
+    nothing = Release(HoldId("h1"), "twice")
+    assert expect(Refused, driver.run(nothing)).reason is Reason.LEASE_EXPIRED
+    expect(Renewed, driver.run(Renew(HoldId("h2"), 60_000, "renewal")))
+    assert driver.machine.counts()["requests"] == 1
+
+
+def test_a_full_memory_of_requests_keeps_nobody_from_freeing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By rules 3 it is treated as a full state; rules before them refuse every new request with an id."""
+    monkeypatch.setattr(limits, "REQUESTS_COUNT_MAX", 1)
+    for rules in (2, 3):
+        driver = bounded(rules)
+        driver.granted("a", request_id="r1")
+        assert is_overloaded(driver.acquire("b", request_id="r2"))
+        assert is_overloaded(driver.run(Release(HoldId("h1"), "r3"))) == (rules < RULES_BOUNDED)
+        assert driver.machine.counts()["requests"] == 1 + (rules == RULES_BOUNDED)
+
+
+def test_rules_before_the_third_know_no_bound() -> None:
+    """An entry that names one changes nothing, as on a release that would not know the field."""
+    driver = bounded(2)
+    assert driver.machine.bytes_max == limits.STATE_BYTES_MAX
+    driver.machine.state.bytes_max = BOUND
+    for number in range(2000):
+        driver.machine.apply(entry_of(driver, OpenSession(SessionId(f"s{number}"), 60_000, LABELS)))
+    assert driver.machine.bytes_count > BOUND
+
+
+def test_a_bound_that_nobody_could_work_with_is_ignored() -> None:
+    """So is none: an entry without one leaves what was set."""
+    driver = bounded()
+    driver.apply(Entry(0, bytes_max=BOUND - 1))
+    driver.apply(Entry(0))
+    assert driver.machine.bytes_max == BOUND
+
+
+def test_a_bound_travels_in_an_entry_and_a_snapshot() -> None:
+    """It is part of the state, and of its fingerprint; a state with the default one is stored as before."""
+    entry = codec.decode_entry(codec.encode_entry(7, [], rules=RULES_BOUNDED, bytes_max=BOUND))
+    assert entry == Entry(7, bytes_max=BOUND)
+    both = codec.encode_entry(7, [], rules=2, advance_to=3, bytes_max=BOUND)
+    assert codec.decode_entry(both) == Entry(7, (), AdvanceVersion(3), BOUND)
+    with pytest.raises(UnknownVersionError):
+        codec.decode_entry(both.replace(bytes((codec.FIELD_BYTES_MAX, 0xCE)), bytes((99, 0xCE))))
+    driver = bounded()
+    driver.granted("a", request_id="r")
+    restored = snapshot.decode(snapshot.encode(driver.machine))
+    assert restored.bytes_max == BOUND
+    assert restored.bytes_count == driver.machine.bytes_count > 0
+    assert fingerprint.of(restored.state) == fingerprint.of(driver.machine.state)
+    before = fingerprint.of(restored.state)
+    restored.state.bytes_max += 1
+    assert fingerprint.of(restored.state) != before
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        pytest.param(lambda n: OpenSession(SessionId(f"session-{n:026}"), 60_000), id="sessions"),
+        pytest.param(lambda n: OpenSession(SessionId(f"{n:032}"), 60_000, LABELS), id="labels"),
+        pytest.param(
+            lambda n: OpenSession(SessionId(f"{n:032}"), 60_000, {f"k{i}-{n}": f"v{i}" for i in range(16)}),
+            id="short labels",
+        ),
+        pytest.param(
+            lambda n: Acquire(
+                f"lock-{n}", EXCLUSIVE, HoldId(f"{n:032}"), AttemptId(f"{-n:032}"), ttl_ms=1000
+            ),
+            id="holds",
+        ),
+        pytest.param(
+            lambda n: Acquire(
+                f"{n}/b/c",
+                EXCLUSIVE,
+                HoldId(f"{n:032}"),
+                AttemptId(f"{-n:032}"),
+                ttl_ms=1000,
+                request_id=f"{n:032}",
+            ),
+            id="requests",
+        ),
+        pytest.param(
+            lambda n: Acquire(
+                f"l{n // 4}", EXCLUSIVE, HoldId(f"{n:032}"), AttemptId(f"{-n:032}"), ttl_ms=1000, wait_ms=1000
+            ),
+            id="waits",
+        ),
+        pytest.param(lambda n: AdvanceFence(f"resource-{n}", n), id="fences"),
+        pytest.param(lambda n: TakeRate(f"rate-{n}", 5, 60_000), id="rates"),
+    ],
+)
+def test_the_count_is_near_the_truth(commands: Callable[[int], Command]) -> None:
+    """What is counted for many records is about what Python takes: at least two thirds of it."""
+    driver = bounded()
+    driver.apply(Entry(0, bytes_max=limits.STATE_BYTES_MAX))
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for start in range(0, 2000, 100):
+            driver.machine.apply(entry_of(driver, *[commands(start + number) for number in range(100)]))
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken / 1.5 < driver.machine.bytes_count < 2 * taken
