@@ -268,7 +268,7 @@ async def test_an_address_that_is_taken_is_a_clear_error() -> None:
 async def test_a_node_whose_links_are_not_kept_any_more_stops(
     monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    """Memory that runs out where peers are dialed or pinged is told; a stop is no such end."""
+    """Memory that runs out where peers are dialed or pinged is told; an ordinary stop is not."""
 
     async def run_out(*_: object) -> None:
         raise MemoryError
