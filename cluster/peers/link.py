@@ -104,10 +104,9 @@ class LinkRegistry(Protocol):
 class Link(asyncio.Protocol):
     """One connection. `dials` names the peer it dials; the accepting side learns it from the hello."""
 
-    def __init__(self, links: LinkRegistry, dials: str = "", *, is_turned_away: bool = False) -> None:
+    def __init__(self, links: LinkRegistry, dials: str = "") -> None:
         self._links = links
-        self._is_turned_away = is_turned_away
-        self._is_dialer = bool(dials)
+        self.is_dialer = bool(dials)
         self.peer_id = dials
         self.theirs: Particulars | None = None
         self.is_open = False
@@ -136,11 +135,8 @@ class Link(asyncio.Protocol):
         # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self._links.begun(self)
-        if self._is_turned_away:
-            self._give_up(Cut.CROWD, "too many strangers at once")
-            return
         self._timeout = self._loop.call_later(HANDSHAKE_S, self._give_up, Cut.SLOW, "handshake took too long")
-        if self._is_dialer:
+        if self.is_dialer:
             hello = Hello(handshake.PROTOCOL_OLDEST, self._links.node_id, self.peer_id, self._nonce)
             self._send_handshake(hello)
 
@@ -194,7 +190,7 @@ class Link(asyncio.Protocol):
         del exc
         if self._timeout is not None:
             self._timeout.cancel()
-        if self._is_dialer and not self.is_open and self._transport is not None:
+        if self.is_dialer and not self.is_open and self._transport is not None:
             logger.warning(
                 "event=link-refused peer=%s reason=%r",
                 self.peer_id,
@@ -218,6 +214,12 @@ class Link(asyncio.Protocol):
         self._outgoing_bytes += len(frame)
 
     @property
+    def host(self) -> str:
+        """Return the address of the other end, without its port; empty if that is not known."""
+        address = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return str(address[0]) if isinstance(address, tuple) and address else ""
+
+    @property
     def backlog_bytes(self) -> int:
         """Return how much waits to be taken by the network."""
         transport = self._transport
@@ -233,6 +235,10 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             logger.info("event=link-closed peer=%s reason=%r", self.peer_id, reason)
             self._transport.abort()
+
+    def make_room(self) -> None:
+        """End a handshake that has not come far: others wait."""
+        self._give_up(Cut.CROWD, "many connections prove nothing, and this one is among the oldest")
 
     def finish(self) -> None:
         """Send what waits, then close."""
@@ -279,7 +285,7 @@ class Link(asyncio.Protocol):
     def _refused(self, objection: Objection, exchange: HandshakeState, *, is_frame: bool) -> None:
         """Pass on what is believed of an objection."""
         believed = objections.believed(objection, exchange.protocol, is_frame=is_frame)
-        self._links.refused(self.peer_id, believed, is_dialed=self._is_dialer)
+        self._links.refused(self.peer_id, believed, is_dialed=self.is_dialer)
 
     def _decode_frame(self, frame: bytes) -> tuple[int, msgspec.Raw]:
         """Return kind and body. Raises msgspec.DecodeError, also for a frame of another group."""
@@ -292,13 +298,13 @@ class Link(asyncio.Protocol):
 
     def _handshake(self, message: handshake.Handshake) -> None:
         match message:
-            case Hello() if not self._is_dialer and self._exchange is None:
+            case Hello() if not self.is_dialer and self._exchange is None:
                 self._on_hello(message)
-            case Challenge() if self._is_dialer and self._exchange is None:
+            case Challenge() if self.is_dialer and self._exchange is None:
                 self._on_challenge(message)
             case Proof() | FirstProof() if self._exchange is not None:
                 self._on_proof(message, self._exchange)
-            case Refusal() if self._is_dialer and self._exchange is not None:
+            case Refusal() if self.is_dialer and self._exchange is not None:
                 if self._exchange.is_refused(self._links.secret, message):
                     self._refused(message.objection, self._exchange, is_frame=False)
                 self._give_up(Cut.REFUSED, "refused by the peer")
@@ -330,13 +336,13 @@ class Link(asyncio.Protocol):
 
     def _on_proof(self, proof: Proof | FirstProof, exchange: HandshakeState) -> None:
         secret = self._links.secret
-        theirs = exchange.proven(secret, b"acceptor" if self._is_dialer else b"dialer", proof)
+        theirs = exchange.proven(secret, b"acceptor" if self.is_dialer else b"dialer", proof)
         if theirs is None:
             reason = "does not know the cluster secret: check the secret on both nodes"
             self._give_up(Cut.SECRET, reason)
             return
         objection = self._objection(exchange, theirs)
-        if not self._is_dialer:
+        if not self.is_dialer:
             if objection is not None:
                 self._send_handshake(exchange.refuse(secret, objection))
                 self.finish()
@@ -374,10 +380,10 @@ class Link(asyncio.Protocol):
         ours = self._proof
         assert isinstance(ours, Proof)
         assert isinstance(proof, Proof), "nobody proves itself by the first protocol in this one"
-        proofs = (ours.content, proof.content) if self._is_dialer else (proof.content, ours.content)
+        proofs = (ours.content, proof.content) if self.is_dialer else (proof.content, ours.content)
         keys = exchange.keys(self._links.secret, *proofs)
-        self.sealer = Sealer(keys.dialer if self._is_dialer else keys.acceptor)
-        self._opener = Opener(keys.acceptor if self._is_dialer else keys.dialer)
+        self.sealer = Sealer(keys.dialer if self.is_dialer else keys.acceptor)
+        self._opener = Opener(keys.acceptor if self.is_dialer else keys.dialer)
 
     def _send_handshake(self, message: handshake.Handshake) -> None:
         assert self._transport is not None

@@ -20,6 +20,7 @@ from cluster.peers import objections
 from cluster.peers.cuts import Cuts
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind, Link
+from cluster.peers.strangers import Strangers, origin_of
 from lockstate.versions import GROUP
 
 PING_S: Final = 1.0
@@ -28,8 +29,6 @@ SILENCE_S_MAX: Final = 4.0
 """Seconds: a peer not heard of for so long is gone, whatever TCP believes."""
 DIAL_S_MAX: Final = 2.0
 """Seconds that one attempt to connect may take."""
-STRANGERS_COUNT_MAX: Final = 64
-"""How many connections may be in their handshake. More could take the descriptors that the journal needs."""
 RETRY_S_MIN: Final = 0.05
 RETRY_S_MAX: Final = 0.25
 """Seconds between two attempts to connect, the first and the last: a restarted node has all its links soon
@@ -87,6 +86,8 @@ class PeerLinks:
         self.cuts = Cuts(asyncio.get_running_loop().time)
         self._open: dict[str, Link] = {}
         self._all: set[Link] = set()
+        self._strangers: Strangers[Link] = Strangers()
+        self._proven: dict[str, str] = {}
         self._server: asyncio.Server | None = None
         self._dialers: dict[str, asyncio.Task[None]] = {}
         self._missed: dict[str, int] = {}
@@ -215,11 +216,23 @@ class PeerLinks:
             self._host.refused(peer_id, objection, is_dialed=is_dialed)
 
     def begun(self, link: Link) -> None:
-        """Remember a connection until its end."""
+        """Remember a connection until its end. One that a stranger made may cost another stranger's place."""
         self._all.add(link)
+        if not link.is_dialer:
+            goes = self._strangers.come(link, link.host, self._member_origins())
+            if goes is not None:
+                goes.make_room()
+
+    def _member_origins(self) -> frozenset[str]:
+        """Return where members connect from: where their addresses say, or where they did before."""
+        told = (address.host for address in self._peers.values())
+        proven = (self._proven[peer_id] for peer_id in self._peers.keys() & self._proven.keys())
+        return frozenset(map(origin_of, (*told, *proven)))
 
     def opened(self, link: Link) -> None:
         """Make `link` the link of its peer."""
+        self._strangers.gone(link)
+        self._proven[link.peer_id] = link.host
         old = self._open.pop(link.peer_id, None)
         if old is not None:
             self._host.peer_down(link.peer_id)
@@ -233,6 +246,7 @@ class PeerLinks:
     def closed(self, link: Link) -> None:
         """Forget `link`; report its peer down if it was the one in use."""
         self._all.discard(link)
+        self._strangers.gone(link)
         if self._open.get(link.peer_id) is link:
             del self._open[link.peer_id]
             logger.info("event=link-lost peer=%s", link.peer_id)
@@ -247,8 +261,7 @@ class PeerLinks:
     # -- dialing and watching -------------------------------------------------------------------------------
 
     def _accept(self) -> Link:
-        strangers_count = len(self._all) - len(self._open)
-        return Link(self, is_turned_away=strangers_count >= STRANGERS_COUNT_MAX)
+        return Link(self)
 
     async def _keep_dialing(self, peer_id: str) -> None:
         """Connect to a peer, again whenever the connection is lost."""

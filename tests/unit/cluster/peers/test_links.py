@@ -13,9 +13,10 @@ import pytest
 
 from cluster.config import Address
 from cluster.errors import StartupError
-from cluster.peers import handshake
+from cluster.peers import handshake, strangers
 from cluster.peers import link as link_module
 from cluster.peers import links as transport_module
+from cluster.peers.cuts import Cut
 from cluster.peers.handshake import (
     Challenge,
     FirstParticulars,
@@ -514,18 +515,50 @@ async def test_a_peer_that_does_not_read_is_dropped(
         assert "the peer does not read" in caplog.text
 
 
-async def test_strangers_have_only_so_much_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections that prove nothing are turned away above a bound; when they are gone, a peer gets in."""
-    monkeypatch.setattr(transport_module, "STRANGERS_COUNT_MAX", 2)
-    async with acceptor() as (links, host, address):
-        async with raw(address), raw(address):
-            await until(lambda: len(links._all) == 2)
-            async with raw(address) as third:
-                assert await third.rest() == b""
-        await until(lambda: not links._all)
+@asynccontextmanager
+async def silent(address: Address, hosts: list[str]) -> AsyncIterator[list[Raw]]:
+    """Connect from each of these addresses of loopback, and say nothing."""
+    made = []
+    for host in hosts:
+        reader, writer = await asyncio.open_connection(address.host, address.port, local_addr=(host, 0))
+        made.append(Raw(reader, writer))
+    try:
+        yield made
+    finally:
+        for connection in made:
+            connection.writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        [f"127.0.0.{2 + number % 40}" for number in range(3 * strangers.ALL_MAX)],
+        ["127.0.0.1"] * 3 * strangers.ALL_MAX,
+        ["127.0.0.9"] * 3 * strangers.ALL_MAX,
+    ],
+    ids=["many machines", "the peer's own machine", "one machine"],
+)
+async def test_strangers_keep_no_peer_out(hosts: list[str]) -> None:
+    """However many sit there in silence, wherever they come from: a peer gets in, and there is a bound."""
+    async with acceptor() as (links, host, address), silent(address, hosts):
+        await until(lambda: links.cuts.counts[Cut.CROWD] >= len(hosts) - strangers.ALL_MAX)
+        assert len(links._all) <= strangers.ALL_MAX
         async with raw(address) as peer:
             await peer.get_in()
             await until(lambda: ("up", "a") in host.log)
+            assert len(links._all) <= strangers.ALL_MAX + 1
+
+
+async def test_of_strangers_the_oldest_goes() -> None:
+    """Who comes last has the time that a handshake takes; who sits there longest makes room."""
+    count = strangers.PER_ADDRESS_MAX
+    async with acceptor() as (links, _, address), silent(address, ["127.0.0.9"] * count) as there:
+        await until(lambda: len(links._all) == count)
+        async with silent(address, ["127.0.0.9", "127.0.0.8"]):
+            assert await there[0].rest() == b""
+            await until(lambda: len(links._all) == count + 1)
+            assert links.cuts.counts == {Cut.CROWD: 1}
+            await there[1].hello()
 
 
 async def test_a_stranger_who_claims_to_be_a_peer_disturbs_no_link() -> None:
@@ -561,7 +594,7 @@ async def test_a_dead_peer_takes_no_room_of_strangers(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(loop, "create_connection", counted)
     async with node("b", addresses) as (links, host):
-        await until(lambda: len(dials) > 2 * transport_module.STRANGERS_COUNT_MAX)
+        await until(lambda: len(dials) > 2 * strangers.ALL_MAX)
         assert not links._all
         async with raw(addresses["b"]) as peer:
             await peer.get_in()
