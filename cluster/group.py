@@ -162,6 +162,8 @@ class Group:
                 send=lambda peer_id, change: links.send(peer_id, FrameKind.CHANGE, change),
                 answer=lambda peer_id, verdict: links.send(peer_id, FrameKind.CHANGED, verdict),
                 disk_ids=peering.disk_ids,
+                belongs=peering.belongs,
+                obstacle=peering.obstacles.reason,
                 takes_peers=self._config.takes_peers,
                 hand_over=self.handovers.begin_with_most_caught_up,
                 request_tick=self.loop.request_tick,

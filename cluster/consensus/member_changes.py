@@ -15,7 +15,7 @@ import msgspec
 from cluster.config import check_member
 from cluster.config_sources import WrongValueError
 from cluster.consensus import member_list
-from cluster.consensus.member_list import Members
+from cluster.consensus.member_list import Member, Members
 from cluster.consensus.replica import Replica
 from cluster.errors import (
     ClusterError,
@@ -64,6 +64,10 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     """Sends a verdict to the node that asked."""
     disk_ids: Callable[[], dict[str, str]]
     """Returns the disk ids of this node and of those it has met."""
+    belongs: Callable[[str], bool]
+    """Whether a connected node says that it belongs to this cluster."""
+    obstacle: Callable[[str], str]
+    """Returns why a node cannot be connected as it is, empty if nothing is known."""
     takes_peers: bool
     """Whether this node listens for peers at all."""
     hand_over: Callable[[], object]
@@ -184,6 +188,7 @@ class MemberChanges:
                     "this node takes no others: give it a secret and a peer port, and restart it"
                 )
             if known is not None and known.peer == change.peer:
+                self._check_obstacle(change.node_id, known)
                 return present
             self._check_addresses(change)
             return member_list.with_learner(self._with_disks(), change.node_id, change.peer)
@@ -195,6 +200,15 @@ class MemberChanges:
             self._means.hand_over()
             raise MemberChangePending(f"{self._node_id} leads, and hands leadership over first")
         return new
+
+    def _check_obstacle(self, node_id: str, known: Member) -> None:
+        """Tell who waits for a node to count that it will not, as it is. Raises MemberChangeRefused."""
+        obstacle = self._means.obstacle(node_id)
+        if obstacle and not known.is_voter:
+            raise MemberChangeRefused(
+                f"{node_id} at {known.peer} cannot join: {obstacle}. Start the right node there, or remove"
+                f" {node_id}"
+            )
 
     def _check_addresses(self, change: Change) -> None:
         """Refuse a node that the others, or that could not reach the others. Raises MemberChangeRefused."""
@@ -255,7 +269,8 @@ class MemberChanges:
         reachable, disk_ids = replica.reachable(), self._means.disk_ids()
         for node_id in sorted(replica.membership.learners & reachable):
             has_place = member_list.can_promote(replica.membership.latest, node_id, reachable)
-            if has_place and node_id in disk_ids and replica.caught_up(node_id, self._rounds[2]):
+            is_ours = node_id in disk_ids and self._means.belongs(node_id)
+            if has_place and is_ours and replica.caught_up(node_id, self._rounds[2]):
                 new = member_list.promoted(self._with_disks(), node_id, disk_ids[node_id])
                 logger.info("event=member-promoted node=%s", node_id)
                 self._begin(new, _ignore)

@@ -30,6 +30,7 @@ from cluster.peers.entry_check import Standing, View, check
 from cluster.peers.first_start import FirstStart
 from cluster.peers.handshake import PROTOCOL_OLDEST, PROTOCOL_SEALED, Objection, Particulars
 from cluster.peers.link import FrameKind
+from cluster.peers.obstacles import Obstacles
 from cluster.storage.data_directory import DataDir
 from lockstate.versions import RULES_NEWEST
 
@@ -146,6 +147,7 @@ class Peering:
         self._foreign: set[str] = set()
         self._run_id: Final = secrets.token_hex(RUN_ID_BYTES)
         self.runs = Runs()
+        self.obstacles = Obstacles()
         self.is_established = False
         self.rules_newest = RULES_NEWEST
         """The newest rules that this node tells others it knows."""
@@ -164,6 +166,9 @@ class Peering:
         self._latest = latest or committed
         self._wanted = frozenset(committed.nodes) - {self._node_id} if is_first else frozenset()
         self._check_established()
+        for node_id in committed.removed.values():
+            if node_id not in self._latest.nodes:
+                self.obstacles.gone(node_id)
         gone = frozenset(
             node_id for node_id, theirs in self._met.items() if theirs.disk_id in committed.removed
         )
@@ -252,6 +257,7 @@ class Peering:
                 return objection
         standing = check(self._view(), peer_id, theirs, is_known=is_known)
         if isinstance(standing, Objection):
+            self.obstacles.met(peer_id, standing)
             return standing
         self.http[peer_id] = theirs.http
         self._met[peer_id] = theirs
@@ -350,6 +356,7 @@ class Peering:
 
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Pass on that a peer does not let this node in."""
+        self.obstacles.met(peer_id, objection)
         self._host.refused(peer_id, objection, is_dialed=is_dialed)
 
     def ping(self) -> Ping:
@@ -400,20 +407,16 @@ class Peering:
         """
         if peer_id in self._limited and not isinstance(message, _OF_A_LEADER):
             return False
-        theirs = self._met.get(peer_id)
-        if (
-            not isinstance(message, AppendEntries)
-            or theirs is None
-            or not theirs.cluster_id
-            or self.cluster_id
-        ):
+        if not isinstance(message, AppendEntries) or self.cluster_id:
             return True
-        if not self._latest.nodes and self._host.is_log_empty():
+        said = self._clusters_said(peer_id)
+        if said and not self._latest.nodes and self._host.is_log_empty():
+            adopted = min(said)
             try:
-                self._datadir.store_cluster(replace(self._datadir.cluster, cluster_id=theirs.cluster_id))
+                self._datadir.store_cluster(replace(self._datadir.cluster, cluster_id=adopted))
             except Exception as error:
                 raise self._broke(error) from error
-            logger.info("event=cluster-adopted cluster=%s leader=%s", theirs.cluster_id, peer_id)
+            logger.info("event=cluster-adopted cluster=%s leader=%s", adopted, peer_id)
             for met in self._met:
                 self._judge(met)
         return True
@@ -427,6 +430,7 @@ class Peering:
                     self.clocks.heard(peer_id, content.clock)
                 if peer_id in self._met:
                     self._judge(peer_id)
+                self.obstacles.gone(peer_id)
                 self._host.let_in(peer_id)
                 if self.divergence is not None and content.claims is not None:
                     self.divergence.heard(peer_id, content.claims)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -71,6 +71,8 @@ def changes_of(
     leader_id: Callable[[], str | None] = lambda: "n1",
     send: Callable[[str, Change], object] = lambda _, __: None,
     disk_ids: dict[str, str] | None = None,
+    belonging: Collection[str] = ("n1", "n2", "n3", "n4"),
+    obstacle: str = "",
 ) -> MemberChanges:
     """Return the changes of a node whose other means do nothing."""
     means = Means(
@@ -78,6 +80,8 @@ def changes_of(
         send=send,
         answer=lambda _, __: None,
         disk_ids=lambda: disk_ids or {},
+        belongs=lambda node_id: node_id in belonging,
+        obstacle=lambda _: obstacle,
         takes_peers=True,
         hand_over=lambda: None,
         request_tick=lambda: None,
@@ -187,6 +191,37 @@ async def test_a_learner_counts_though_the_log_never_stops_growing(monkeypatch: 
 
     await until(is_promoted)
     assert leader.proposed[0].voters == {"n1", "n4"}
+
+
+async def test_a_node_of_another_cluster_never_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner that has the log, by chance, and has not adopted this cluster is not promoted."""
+    monkeypatch.setattr(member_changes, "ROUND_S", 0.02)
+    leader = BusyLeader()
+    belonging: set[str] = set()
+    changes = changes_of(cast("Replica", leader), disk_ids={"n4": "disk"}, belonging=belonging)
+    for _ in range(10):
+        changes.step()
+        await asyncio.sleep(0.01)
+    assert leader.proposed == []
+    belonging.add("n4")
+
+    def is_promoted() -> bool:
+        if not leader.proposed:
+            changes.step()
+        return bool(leader.proposed)
+
+    await until(is_promoted)
+    assert [new.voters for new in leader.proposed] == [{"n1", "n4"}]
+
+
+async def test_who_waits_for_a_node_that_cannot_join_is_told() -> None:
+    """To add it again at its address tells what stands in the way."""
+    leader = BusyLeader()
+    changes = changes_of(cast("Replica", leader), obstacle="it belongs to the cluster abc")
+    with pytest.raises(MemberChangeRefused, match="n4 at h:4 cannot join: it belongs to the cluster abc"):
+        await changes.change("n4", "h:4", DEADLINE_S)
+    same = await changes_of(cast("Replica", leader)).change("n4", "h:4", DEADLINE_S)
+    assert same == leader.membership.committed
 
 
 def free_port() -> int:
