@@ -135,6 +135,7 @@ class Group:
         self.links = links
         self.peering = peering
         peering.clocks = self.clocks
+        peering.is_alive = links.is_alive
         peering.divergence = self.divergence
         period_ms = min(self._config.heartbeat_ms / _TICKS_PER_HEARTBEAT, _TICK_MS_MAX)
         self.loop = Loop(

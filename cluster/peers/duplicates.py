@@ -4,6 +4,10 @@ All that a copy says of itself is true: node id, disk id, cluster id. Only one t
 which every process makes for itself. A node that was restarted has a new one and never comes back with an
 old one. So when connections of one node alternate between two runs, two processes speak in its name.
 
+They must not take turns: each would vote, and acknowledge what the other one has not. A process is not let in
+while another run of its node is connected and alive. After a crash the kernel of the old one, or its silence,
+has ended that connection before the new process is there.
+
 What this cannot see: a copy that never meets a peer that the original meets, too; a copy that runs when its
 original does not, however old it is (it has forgotten what the original promised since).
 """
@@ -23,8 +27,9 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: dict[str, list[str]] = {}
+        self._refused: dict[str, list[str]] = {}
         self.alternations_count = 0
-        """How often a peer came back with a run id that another one had taken the place of."""
+        """How often a peer came with the run id of another process than the one that spoke for it."""
 
     def connected(self, peer_id: str, run_id: str) -> bool:
         """Record a connection; tell whether it shows that two processes use this peer's identity.
@@ -38,18 +43,32 @@ class Runs:
         if is_back:
             runs.remove(run_id)
             self.alternations_count += 1
-            logger.error(
-                "event=duplicate-node peer=%s run=%s other_run=%s detail=%r",
-                peer_id,
-                run_id,
-                runs[-1],
-                "two processes use this node's identity: one of them runs on a copy of its data directory;"
-                " stop that one, and delete the copy",
-            )
+            self._tell(peer_id, run_id, runs[-1])
         runs.append(run_id)
         del runs[:-RUNS_COUNT_MAX]
         return is_back
 
+    def refused(self, peer_id: str, run_id: str) -> None:
+        """Record a process that was not let in because another run is connected. Each is told of once."""
+        self.alternations_count += 1
+        told = self._refused.setdefault(peer_id, [])
+        if run_id not in told:
+            told.append(run_id)
+            del told[:-RUNS_COUNT_MAX]
+            self._tell(peer_id, run_id, self._runs.get(peer_id, [""])[-1])
+
     def keep(self, peer_ids: Collection[str]) -> None:
         """Forget all others than these peers."""
         self._runs = {peer_id: runs for peer_id, runs in self._runs.items() if peer_id in peer_ids}
+        self._refused = {peer_id: runs for peer_id, runs in self._refused.items() if peer_id in peer_ids}
+
+    @staticmethod
+    def _tell(peer_id: str, run_id: str, other_run_id: str) -> None:
+        logger.error(
+            "event=duplicate-node peer=%s run=%s other_run=%s detail=%r",
+            peer_id,
+            run_id,
+            other_run_id,
+            "two processes use this node's identity: one of them runs on a copy of its data directory; stop"
+            " that one, and delete the copy",
+        )

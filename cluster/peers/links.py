@@ -25,6 +25,8 @@ from lockstate.versions import GROUP
 
 PING_S: Final = 1.0
 """Seconds between two pings: how often peers hear from us at least."""
+ALIVE_S: Final = 2.5 * PING_S
+"""Seconds: a peer heard of within so long is alive for sure."""
 SILENCE_S_MAX: Final = 4.0
 """Seconds: a peer not heard of for so long is gone, whatever TCP believes."""
 DIAL_S_MAX: Final = 2.0
@@ -178,6 +180,11 @@ class PeerLinks:
     def is_up(self, peer_id: str) -> bool:
         """Whether the peer is connected."""
         return peer_id in self._open
+
+    def is_alive(self, peer_id: str) -> bool:
+        """Whether the peer is connected and has been heard of since about its last ping."""
+        link = self._open.get(peer_id)
+        return link is not None and asyncio.get_running_loop().time() - link.heard_s < ALIVE_S
 
     def peer_ids(self) -> list[str]:
         """Return the peers that are to be connected."""

@@ -25,6 +25,8 @@ class Kind(enum.StrEnum):
     """It does not know the rules that the cluster follows."""
     GROUP = "group"
     """It belongs to another Raft group."""
+    DUPLICATE = "duplicate"
+    """Another process that uses its identity is connected, and alive."""
     FOUNDERS_DIFFER = "founders-differ"
     """It founds another cluster than this node does: the founders of the two are not the same."""
 
@@ -78,6 +80,16 @@ def founders_differ(peer_id: str, founders: str) -> Objection:
         f"node {peer_id} is not among the founders of this cluster, which are {founders} by `peers` of this"
         " node: correct `peers` on one of the two",
         kind=Kind.FOUNDERS_DIFFER,
+    )
+
+
+def duplicate(peer_id: str) -> Objection:
+    """Return what a process is told in whose name another one speaks already."""
+    return Objection(
+        f"another process with the data directory of node {peer_id} is connected here and alive: one of the"
+        " two runs on a copy of the directory; stop that one, and delete the copy (see 'Nodes of another"
+        " cluster' in docs/operating.md)",
+        kind=Kind.DUPLICATE,
     )
 
 

@@ -24,7 +24,7 @@ from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Members
 from cluster.consensus.messages import AppendEntries, Message, NewerTerm
 from cluster.errors import NodeFailed, PeerFault
-from cluster.peers import first_start
+from cluster.peers import first_start, objections
 from cluster.peers.duplicates import Runs
 from cluster.peers.entry_check import Standing, View, check
 from cluster.peers.first_start import FirstStart
@@ -148,6 +148,8 @@ class Peering:
         self._run_id: Final = secrets.token_hex(RUN_ID_BYTES)
         self.runs = Runs()
         self.obstacles = Obstacles()
+        self.is_alive: Callable[[str], bool] = lambda _: False
+        """Whether a peer is connected and has been heard of just now. Set before the first connection."""
         self.is_established = False
         self.rules_newest = RULES_NEWEST
         """The newest rules that this node tells others it knows."""
@@ -259,6 +261,9 @@ class Peering:
         if isinstance(standing, Objection):
             self.obstacles.met(peer_id, standing)
             return standing
+        if self._speaks_already(peer_id, theirs):
+            self.runs.refused(peer_id, theirs.run_id)
+            return objections.duplicate(peer_id)
         self.http[peer_id] = theirs.http
         self._met[peer_id] = theirs
         self._judge(peer_id)
@@ -269,6 +274,11 @@ class Peering:
             except Exception as error:
                 raise self._broke(error) from error
         return None
+
+    def _speaks_already(self, peer_id: str, theirs: Particulars) -> bool:
+        """Whether another process is connected in the name of this peer. Old releases do not say which."""
+        present = self._met[peer_id].run_id if peer_id in self._up and peer_id in self._met else ""
+        return bool(present and theirs.run_id) and present != theirs.run_id and self.is_alive(peer_id)
 
     def _broke(self, error: Exception) -> NodeFailed:
         """Stop this node: its data directory could not be written, for whatever reason."""

@@ -60,6 +60,10 @@ class Links:
         """Whether there is a connection."""
         return (self._node_id, peer_id) in self._network.connected
 
+    def is_alive(self, peer_id: str) -> bool:
+        """Whether a peer is connected."""
+        return self.is_up(peer_id)
+
     def up(self) -> frozenset[str]:
         """Return the connected peers."""
         return frozenset(target for source, target in self._network.connected if source == self._node_id)

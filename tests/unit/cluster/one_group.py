@@ -56,6 +56,10 @@ class Links:
         """Whether a peer is connected."""
         return peer_id in self.connected
 
+    def is_alive(self, peer_id: str) -> bool:
+        """Whether a peer is connected."""
+        return self.is_up(peer_id)
+
     def up(self) -> frozenset[str]:
         """Return the connected peers."""
         return frozenset(self.connected)

@@ -37,3 +37,17 @@ def test_what_is_remembered_has_a_bound() -> None:
     assert runs.connected("n2", "2")
     runs.keep(frozenset({"n1"}))
     assert not runs.connected("n2", "2")
+
+
+def test_each_refused_process_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It tries again every two seconds; all of that is counted."""
+    runs = Runs()
+    runs.connected("n2", "a")
+    for run_id in ("b", "b", "c", "b"):
+        runs.refused("n2", run_id)
+    assert runs.alternations_count == 4
+    assert caplog.text.count("event=duplicate-node peer=n2 run=b other_run=a") == 1
+    assert caplog.text.count("event=duplicate-node peer=n2 run=c other_run=a") == 1
+    runs.keep(frozenset())
+    runs.refused("n2", "b")
+    assert caplog.text.count("run=b") == 2

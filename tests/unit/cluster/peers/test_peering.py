@@ -26,6 +26,7 @@ from cluster.consensus.messages import (
 from cluster.errors import NodeFailed, PeerFault
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
+from cluster.peers.objections import Kind
 from cluster.peers.peering import Handlers, Peering, Ping
 from cluster.storage.cluster_record import ClusterRecord
 from cluster.storage.data_directory import DataDir
@@ -372,6 +373,31 @@ def test_two_processes_with_one_identity_are_noticed(
         peering.objection("n2", replace(disk("n2"), run_id=run_id), is_known=True)
     assert peering.runs.alternations_count == 1
     assert "event=duplicate-node peer=n2" in caplog.text
+
+
+def test_a_second_process_is_not_let_in_beside_the_first(
+    datadir: DataDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They would vote and acknowledge in turns. It is let in when the first one is silent, or gone."""
+    peering = make(datadir)
+    alive = {"n2"}
+    peering.is_alive = alive.__contains__
+    first, second = (replace(disk("n2"), run_id=run_id) for run_id in "ab")
+    assert peering.objection("n2", first, is_known=True) is None
+    peering.peer_up("n2")
+    for _ in range(3):
+        objection = peering.objection("n2", second, is_known=True)
+        assert objection is not None
+        assert (objection.kind, objection.is_final) == (Kind.DUPLICATE, False)
+    assert caplog.text.count("event=duplicate-node peer=n2 run=b other_run=a") == 1
+    assert peering.objection("n2", first, is_known=True) is None, "a new connection of the same process"
+    assert peering.objection("n2", disk("n2"), is_known=True) is None, "a release that says nothing of it"
+    peering.objection("n2", first, is_known=True)
+    alive.clear()
+    assert peering.objection("n2", second, is_known=True) is None
+    peering.peer_down("n2")
+    alive.add("n2")
+    assert peering.objection("n2", first, is_known=True) is None
 
 
 def test_commands_reach_the_leader_as_one_batch(datadir: DataDir) -> None:
