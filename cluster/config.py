@@ -65,9 +65,10 @@ class NodeConfig:
     """All that a node has to know before it starts. Raises WrongValueError when made of wrong values.
 
     `peers` maps the id of every node of a new cluster, this one included, to its peer address; with no other
-    entry the node is a cluster of its own. Later the member list in the log counts instead. A node that is to
-    `join` a running cluster finds the members there. `peer` is where this node listens for the others, `http`
-    where for clients, and `advertise_http` the URL under which clients reach it.
+    entry the node is a cluster of its own. Later the member list in the log counts instead, and `peers`, if
+    given at all, must not contradict it. A node that is to `join` a running cluster finds the members there.
+    `peer` is where this node listens for the others (unless `is_peer_given` its own address in the log comes
+    first), `http` where for clients, and `advertise_http` the URL under which clients reach it.
     """
 
     node_id: str
@@ -83,6 +84,7 @@ class NodeConfig:
     compact_entries: int = 20_000
     request_timeout_ms: int = 5_000
     join: bool = False
+    is_peer_given: bool = True
     log_level: str = "info"
     log_format: str = "text"
 
@@ -212,8 +214,6 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
     peer = _parse_address("peer", text("peer", str(peers.get(node_id, "127.0.0.1:7800"))))
     http = _parse_address("http", text("http", "127.0.0.1:7700"))
     join = _parse_switch("join", text("join", "false"))
-    if not join:
-        peers = peers or {node_id: peer}
     data_dir = text("data_dir", "holdfast-data")
     if not data_dir:
         raise WrongValueError("data_dir", data_dir, "must name a directory")
@@ -225,6 +225,7 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         data_dir=Path(data_dir),
         http=http,
         peer=peer,
+        is_peer_given="peer" in given or node_id in peers,
         peers=peers,
         secret=_secret(given),
         join=join,

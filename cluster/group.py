@@ -74,7 +74,8 @@ class Group:
         """
         self.node_id = config.node_id
         self._config = config
-        self._beginning = beginning
+        self.beginning = beginning
+        """How the cluster of this node began."""
         self._loop = asyncio.get_running_loop()
         self.machine = LockMachine()
         self.metrics = Metrics(lambda: gauges(self))
@@ -185,7 +186,7 @@ class Group:
                 founded=self._founded,
                 run=self.loop.run,
             ),
-            self._beginning.objection,
+            self.beginning.objection,
         )
         membership = self.replica.membership
         peering.set_members(membership.committed, is_first=self.is_new_cluster, latest=membership.latest)
@@ -519,7 +520,7 @@ class Group:
             node_id=self.node_id,
             is_leader_heard=silence_s < patience_s,
             let_in_by=self.peering.pings.keys() & self.links.up(),
-            is_joining_empty=self._beginning.joins and self.is_log_empty(),
+            is_joining_empty=self.beginning.joins and self.is_log_empty(),
             voters=self.replica.membership.voters or self._config.peers.keys(),
         )
         if verdict.stop is Stop.NO:

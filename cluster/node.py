@@ -10,11 +10,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from cluster.commands.outbox import Answer
-from cluster.config import NodeConfig, check_member, format_peers
-from cluster.consensus.beginning import beginning_of
+from cluster.config import Address, NodeConfig, check_member, format_peers
+from cluster.consensus import member_list
+from cluster.consensus.beginning import Configured, beginning_of, contradiction, listed_members
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import Members
-from cluster.errors import DataDirError, NoLeader, OutcomeUnknown, TransferFailed
+from cluster.errors import ConfigError, DataDirError, NoLeader, OutcomeUnknown, TransferFailed
 from cluster.group import Group
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Metrics
@@ -107,9 +108,10 @@ class Node:
 
     async def _take_part(self, group: Group) -> None:
         """Listen, dial, and begin to tick. Raises StartupError."""
+        self._check_configuration(group)
         self._journal.sync()
         if self.config.takes_peers:
-            await group.links.start(self.config.peer)
+            await group.links.start(self._listen_address(group))
         if not group.peering.is_established:
             logger.info("event=first-start waiting_for=%s", ",".join(group.peering.missing()))
         elif self.config.node_id not in group.replica.membership.latest.nodes:
@@ -117,17 +119,44 @@ class Node:
         self._compare_members(group)
         group.start()
 
+    def _check_configuration(self, group: Group) -> None:
+        """Refuse a configuration of another cluster than that in the data directory. Raises ConfigError."""
+        config, record, datadir = self.config, self._datadir.cluster, self._datadir
+        met = sorted({config.node_id, *datadir.known})
+        disks = member_list.founders({node_id: config.peers.get(node_id, "-") for node_id in met})
+        membership = group.replica.membership
+        members = listed_members(record, membership.latest, group.beginning, disks)
+        founders = record.founding.nodes if record.founding is not None else record.accepted
+        wrong = contradiction(
+            Configured(config.peers, bool(config.secret), config.takes_peers),
+            config.node_id,
+            members,
+            founders,
+            joins=datadir.identity.joins,
+            has_list=membership.is_listed,
+        )
+        if wrong:
+            raise ConfigError(wrong)
+
+    def _listen_address(self, group: Group) -> Address:
+        """Return where to listen for peers: if the configuration does not say it, where they look for us."""
+        own = group.replica.membership.latest.nodes.get(self.config.node_id)
+        if self.config.is_peer_given or own is None:
+            return self.config.peer
+        return Address.parse(own.peer)
+
     def _compare_members(self, group: Group) -> None:
         """Say so when the members are no longer those of the configuration: the list in the log counts."""
         membership = group.replica.membership
         listed = {node_id: member.peer for node_id, member in membership.latest.nodes.items()}
         configured = {node_id: str(address) for node_id, address in self.config.peers.items()}
-        if not membership.is_first and not self._datadir.identity.joins and configured != listed:
+        is_given = configured and not self._datadir.identity.joins
+        if membership.is_listed and is_given and configured != listed:
             logger.warning(
                 "event=members-differ members=%s configured=%s detail=%r",
                 format_peers(listed),
                 format_peers(configured),
-                "the members count; `peers` of the configuration is not used any more",
+                "the members count; `peers` of the configuration only says where else to dial them",
             )
 
     def begin_shutdown(self) -> None:

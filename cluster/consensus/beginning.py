@@ -53,28 +53,68 @@ def beginning_of(
     return Beginning()
 
 
-def contradiction(
-    configured: Mapping[str, object], members: Members, founders: Collection[str], *, joins: bool
-) -> str:
-    """Return what is wrong with `peers` in a directory whose log has the list `members`, "" if nothing is.
+class Configured(NamedTuple):
+    """What the configuration says of this node's cluster: `peers`, if given, and whether it has a secret."""
 
-    `founders` are the ids that the cluster began with, as far as this directory knows. `configured` may name
-    exactly these; or all present members, and besides them only nodes that were removed. A node that `joins`
-    need not name all members.
+    peers: Mapping[str, object]
+    has_secret: bool
+    takes_peers: bool
+
+
+def listed_members(record: ClusterRecord, newest: Members, beginning: Beginning, disks: Members) -> Members:
+    """Return the members that a directory knows of, however far it has come; none if it is new.
+
+    `newest` is the list that counts. In a cluster of an earlier release that is the configuration's as long
+    as no member was changed, so those count whose disks are known here: `disks`.
     """
-    ids, present = set(configured), set(members.nodes)
+    if newest.nodes and newest == beginning.first:
+        return disks
+    if not newest.nodes and record.founding is not None:
+        return member_list.founded(record.founding)
+    return newest
+
+
+def contradiction(
+    configured: Configured,
+    node_id: str,
+    members: Members,
+    founders: Collection[str],
+    *,
+    joins: bool,
+    has_list: bool,
+) -> str:
+    """Return what is wrong with the configuration for a directory that knows `members`, "" if nothing is.
+
+    `founders` are the ids that the cluster began with, as far as this directory knows. `peers` may name
+    exactly these; or all present members, and besides them only nodes that were removed. A node that `joins`
+    need not name all members. Without `peers` the log tells them all, if it `has_list`.
+    """
+    ids, present = set(configured.peers), set(members.nodes)
+    if present - {node_id} and not configured.has_secret:
+        return (
+            f"secret: none is given, and the cluster of this node has the members {_addresses(members)!r}:"
+            " give it their secret (--secret-file)"
+        )
+    if present - {node_id} and not configured.takes_peers:
+        return f"peer: needs a port above 0; the members are {_addresses(members)!r}"
+    if not ids and not has_list and present - {node_id}:
+        return f"peers: none are given, and no log names the founders {_listed(present)} yet: give them"
     known = present | set(founders) | set(members.removed.values())
     if not ids or not present or ids == set(founders) or (ids <= known and (joins or ids >= present)):
         return ""
-    unknown = ids - known
-    addresses = {node_id: member.peer for node_id, member in members.nodes.items()}
-    what = f"the log does not know {_listed(unknown)}" if unknown else f"{_listed(present - ids)} is missing"
+    told = format_peers({each: str(address) for each, address in configured.peers.items()})
+    unknown = _listed(ids - known)
+    what = f"{unknown} is unknown there" if unknown else f"{_listed(present - ids)} is missing"
     return (
-        f"peers: {format_peers({node_id: str(address) for node_id, address in configured.items()})!r}"
-        f" contradicts the log of this node: {what}. Its members are {format_peers(addresses)!r}. Members are"
-        " added and removed with `holdfast cluster add` and `remove`, never in the configuration: correct"
-        " `peers`, or leave it out; nothing was changed (see 'The first start' in docs/operating.md)"
+        f"peers: {told!r} contradicts what this node has stored, where the members are"
+        f" {_addresses(members)!r}: {what}. Members are added and removed with `holdfast cluster add` and"
+        " `remove`, never in the configuration. Correct `peers`, or leave it out (see 'The first start' in"
+        " docs/operating.md)"
     )
+
+
+def _addresses(members: Members) -> str:
+    return format_peers({node_id: member.peer for node_id, member in members.nodes.items()})
 
 
 def _listed(node_ids: Collection[str]) -> str:

@@ -52,6 +52,11 @@ class Membership:
         """Whether the list that counts is still the one that the cluster began with."""
         return self.latest is self._first
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether the log, or a snapshot, has a list: what the cluster began with need not be asked for."""
+        return not self.is_first
+
     def restart(self, encoded: bytes) -> None:
         """Begin anew behind a snapshot with this list. Raises NodeFailed if it is a newer version's."""
         self._committed_index = 0

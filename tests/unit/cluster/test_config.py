@@ -23,7 +23,7 @@ def test_defaults_are_one_node_on_loopback() -> None:
     assert config.is_single
     assert (config.node_id, config.data_dir) == ("n1", Path("holdfast-data"))
     assert (config.http, config.peer) == (Address("127.0.0.1", 7700), Address("127.0.0.1", 7800))
-    assert config.peers == {"n1": config.peer}
+    assert (config.peers, config.founders) == ({}, {"n1": config.peer})
     assert config.advertise_http == "http://127.0.0.1:7700"
     assert config.secret == b""
     assert config.warnings == ()
