@@ -118,7 +118,8 @@ class DataDir:
             _check_not_refused(path, identity.disk_id, files)
             known = _load_peers(path, files)
             cluster = _load_cluster(path, files)
-            if (known or files.exists(path / SNAPSHOT_NAME)) and not list_segments(path, files):
+            is_in_use = known or files.exists(path / CLUSTER_NAME) or files.exists(path / SNAPSHOT_NAME)
+            if is_in_use and not list_segments(path, files):
                 message = (
                     f"{path}: the journal is missing from a directory that was in use. {_REPLACE_ADVICE}"
                 )

@@ -235,6 +235,20 @@ def test_a_snapshot_without_journal_is_refused(tmp_path: Path) -> None:
         DataDir.open(tmp_path, "node-a")
 
 
+def test_a_cluster_without_journal_is_refused(tmp_path: Path) -> None:
+    """A node that founded its cluster, alone or not, may have given tokens that it would give again."""
+    data_dir = DataDir.open(tmp_path, "node-a")
+    Journal.open(tmp_path).close()
+    founding = Founding("c" * 32, {"node-a": Founder("127.0.0.1:7800", data_dir.disk_id)})
+    data_dir.store_cluster(ClusterRecord(cluster_id="c" * 32, founding=founding, is_complete=True))
+    data_dir.close()
+    DataDir.open(tmp_path, "node-a").close()
+    for segment in tmp_path.glob("journal-*.log"):
+        segment.unlink()
+    with pytest.raises(DataDirError, match="journal is missing"):
+        DataDir.open(tmp_path, "node-a")
+
+
 class RecordingFiles(Files):
     """The real disk, with a list of the directories that were synced; may run out of space."""
 
