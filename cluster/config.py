@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple, Self
 
 from cluster.config_sources import NUMBERS, Given, WrongValueError, collect
 
+STATE_BYTES_LEAST: Final = 16 << 20
+"""Bytes of the lowest bound on the state, as in lockstate/limits.py."""
 NODES_COUNT_MAX: Final = 7
 """The most nodes that a cluster may have: more make every write slower and nothing safer."""
 SECRET_BYTES_MIN: Final = 16
@@ -31,6 +33,7 @@ _RANGES: Final = {
     "election_ms_max": (10, 120_000),
     "compact_entries": (100, 10_000_000),
     "request_timeout_ms": (50, 60_000),
+    "state_bytes_max": (0, 1 << 50),
 }
 _WORDS: Final = {"log_level": ("debug", "info", "warning", "error"), "log_format": ("text", "json")}
 
@@ -83,6 +86,7 @@ class NodeConfig:
     election_ms_max: int = 1000
     compact_entries: int = 20_000
     request_timeout_ms: int = 5_000
+    state_bytes_max: int = 0
     join: bool = False
     is_peer_given: bool = True
     log_level: str = "info"
@@ -101,6 +105,9 @@ class NodeConfig:
         for setting, words in _WORDS.items():
             if getattr(self, setting) not in words:
                 raise WrongValueError(setting, getattr(self, setting), f"must be one of {', '.join(words)}")
+        if 0 < self.state_bytes_max < STATE_BYTES_LEAST:
+            allowed = f"must be 0 (by the memory there is), or {STATE_BYTES_LEAST} or more"
+            raise WrongValueError("state_bytes_max", self.state_bytes_max, allowed)
         self._check_elections()
 
     def _check_peers(self) -> None:

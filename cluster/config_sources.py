@@ -13,7 +13,14 @@ from typing import Final, NamedTuple, NoReturn
 from cluster.errors import ConfigError
 
 NUMBERS: Final = frozenset(
-    {"heartbeat_ms", "election_ms_min", "election_ms_max", "compact_entries", "request_timeout_ms"}
+    {
+        "heartbeat_ms",
+        "election_ms_min",
+        "election_ms_max",
+        "compact_entries",
+        "request_timeout_ms",
+        "state_bytes_max",
+    }
 )
 """The settings that are whole numbers."""
 SWITCHES: Final = frozenset({"join"})
@@ -35,6 +42,7 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "election_ms_max": ("MS", "longest such silence (default: 1000)"),
     "compact_entries": ("COUNT", "entries in the journal before it is compacted (default: 20000)"),
     "request_timeout_ms": ("MS", "answer a request within this time, waits in queues apart (default: 5000)"),
+    "state_bytes_max": ("BYTES", "memory for the state (default: a quarter of what there is, up to 4 GiB)"),
     "log_level": ("LEVEL", "debug, info, warning or error (default: info)"),
     "log_format": ("FORMAT", "text (key=value) or json (default: text)"),
 }

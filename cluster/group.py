@@ -18,6 +18,7 @@ from cluster.commands.expiry import Expiry, forgetting_ms
 from cluster.commands.outbox import Answer, Forwarded, Outbox, new_origin
 from cluster.commands.room import check_room
 from cluster.commands.rules import RulesAdvance, decode_entry, decode_state
+from cluster.commands.state_bound import StateBound, agreed
 from cluster.commands.timers import GuardedTimers
 from cluster.commands.waiters import Waiters
 from cluster.config import Address, NodeConfig
@@ -46,7 +47,7 @@ from cluster.peers.peering import Handlers, Peering
 from cluster.peers.stop_rules import SILENT_ELECTIONS_COUNT, Refusals, Stop
 from cluster.storage.cluster_record import Founding
 from cluster.storage.snapshot_store import SnapshotStore
-from lockstate import codec, snapshot
+from lockstate import codec, limits, snapshot
 from lockstate.commands import Command
 from lockstate.machine import LockMachine
 from lockstate.results import Done, Queued, Refused, Result
@@ -87,6 +88,7 @@ class Group:
         self.is_shutting_down = False
         self._batcher = Batcher()
         self._rules = RulesAdvance(self._batcher, self._rules_known_by_all)
+        self._bound = StateBound(self._batcher, self._state_bytes_wanted)
         self._clock = ClusterClock(SystemClock())
         timers = GuardedTimers(self._loop, self._guarded)
         self._expiry = Expiry(timers, self._clock, self._pass_time)
@@ -381,6 +383,7 @@ class Group:
         self.handovers.step()
         self.changes.step()
         self._rules.role_changed()
+        self._bound.role_changed()
         self._resend()
         self._wake_observers()
 
@@ -403,7 +406,8 @@ class Group:
         self.handovers.step()
         self.changes.step()
         self._look_at_room()
-        if self._rules.step(self.machine.rules):
+        machine = self.machine
+        if self._rules.step(machine.rules) or self._bound.step(machine.rules, machine.bytes_max):
             self.loop.request_tick()
 
     def time_passed(self) -> None:
@@ -464,6 +468,22 @@ class Group:
             return 0
         known = (self.peering.rules_known(node_id) for node_id in replica.membership.latest.nodes)
         return min(known, default=0)
+
+    def state_bytes_max(self) -> int:
+        """Return how much memory for the state this node can bear."""
+        return self._config.state_bytes_max or limits.STATE_BYTES_MAX
+
+    def _state_bytes_wanted(self) -> int:
+        """Return the bound on the state that the cluster should have; 0 if this node does not lead."""
+        if not self.replica.role.is_leader:
+            return 0
+        pings = self.peering.pings
+        others = [
+            pings[node_id].state_bytes_max if node_id in pings else None
+            for node_id in self.replica.membership.latest.nodes
+            if node_id != self.node_id
+        ]
+        return agreed(self.state_bytes_max(), others, self.machine.bytes_max)
 
     def _waiting_origins(self) -> list[str]:
         """Return whose clients wait. The machine is another one after a snapshot."""

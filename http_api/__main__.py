@@ -22,6 +22,7 @@ from aiohttp import web
 from cluster.config import Address, NodeConfig, load
 from cluster.errors import IdentityRefused, NodeFailed, StartupError
 from cluster.node import Node
+from cluster.observing import memory
 from cluster.storage.forked_child import Child
 from cluster.storage.huge_pages import HugePages
 from http_api.app import build_server
@@ -54,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def _run(config: NodeConfig) -> int:
     """Run a node; return the exit code. Raises StartupError."""
+    if not config.state_bytes_max:
+        config = dataclasses.replace(config, state_bytes_max=memory.state_bytes_max())
     for warning in config.warnings:
         logger.warning("event=config-warning detail=%r", warning)
     stop_asked = asyncio.Event()

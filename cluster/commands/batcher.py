@@ -22,11 +22,12 @@ class Batcher:
         self._queue: deque[Commands] = deque()
         self._tick_is_due = False
         self._advance_to = 0
+        self._bytes_max = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to propose."""
-        return not self._queue and not self._tick_is_due and not self._advance_to
+        return not self._queue and not (self._tick_is_due or self._advance_to or self._bytes_max)
 
     def add(self, origin: str, seqs: list[int], commands: list[bytes]) -> None:
         """Queue commands of one origin; their numbers rise."""
@@ -40,11 +41,15 @@ class Batcher:
         """Ask for an entry that moves the rules of the cluster up to version `to`."""
         self._advance_to = to
 
+    def add_bytes_max(self, bytes_max: int) -> None:
+        """Ask for an entry that bounds the memory that the state takes."""
+        self._bytes_max = bytes_max
+
     def clear(self) -> None:
         """Drop everything: this node leads no more. The origins send again what they still wait for."""
         self._queue.clear()
         self._tick_is_due = False
-        self._advance_to = 0
+        self._advance_to = self._bytes_max = 0
 
     def drop_from(self, node_id: str) -> None:
         """Drop what a node forwarded whose connection broke: it sends everything again on the next one."""
@@ -59,6 +64,7 @@ class Batcher:
             return None
         self._tick_is_due = False
         advance_to, self._advance_to = self._advance_to, 0
+        bytes_max, self._bytes_max = self._bytes_max, 0
         batches: list[Commands] = []
         room_bytes, room_count = ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX
         while self._queue and room_count > 0 and room_bytes > 0:
@@ -73,7 +79,7 @@ class Batcher:
             room_bytes -= sum(map(len, commands[:taken]))
             if taken < len(commands):
                 break
-        return codec.encode_entry(now_ms, batches, rules=rules, advance_to=advance_to)
+        return codec.encode_entry(now_ms, batches, rules=rules, advance_to=advance_to, bytes_max=bytes_max)
 
 
 def _fitting(commands: list[bytes], room_bytes: int, room_count: int) -> int:

@@ -65,6 +65,10 @@ def gauges(node: Measured) -> list[Sample]:
             {},
             node.peering.runs.alternations_count,
         ),
+        gauge(
+            "state_bytes", "Memory that the replicated state takes, as it is counted.", machine.bytes_count
+        ),
+        gauge("state_bytes_max", "Memory that the replicated state may take.", machine.bytes_max),
         gauge("members", "Nodes of the cluster.", len(replica.membership.voters), state="voter"),
         gauge("members", "Nodes of the cluster.", len(replica.membership.latest.learners), state="joining"),
         gauge("is_leader", "Whether this node leads.", replica.role.is_leader),

@@ -55,6 +55,8 @@ class Ping(msgspec.Struct, frozen=True, array_like=True):
     cluster_id: str = ""
     """Of the cluster it belongs to by now; empty while it has none."""
     claims: Claims | None = None
+    state_bytes_max: int = 0
+    """How much memory for the state the node can bear; 0 if it does not say."""
 
 
 RUN_ID_BYTES: Final = 8
@@ -83,6 +85,9 @@ class PeeringHost(Protocol):
 
     def rules(self) -> int:
         """Return the version of the rules that this node's state follows."""
+
+    def state_bytes_max(self) -> int:
+        """Return how much memory for the state this node can bear."""
 
     def log_room(self) -> int:
         """Return what this node may still put into its log."""
@@ -378,6 +383,7 @@ class Peering:
             self.clocks.said() if self.clocks is not None else None,
             self.cluster_id,
             self.divergence.claims() if self.divergence is not None else None,
+            self._host.state_bytes_max(),
         )
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:

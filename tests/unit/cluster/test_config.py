@@ -159,6 +159,7 @@ def test_what_is_no_address(text: str) -> None:
             "election_ms_min: 300 (flag --election-ms-min): must be above 3 *",
         ),
         (["--election-ms-max", "500"], {}, "election_ms_max: 500 (flag --election-ms-max): must be above"),
+        (["--state-bytes-max", "5"], {}, "state_bytes_max: 5 (flag --state-bytes-max): must be 0 "),
         (["--compact-entries", "0"], {}, "compact_entries: 0 (flag --compact-entries): must be 100 to"),
         (["--request-timeout-ms", "9" * 20], {}, "request_timeout_ms: "),
         (["--log-level", "loud"], {}, "log_level: 'loud' (flag --log-level): must be one of debug, info"),

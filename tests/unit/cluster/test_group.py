@@ -14,12 +14,12 @@ from cluster.peers import objections
 from cluster.peers.handshake import Objection
 from cluster.peers.link import FrameKind
 from cluster.storage.data_directory import DataDir
-from lockstate import codec, snapshot
-from lockstate.commands import Acquire, Barrier, Command, OpenSession, Release
+from lockstate import codec, limits, snapshot
+from lockstate.commands import Acquire, Barrier, CloseSession, Command, OpenSession, Release
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
-from lockstate.results import Granted, Refused, Released
+from lockstate.results import Granted, Reason, Refused, Released, SessionClosed, SessionOpened
 from lockstate.versions import RULES_NEWEST
 from tests.unit.cluster.one_group import (
     ALONE,
@@ -549,3 +549,19 @@ async def test_the_loss_of_the_leader_is_told_once(tmp_path: Path, caplog: pytes
         for _ in range(3):
             node.group.time_passed()
         assert caplog.text.count("event=leader-lost leader=n1") == 1
+
+
+async def test_the_leader_makes_the_bound_of_the_smallest_node_that_of_the_state(tmp_path: Path) -> None:
+    """It is proposed behind the rules that know it; a state that has reached it refuses, and lets go."""
+    async with made(tmp_path, *ALONE, "--state-bytes-max", str(limits.STATE_BYTES_LEAST)) as node:
+        group = node.group
+        group.loop.start()
+        await until(lambda: group.machine.bytes_max == limits.STATE_BYTES_LEAST)
+        group.machine.state.bytes_max = 1
+        answer = await group.requests.submit(OPEN, DEADLINE_S)
+        assert isinstance(answer.result, SessionOpened)
+        answer = await group.requests.submit(OpenSession(SessionId("s2"), 60_000), DEADLINE_S)
+        assert isinstance(answer.result, Refused)
+        assert answer.result.reason is Reason.OVERLOADED
+        answer = await group.requests.submit(CloseSession(SessionId("s1")), DEADLINE_S)
+        assert isinstance(answer.result, SessionClosed)

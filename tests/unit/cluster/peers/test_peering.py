@@ -52,6 +52,10 @@ class Host:
         """Be somewhere."""
         return 7
 
+    def state_bytes_max(self) -> int:
+        """Say nothing of it."""
+        return 0
+
     def log_room(self) -> int:
         """Return that there is room for anything."""
         return 0
