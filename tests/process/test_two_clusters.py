@@ -45,6 +45,11 @@ async def test_a_node_of_another_cluster_never_counts(tmp_path: Path, added: str
             peer = theirs.node(added).peer
             assert (await http.add_member("n1", added, peer)).status == 200
 
+            async def is_told() -> bool:
+                again = await http.add_member("n1", added, peer)
+                return again.code == "member-change-refused" and "cluster" in str(again.body["detail"])
+
+            await until(is_told, "the operator is told")
             await until(
                 lambda: all(log.lines("event=not-let-in", f"peer={added}") for log in said.values()),
                 "all nodes say so",
