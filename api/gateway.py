@@ -126,6 +126,14 @@ class Gateway:
             raise _wrong_value(wrong) from None
         return await self._node.add_member(node_id, peer, timeout_s), self._node.machine.revision
 
+    async def move_member(self, node_id: str, peer: str, timeout_s: float) -> tuple[Members, int]:
+        """Change a node's address; return the members and the revision. Raises ProblemError, ClusterError."""
+        try:
+            check_member(node_id, peer)
+        except WrongValueError as wrong:
+            raise _wrong_value(wrong) from None
+        return await self._node.move_member(node_id, peer, timeout_s), self._node.machine.revision
+
     async def remove_member(self, node_id: str, timeout_s: float) -> tuple[Members, int]:
         """Remove a node; return the members and the revision. Raises ProblemError, ClusterError."""
         try:

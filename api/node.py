@@ -106,6 +106,10 @@ class ServingNode(NodeState, Protocol):
         """Add a node and return the committed list; the node votes once it has caught up."""
         ...
 
+    async def move_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
+        """Change the address of a node and return the committed list."""
+        ...
+
     async def remove_member(self, node_id: str, timeout_s: float) -> Members:
         """Remove a node and return the committed list."""
         ...

@@ -68,7 +68,8 @@ class Node:
         try:
             group = self._recover()
             peering = Peering(self._datadir, config.node_id, config.advertise_http, group)
-            group.connect(PeerLinks(config.node_id, config.secret, {}, peering), peering)
+            links = PeerLinks(config.node_id, config.secret, {}, peering, configured=config.peers)
+            group.connect(links, peering)
         except snapshot.SnapshotError as error:
             self._datadir.close()
             raise DataDirError(
@@ -356,6 +357,16 @@ class Node:
         """
         self.group.requests.check_open()
         return await self.group.changes.change(node_id, str(check_member(node_id, peer)), timeout_s)
+
+    async def move_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
+        """Make the others reach a node at `peer` from now on; return the committed list.
+
+        It keeps its id, its data directory and its vote. Raises NoLeader, ShuttingDown, MemberChangeRefused,
+        OutcomeUnknown, and ConfigError for what is not an id or an address.
+        """
+        self.group.requests.check_open()
+        peer = str(check_member(node_id, peer))
+        return await self.group.changes.change(node_id, peer, timeout_s, is_move=True)
 
     async def remove_member(self, node_id: str, timeout_s: float) -> Members:
         """Remove a node, which hands leadership over first if it leads; return the committed list.

@@ -171,6 +171,13 @@ class Client:
         """
         return await self._call(_operations.add_member(node_id, peer))
 
+    async def move_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
+        """Make the other nodes reach a node at `peer` (HOST:PORT) from now on; return all members.
+
+        It keeps its id, its data directory and its vote. Raises MemberChangeRefused.
+        """
+        return await self._call(_operations.move_member(node_id, peer))
+
     async def remove_member(self, node_id: str) -> tuple[_values.Member, ...]:
         """Remove a node and return the members that are left.
 

@@ -51,6 +51,9 @@ def add_parser(
     add = actions.add_parser("add", help="add a node and print how to start it")
     add.add_argument("node_id", metavar="ID", help="a new id")
     add.add_argument("peer", metavar="HOST:PORT", help="where the other nodes will reach it")
+    move = actions.add_parser("move", help="change the address of a node that keeps its data directory")
+    move.add_argument("node_id", metavar="ID")
+    move.add_argument("peer", metavar="HOST:PORT", help="where the other nodes will reach it")
     remove = actions.add_parser("remove", help="remove a node, dead or alive; its disk is never let in again")
     remove.add_argument("node_id", metavar="ID")
     replace = actions.add_parser("replace", help="add a node, wait until it counts, remove another one")
@@ -59,6 +62,7 @@ def add_parser(
     replace.add_argument("peer", metavar="HOST:PORT", help="where the other nodes will reach the new one")
     waits = {
         add: (0, "return when the node counts, or fail after this long (default: do not wait)"),
+        move: (0, "try this long while another change is under way (default: 0s)"),
         remove: (0, "try this long while another change is under way (default: 0s)"),
         replace: (REPLACE_WAIT_MS, "how long the new node may take until it counts (default: 1m)"),
     }
@@ -75,6 +79,8 @@ async def run(client: Client, arguments: argparse.Namespace) -> int:
             await _show(client)
         case "add":
             await _add(client, arguments.node_id, arguments.peer, arguments.wait)
+        case "move":
+            await _move(client, arguments.node_id, arguments.peer, arguments.wait)
         case "remove":
             await _remove(client, arguments.node_id, arguments.wait)
         case "replace":
@@ -110,6 +116,12 @@ async def _add(client: Client, node_id: str, peer: str, wait_ms: int) -> None:
             raise Unavailable(detail, STILL_JOINING)
         await asyncio.sleep(POLL_S)
     print(f"{node_id} counts")
+
+
+async def _move(client: Client, node_id: str, peer: str, wait_ms: int) -> None:
+    """Change the address of a node."""
+    await _patiently(lambda: client.move_member(node_id, peer), now_s() + wait_ms / 1000)
+    print(f"the others reach {node_id} at {peer} from now on; let it run there, on its data directory")
 
 
 async def _remove(client: Client, node_id: str, wait_ms: int) -> None:

@@ -183,6 +183,11 @@ def add_member(node_id: str, peer: str) -> Operation[tuple[_values.Member, ...]]
     return _write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members)
 
 
+def move_member(node_id: str, peer: str) -> Operation[tuple[_values.Member, ...]]:
+    """Change a node's address. Repeating it is harmless, so it needs no request id."""
+    return _write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members, method="PATCH")
+
+
 def remove_member(node_id: str) -> Operation[tuple[_values.Member, ...]]:
     """Remove a node. Repeating it is harmless, so it needs no request id."""
     return _write(wire.CLUSTER_MEMBERS, {"id": node_id}, _members, method="DELETE")

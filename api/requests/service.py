@@ -52,6 +52,13 @@ class AddMemberRequest(Request, kw_only=True):
     peer: str
 
 
+class MoveMemberRequest(Request, kw_only=True):
+    """Reach the node `id` at another address from now on; it keeps its data directory and its vote."""
+
+    id: str
+    peer: str
+
+
 class RemoveMemberRequest(Request, kw_only=True):
     """Remove a node. A face may take its id from elsewhere, so it may be missing here."""
 

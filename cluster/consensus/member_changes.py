@@ -37,11 +37,15 @@ logger = logging.getLogger(__name__)
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """What an operator asks for: add `node_id` at `peer`, or remove it (`peer` is empty)."""
+    """What an operator asks for: add `node_id` at `peer`, move it there, or remove it (`peer` is empty).
+
+    A leader of an earlier release takes a move for an addition, and refuses it: the node is there already.
+    """
 
     number: int
     node_id: str
     peer: str = ""
+    is_move: bool = False
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):
@@ -92,8 +96,10 @@ class MemberChanges:
 
     # -- on any node ----------------------------------------------------------------------------------------
 
-    async def change(self, node_id: str, peer: str, timeout_s: float) -> Members:
+    async def change(self, node_id: str, peer: str, timeout_s: float, *, is_move: bool = False) -> Members:
         """Add `node_id` at the address `peer`, or remove it if that is empty; return the committed list.
+
+        With `is_move`, change the address of a member to `peer`.
 
         Tries again, until `timeout_s` is over, while there is no leader or another change is under way.
         Raises NoLeader, MemberChangeRefused (and its kinds), OutcomeUnknown.
@@ -102,7 +108,9 @@ class MemberChanges:
         is_sure = True
         while True:
             try:
-                return await self._ask(node_id, peer, min(deadline_s, self._loop.time() + ANSWER_S))
+                change = Change(self._next_number, node_id, peer, is_move)
+                self._next_number += 1
+                return await self._ask(change, min(deadline_s, self._loop.time() + ANSWER_S))
             except (NoLeader, MemberChangePending, OutcomeUnknown) as error:
                 # An earlier attempt of ours may be the very change that is under way.
                 is_sure = is_sure and not isinstance(error, OutcomeUnknown)
@@ -112,10 +120,8 @@ class MemberChanges:
                     raise OutcomeUnknown(f"look, and repeat the change; last: {error}") from error
                 await asyncio.sleep(RETRY_S)
 
-    async def _ask(self, node_id: str, peer: str, deadline_s: float) -> Members:
+    async def _ask(self, change: Change, deadline_s: float) -> Members:
         """Ask the leader once, and wait for its verdict."""
-        change = Change(self._next_number, node_id, peer)
-        self._next_number += 1
         future = self._asked[change.number] = self._loop.create_future()
         try:
             leader_id = self._means.leader_id()
@@ -187,9 +193,11 @@ class MemberChanges:
                 raise MemberChangeRefused(
                     "this node takes no others: give it a secret and a peer port, and restart it"
                 )
-            if known is not None and known.peer == change.peer:
+            if known is not None and known.peer == change.peer and not change.is_move:
                 self._check_obstacle(change.node_id, known)
                 return present
+            if change.is_move:
+                return self._moved(change, known)
             self._check_addresses(change)
             return member_list.with_learner(self._with_disks(), change.node_id, change.peer)
         if known is None and change.node_id in present.removed.values():
@@ -199,6 +207,15 @@ class MemberChanges:
         if change.node_id == self._node_id:
             self._means.hand_over()
             raise MemberChangePending(f"{self._node_id} leads, and hands leadership over first")
+        return new
+
+    def _moved(self, change: Change, known: Member | None) -> Members:
+        """Return the list with a node at another address. Raises MemberChangeRefused."""
+        present = self._replica.membership.latest
+        if known is not None and known.peer == change.peer:
+            return present
+        new = member_list.moved(self._with_disks(), change.node_id, change.peer)
+        self._check_addresses(change)
         return new
 
     def _check_obstacle(self, node_id: str, known: Member) -> None:

@@ -155,10 +155,25 @@ def with_learner(members: Members, node_id: str, peer: str) -> Members:
         raise MemberChangeRefused(f"there are {NODES_COUNT_MAX} nodes already, as many as a cluster may have")
     for other, member in members.nodes.items():
         if other == node_id:
-            raise MemberChangeRefused(f"{node_id} is a member already, at {member.peer}; remove it first")
+            raise MemberChangeRefused(
+                f"{node_id} is a member already, at {member.peer}. If it is elsewhere now, with its data"
+                " directory, move it: `holdfast cluster move`; if it has a new directory, remove it first"
+            )
         if member.peer == peer:
             raise MemberChangeRefused(f"{peer} is the address of {other}")
     return _with(members, {**members.nodes, node_id: Member(peer, is_voter=False)})
+
+
+def moved(members: Members, node_id: str, peer: str) -> Members:
+    """Return the list with a node at another address: the same node, with its disk and its vote.
+
+    Majorities are the same before and after. Raises MemberNotFound.
+    """
+    member = _member(members, node_id)
+    for other, known in members.nodes.items():
+        if other != node_id and known.peer == peer:
+            raise MemberChangeRefused(f"{peer} is the address of {other}")
+    return _with(members, {**members.nodes, node_id: structs.replace(member, peer=peer)})
 
 
 def promoted(members: Members, node_id: str, disk_id: str) -> Members:
@@ -173,11 +188,7 @@ def without(members: Members, node_id: str, disk_id: str, reachable: Collection[
 
     `disk_id` is the node's, "" if it is not known. Raises MemberNotFound.
     """
-    member = members.nodes.get(node_id)
-    if member is None:
-        raise MemberNotFound(
-            f"no member is called {node_id!r}; there are {', '.join(sorted(members.nodes)) or 'none'}"
-        )
+    member = _member(members, node_id)
     remaining = members.voters - {node_id}
     if member.is_voter and not remaining:
         raise MemberChangeRefused(f"{node_id} is the only node that votes: nothing would be left")
@@ -191,6 +202,16 @@ def without(members: Members, node_id: str, disk_id: str, reachable: Collection[
     kept = dict(list(removed.items())[-REMOVED_COUNT_MAX:])
     nodes = {other: kept_member for other, kept_member in members.nodes.items() if other != node_id}
     return structs.replace(members, nodes=nodes, removed=kept, version=members.version + 1)
+
+
+def _member(members: Members, node_id: str) -> Member:
+    """Return a node of the list. Raises MemberNotFound."""
+    member = members.nodes.get(node_id)
+    if member is None:
+        raise MemberNotFound(
+            f"no member is called {node_id!r}; there are {', '.join(sorted(members.nodes)) or 'none'}"
+        )
+    return member
 
 
 def can_promote(members: Members, node_id: str, reachable: Collection[str]) -> bool:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
@@ -80,10 +81,21 @@ class LinksHost(Protocol):
 class PeerLinks:
     """All links of one node. `peers` maps the others' ids to their addresses."""
 
-    def __init__(self, node_id: str, secret: bytes, peers: Mapping[str, Address], host: LinksHost) -> None:
+    def __init__(
+        self,
+        node_id: str,
+        secret: bytes,
+        peers: Mapping[str, Address],
+        host: LinksHost,
+        *,
+        configured: Mapping[str, Address] | None = None,
+    ) -> None:
+        """Link nobody yet; `configured` is where the configuration says that peers are: another way there."""
         self.node_id = node_id
         self.secret = secret
         self._peers = dict(peers)
+        self._configured = dict(configured or {})
+        self._tries: Counter[str] = Counter()
         self._host = host
         self.cuts = Cuts(asyncio.get_running_loop().time)
         self._open: dict[str, Link] = {}
@@ -111,10 +123,13 @@ class PeerLinks:
         self._dial()
 
     def set_peers(self, peers: Mapping[str, Address]) -> None:
-        """Keep links to `peers` from now on, and to nobody else."""
-        changed = {peer_id for peer_id in self._peers if self._peers[peer_id] != peers.get(peer_id)}
+        """Keep links to `peers` from now on, and to nobody else.
+
+        A peer that is elsewhere from now on keeps its connection; the next one is made there.
+        """
+        gone = self._peers.keys() - peers.keys()
         self._peers = dict(peers)
-        for peer_id in changed:
+        for peer_id in gone:
             dialer = self._dialers.pop(peer_id, None)
             if dialer is not None:
                 dialer.cancel()
@@ -272,15 +287,16 @@ class PeerLinks:
 
     async def _keep_dialing(self, peer_id: str) -> None:
         """Connect to a peer, again whenever the connection is lost."""
-        address = self._peers[peer_id]
         retry_s, failures = RETRY_S_MIN, 0
         while True:
             if peer_id in self._open:
                 # It dialed this node, which did not know of it.
                 await self._open[peer_id].ended.wait()
+            address = self._address(peer_id)
             try:
                 link = await self._connect(peer_id, address)
             except OSError as error:
+                self._tries[peer_id] += 1
                 if failures % 60 == 0:
                     logger.info(
                         "event=peer-unreachable peer=%s address=%s error=%r", peer_id, address, str(error)
@@ -295,8 +311,17 @@ class PeerLinks:
                     # It answers, and one of the two does not let the other in: a person has to act, and the
                     # log shall stay readable.
                     retry_s = RETRY_REJECTED_S
+                    self._tries[peer_id] += 1
             await asyncio.sleep(retry_s * (0.5 + random.random()))  # noqa: S311 - spreads load, no secret
             retry_s = min(2 * retry_s, RETRY_S_MAX)
+
+    def _address(self, peer_id: str) -> Address:
+        """Return where to dial a peer: where the list says or, if that failed, where the configuration does.
+
+        Whoever answers has to prove itself. So a wrong address in either place costs time, and nothing else.
+        """
+        listed = self._peers[peer_id]
+        return self._configured.get(peer_id, listed) if self._tries[peer_id] % 2 else listed
 
     async def _connect(self, peer_id: str, address: Address) -> Link:
         """Return a new connection, which has yet to prove itself. Raises OSError.
@@ -339,12 +364,14 @@ class PeerLinks:
                 continue
             self._missed[peer_id] = self._missed.get(peer_id, 0) + 1
             if self._missed[peer_id] >= MISSED_COUNT_MAX:
-                dial = self._dial_once(peer_id, self._peers[peer_id])
+                dial = self._dial_once(peer_id, self._address(peer_id))
                 self._dialers[peer_id] = asyncio.get_running_loop().create_task(dial, name=f"dial-{peer_id}")
                 self._dialers[peer_id].add_done_callback(self._task_ended)
 
     async def _dial_once(self, peer_id: str, address: Address) -> None:
         """Connect to a peer that was to dial this node, and wait for the end of the connection."""
+        self._tries[peer_id] += 1
         with contextlib.suppress(OSError):
             link = await self._connect(peer_id, address)
             await link.ended.wait()
+            self._tries[peer_id] -= link.is_used

@@ -24,6 +24,7 @@ from api.requests.service import (
     AddMemberRequest,
     CloseSessionRequest,
     KeepAliveRequest,
+    MoveMemberRequest,
     OpenSessionRequest,
     RemoveMemberRequest,
     TransferRequest,
@@ -212,6 +213,11 @@ _CLUSTER: Final = (
         method="POST", path=wire.CLUSTER_MEMBERS, handler=members.add_member,
         takes=AddMemberRequest, gives=answers.MemberList,
         problems=("member-change-refused", "member-change-pending", *_CHANGE),
+    ),
+    Route(
+        method="PATCH", path=wire.CLUSTER_MEMBERS, handler=members.move_member,
+        takes=MoveMemberRequest, gives=answers.MemberList,
+        problems=("member-not-found", "member-change-refused", "member-change-pending", *_CHANGE),
     ),
     Route(
         method="DELETE", path=wire.CLUSTER_MEMBERS, handler=members.remove_member,

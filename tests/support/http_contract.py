@@ -43,6 +43,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.ELECTION_PROCLAIM}": ("hold_id", "value", "request_id"),
     f"POST {wire.ELECTION_RESIGN}": ("hold_id", "request_id"),
     f"POST {wire.CLUSTER_MEMBERS}": ("id", "peer"),
+    f"PATCH {wire.CLUSTER_MEMBERS}": ("id", "peer"),
     f"DELETE {wire.CLUSTER_MEMBERS}": ("id",),
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("to",),
 }  # fmt: skip
@@ -85,6 +86,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"GET {wire.SESSION_AUDIT}": ("events",),
     f"GET {wire.CLUSTER}": ("node_id", "leader", "term", "revision", "lag_ms", "ready", "nodes"),
     f"POST {wire.CLUSTER_MEMBERS}": ("members", "revision"),
+    f"PATCH {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"DELETE {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("leader",),
 }

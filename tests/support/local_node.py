@@ -120,6 +120,12 @@ class LocalNode:
             self.members = member_list.with_learner(self.members, node_id, peer)
         return self.members
 
+    async def move_member(self, node_id: str, peer: str, timeout_s: float) -> Members:
+        """Change a node's address."""
+        self._check(timeout_s)
+        self.members = member_list.moved(self.members, node_id, peer)
+        return self.members
+
     async def remove_member(self, node_id: str, timeout_s: float) -> Members:
         """Remove a node."""
         self._check(timeout_s)

@@ -1,9 +1,9 @@
-"""Members: add and remove nodes of the cluster. Both calls are safe to repeat."""
+"""Members: add, move and remove nodes of the cluster. All calls are safe to repeat."""
 
 from api import answers
 from api.gateway import Gateway
 from api.requests.fields import UNSET, invalid
-from api.requests.service import AddMemberRequest, RemoveMemberRequest
+from api.requests.service import AddMemberRequest, MoveMemberRequest, RemoveMemberRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import schema
 
@@ -12,6 +12,13 @@ async def add_member(gateway: Gateway, call: Call) -> Reply:
     """Add a node, which joins and then counts."""
     request = await schema.read(call, AddMemberRequest)
     members, revision = await gateway.add_member(request.id, request.peer, call.timeout_s)
+    return Reply(answers.encode(answers.member_list(members, revision)))
+
+
+async def move_member(gateway: Gateway, call: Call) -> Reply:
+    """Change the address at which the others reach a node."""
+    request = await schema.read(call, MoveMemberRequest)
+    members, revision = await gateway.move_member(request.id, request.peer, call.timeout_s)
     return Reply(answers.encode(answers.member_list(members, revision)))
 
 

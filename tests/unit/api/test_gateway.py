@@ -129,6 +129,9 @@ async def test_a_member_that_cannot_be_is_refused_before_the_node_hears_of_it(
     with pytest.raises(ProblemError) as caught:
         await gateway.add_member(node_id, peer, TIMEOUT_S)
     assert caught.value.code == "invalid-request"
+    with pytest.raises(ProblemError) as caught:
+        await gateway.move_member(node_id, peer, TIMEOUT_S)
+    assert caught.value.code == "invalid-request"
     assert node.timeouts_s == []
 
 
@@ -136,6 +139,8 @@ async def test_the_members_come_with_the_revision_of_the_node() -> None:
     """A change of the members returns all of them."""
     gateway = Gateway(LocalNode())
     added, _ = await gateway.add_member("n4", "h:1", TIMEOUT_S)
+    moved, _ = await gateway.move_member("n4", "h:2", TIMEOUT_S)
+    assert moved.nodes["n4"].peer == "h:2"
     removed, _ = await gateway.remove_member("n4", TIMEOUT_S)
     assert (set(added.nodes), set(removed.nodes)) == ({"n1", "n4"}, {"n1"})
     with pytest.raises(ProblemError):

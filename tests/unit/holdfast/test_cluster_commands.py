@@ -48,17 +48,25 @@ def _view(*nodes: str, joining: str = "") -> Step:
 
 async def test_the_client_adds_and_removes() -> None:
     """Members come back as values; a refusal is an exception with code and reason."""
-    script = (_members("n1", "n4", joining="n4"), _members("n1"), problem("member-not-found", detail="who?"))
+    script = (
+        _members("n1", "n4", joining="n4"),
+        _members("n1"),
+        problem("member-not-found", detail="who?"),
+        _members("n1", "n2"),
+    )
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
         added = await client.add_member("n4", "h4:7800")
         assert added[1] == holdfast.Member(id="n4", peer="h4:7800", state="joining")
         assert [member.id for member in await client.remove_member("n4")] == ["n1"]
         with pytest.raises(holdfast.MemberChangeRefused, match="member-not-found: who"):
             await client.remove_member("n9")
-        assert [(seen.method, seen.path) for seen in node.seen[:2]] == [
+        assert [member.peer for member in await client.move_member("n2", "h2:7800")] == ["h1:7800", "h2:7800"]
+        assert [(seen.method, seen.path) for seen in (*node.seen[:2], node.seen[3])] == [
             ("POST", "/v1/cluster/members"),
             ("DELETE", "/v1/cluster/members"),
+            ("PATCH", "/v1/cluster/members"),
         ]
+        assert node.seen[3].fields == {"id": "n2", "peer": "h2:7800"}
         assert (node.seen[0].fields, node.seen[1].fields) == ({"id": "n4", "peer": "h4:7800"}, {"id": "n4"})
 
 
@@ -120,6 +128,15 @@ async def test_a_pending_change_is_waited_for() -> None:
         code, _, err = await _holdfast(node.url, "cluster", "remove", "n3")
         assert code == 1
         assert "under way" in err
+
+
+async def test_a_node_is_moved() -> None:
+    """The command waits for another change that is under way, and says what to do on the node's machine."""
+    pending = problem("member-change-pending")
+    async with ScriptedNode(pending, _members("n1", "n2")) as node:
+        code, out, _ = await _holdfast(node.url, "cluster", "move", "n2", "h2:7800", "--wait", "20s")
+        assert (code, node.seen[1].method) == (0, "PATCH")
+        assert out == "the others reach n2 at h2:7800 from now on; let it run there, on its data directory\n"
 
 
 async def test_an_unknown_outcome_says_that_repeating_does_no_harm() -> None:

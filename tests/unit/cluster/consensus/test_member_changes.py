@@ -289,6 +289,28 @@ async def test_a_follower_adds_and_removes(tmp_path: Path) -> None:
             await nodes["n3"].remove_member("n9", DEADLINE_S)
 
 
+async def test_a_member_is_moved_by_any_node(tmp_path: Path) -> None:
+    """All know the address then, and the connections are those of before; repeating it changes nothing."""
+    async with three_nodes(tmp_path) as nodes:
+        peer = f"127.0.0.1:{free_port()}"
+        links = {node_id: nodes[node_id].group.links._open["n3"] for node_id in ("n1", "n2")}
+        moved = await nodes["n2"].move_member("n3", peer, DEADLINE_S)
+        assert moved.nodes["n3"].peer == peer
+        assert moved.voters == {"n1", "n2", "n3"}
+        assert await nodes["n1"].move_member("n3", peer, DEADLINE_S) == moved
+        await until(lambda: all(node.group.replica.membership.committed == moved for node in nodes.values()))
+        for node_id, link in links.items():
+            assert nodes[node_id].group.links._open["n3"] is link
+        with pytest.raises(MemberNotFound):
+            await nodes["n1"].move_member("n9", peer, DEADLINE_S)
+        with pytest.raises(MemberChangeRefused, match="is the address of n3"):
+            await nodes["n1"].move_member("n2", peer, DEADLINE_S)
+        with pytest.raises(WrongValueError):
+            await nodes["n1"].move_member("n2", "nowhere", DEADLINE_S)
+        with pytest.raises(MemberChangeRefused, match="holdfast cluster move"):
+            await nodes["n1"].add_member("n3", f"127.0.0.1:{free_port()}", DEADLINE_S)
+
+
 async def test_a_removed_leader_answers_before_it_ends(tmp_path: Path) -> None:
     """Asked to remove itself it hands over, passes the change on, returns the list, and ends as removed."""
     async with three_nodes(tmp_path) as nodes:

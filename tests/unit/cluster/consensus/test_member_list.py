@@ -121,12 +121,34 @@ def test_versions_count_the_changes() -> None:
 
 @pytest.mark.parametrize(
     ("node_id", "peer", "reason"),
-    [("b", "h:9", "b is a member already, at h:b"), ("d", "h:b", "h:b is the address of b")],
+    [
+        ("b", "h:9", "b is a member already, at h:b. .* move it: `holdfast cluster move`"),
+        ("d", "h:b", "h:b is the address of b"),
+    ],
 )
 def test_id_and_address_must_be_free(node_id: str, peer: str, reason: str) -> None:
     """Nobody gets the id or the address of a member."""
     with pytest.raises(MemberChangeRefused, match=reason):
         member_list.with_learner(make("abc"), node_id, peer)
+
+
+def test_a_node_moves_with_its_disk_and_its_vote() -> None:
+    """Nothing else changes, so majorities are the same; a learner moves, too."""
+    members = member_list.with_disks(make("abc", "d"), {"b": "disk-b"})
+    moved = member_list.moved(members, "b", "h:9")
+    assert moved.nodes["b"] == Member("h:9", is_voter=True, disk_id="disk-b")
+    assert (moved.voters, moved.learners) == (members.voters, members.learners)
+    assert moved.version == members.version + 1
+    assert member_list.moved(members, "d", "h:8").nodes["d"] == Member("h:8", is_voter=False)
+    assert {**moved.nodes, "b": members.nodes["b"]} == members.nodes
+
+
+def test_only_a_member_moves_and_nobody_into_the_place_of_another() -> None:
+    """The address must be free."""
+    with pytest.raises(MemberNotFound, match="no member is called 'x'; there are a, b, c"):
+        member_list.moved(make("abc"), "x", "h:9")
+    with pytest.raises(MemberChangeRefused, match="h:b is the address of b"):
+        member_list.moved(make("abc"), "a", "h:b")
 
 
 def test_there_are_only_so_many_nodes() -> None:

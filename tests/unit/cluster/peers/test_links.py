@@ -253,6 +253,24 @@ async def test_a_refused_acceptor_is_told_why() -> None:
         assert not a_links.is_up("b")
 
 
+@pytest.mark.parametrize("dialer", ["a", "c"])
+async def test_a_peer_is_looked_for_where_the_configuration_says_too(dialer: str) -> None:
+    """A wrong address in the list is no wall, whichever side dials; a wrong one told later ends no link."""
+    b, wrong = free_address(), free_address()
+    host = Host(dialer)
+    links = PeerLinks(dialer, SECRET, {"b": wrong}, host, configured={"b": b})
+    async with node("b", {"b": b}) as (b_links, _):
+        b_links.set_peers({dialer: wrong})
+        await links.start(free_address())
+        await until(lambda: links.is_up("b"))
+        links.set_peers({"b": free_address()})
+        b_links.ping()
+        await asyncio.sleep(0.1)
+        assert links.is_up("b")
+        assert ("down", "b") not in host.log
+        await links.stop()
+
+
 async def test_an_address_that_is_taken_is_a_clear_error() -> None:
     """The node does not start, and says which address it wanted."""
     with socket.socket() as taken:

@@ -24,6 +24,21 @@ async def test_a_node_is_added_and_removed() -> None:
         assert removed.body["members"][0]["state"] in http_contract.MEMBER_STATES
 
 
+async def test_a_node_is_moved() -> None:
+    """It answers with all members; nobody moves whom the cluster does not have, or to nowhere."""
+    async with serving() as served:
+        await served.call("POST", wire.CLUSTER_MEMBERS, ADD)
+        moved = await served.call("PATCH", wire.CLUSTER_MEMBERS, {**ADD, "peer": "10.0.0.9:7800"})
+        assert moved.status == 200
+        assert tuple(moved.body) == http_contract.ANSWER_FIELDS[f"PATCH {wire.CLUSTER_MEMBERS}"]
+        assert moved.body["members"][1] == {"id": "n4", "peer": "10.0.0.9:7800", "state": "joining"}
+        unknown = await served.call("PATCH", wire.CLUSTER_MEMBERS, {"id": "n9", "peer": "10.0.0.9:7800"})
+        assert (unknown.status, unknown.body["code"]) == (404, "member-not-found")
+        wrong = await served.call("PATCH", wire.CLUSTER_MEMBERS, {"id": "n4", "peer": "10.0.0.9"})
+        assert (wrong.status, wrong.body["code"]) == (400, "invalid-request")
+        assert wrong.body["detail"].startswith("peer: ")
+
+
 async def test_the_node_to_be_removed_may_stand_in_the_query() -> None:
     """Some clients send no body with DELETE."""
     async with serving() as served:
