@@ -243,9 +243,24 @@ def _summary(reports: "list[RunReport]") -> str:
             f"faults ({sum(faults.values())}): {_listed(faults)}",
             f"commands ({sum(commands.values())}): {_listed(commands)}",
             f"nodes: {_listed(counts)}",
+            *_percentiles(reports),
             f"violations: {len(failed)}{' in seeds ' + ', '.join(failed) if failed else ''}",
         ]
     )
+
+
+def _percentiles(reports: "list[RunReport]") -> list[str]:
+    """Return what took how long, or became how large: a line for each, with its percentiles."""
+    figures: dict[str, list[float]] = {}
+    for report in reports:
+        for name, values in report.figures.items():
+            figures.setdefault(name, []).extend(values)
+    lines = []
+    for name, values in sorted(figures.items()):
+        values.sort()
+        told = [f"p{share} {values[len(values) * share // 100]:.4g}" for share in (50, 90, 99)]
+        lines.append(f"{name} ({len(values)}): {', '.join(told)}, at most {values[-1]:.4g}")
+    return lines
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -114,6 +114,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     upgraded_s: float = 0.0
     """When the last node gets the newest release: until then it knows the first rules only."""
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether the load may be more than the cluster bears, also when all is well."""
+        limits = self.limits
+        return self.crowd is not None and (limits.entry_commands < 100 or limits.entry_bytes < 50_000)
+
 
 def nodes_of(seed: int) -> int:
     """Return how many nodes the cluster of a seed has, if nobody says."""

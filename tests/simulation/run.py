@@ -42,6 +42,8 @@ class Report(msgspec.Struct, kw_only=True):
     commands: dict[str, int]
     counts: dict[str, int]
     """Entries, leader changes, snapshots installed, starts of nodes."""
+    figures: dict[str, list[float]] = {}
+    """What took how long, or became how large."""
     trace_hash: str
     violation: str = ""
     checker: str = ""
@@ -109,6 +111,7 @@ def run(
             faults=dict(sorted(faults.items())),
             commands=dict(sorted(world.history.outcomes.items())),
             counts=dict(sorted(counts.items())),
+            figures=world.figures(),
             trace_hash=world.trace.hash,
             violation=str(violation) if violation is not None else "",
             checker=violation.checker if violation is not None else "",

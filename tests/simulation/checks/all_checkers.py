@@ -23,6 +23,7 @@ objects:
     waits.py       wait-left
     raft_replay.py raft-replay
     turns.py       in-turn
+    liveness.py    lone-leader, leader-late, call-ends, outcome-known, log-bounded, disk-bounded
     snapshot_files.py  snapshot-newer, snapshot-committed
 
 Linearizability is checked with the order of revisions as its witness: each answer is right at its place in
@@ -42,6 +43,7 @@ from tests.simulation.checks.fences import Fences
 from tests.simulation.checks.grants import Tokens
 from tests.simulation.checks.leases import Leases
 from tests.simulation.checks.ledger import Ledger
+from tests.simulation.checks.liveness import Liveness
 from tests.simulation.checks.logs import Committed, Log, Logs
 from tests.simulation.checks.members import Changes
 from tests.simulation.checks.model_replay import Expected
@@ -73,6 +75,7 @@ class Checkers:
         rate_allowance: how far the rate of any clock may be off.
         latency_us: how much later than promised a lease may end in healthy stretches, for the simulated
             network and disks.
+        election_s, compact_entries, segment_bytes: settings of the nodes, which bound what takes how long.
         digest_every: whole states are compared at every so many revisions.
     """
 
@@ -84,6 +87,9 @@ class Checkers:
         *,
         rate_allowance: float = 0.002,
         latency_us: int = 0,
+        election_s: float = 1.0,
+        compact_entries: int = 1_000,
+        segment_bytes: int = 1 << 20,
         digest_every: int = 1000,
     ) -> None:
         report = self.report = Report()
@@ -112,6 +118,9 @@ class Checkers:
         self.waits = Waits(report, self.expected.waiting_at)
         self.raft = RaftReplay(report)
         self.turns = Turns(report)
+        self.liveness = Liveness(
+            report, election_s=election_s, compact_entries=compact_entries, segment_bytes=segment_bytes
+        )
         self.snapshot_files = SnapshotFiles(report, self.committed)
         self._led_term = 0
         history.watchers.append(self)
@@ -227,6 +236,7 @@ class Checkers:
 
         `runs` are the origins of all node processes that there were in it.
         """
+        self.liveness.healthy(from_us, until_us)
         self.leases.healthy(from_us, until_us)
         self.waits.healthy(from_us, until_us, runs)
 

@@ -137,6 +137,10 @@ def test_an_honest_run_passes() -> None:
         ("recovers", "a", 2, None, [(3, 2, 203, None), (4, 2, 204, ("a", "b"))], ABC, 1, 1),
         ("loses-disk", "a"),
         *starts("a"),
+        ("votes", "c", 7, "c"),
+        ("recovers", "c", 2, "b", [(3, 2, 203, None), (4, 2, 204, ("a", "b"))], ABC, 4, 1),
+        ("receives", "c", "b", asks(7, 4, 2)),
+        ("votes", "c", 7, "b"),
     ]
     assert replay(run).events_count == len(run)
 

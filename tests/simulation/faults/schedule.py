@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from cluster.node import Node
 from tests.simulation.checks.all_checkers import Checkers
+from tests.simulation.checks.liveness import Vitals
 from tests.simulation.faults.basic_faults import BasicFaults, Undo
 from tests.simulation.faults.hostile_network import Hostile
 from tests.simulation.faults.lost_disks import LostDiskFaults
@@ -29,6 +30,8 @@ US: Final = 1_000_000
 SERVE_S: Final = 20
 SERVE_ELECTIONS: Final = 6
 """A healed cluster serves again within SERVE_S and so many longest elections."""
+SETTLED_US: Final = 1_000_000
+"""Calls that begin so long after everything works count for what is uncertain."""
 HEALTHY_S: Final = 8
 """How long it is left in peace then."""
 AGREE_S: Final = 120
@@ -55,6 +58,9 @@ class World(Protocol):
 
     def add_machine(self, node_id: str) -> Machine:
         """Put up a machine whose node joins the cluster."""
+
+    def vitals(self) -> list[Vitals]:
+        """Return what all nodes that run show."""
 
     def run_slice(self) -> None:
         """Let a little time pass."""
@@ -159,6 +165,11 @@ class Chaos:
             self._undo(min(self._active))
         for machine in self._world.machines.values():
             self._faults.start(machine)
+        self._world.checkers.liveness.healed(self._world.scheduler.now_us)
+
+    def serving(self) -> list[str]:
+        """Return the nodes that must serve when all is well."""
+        return self._members.serving()
 
     def _begin_quiet(self) -> None:
         self.heal()
@@ -191,7 +202,7 @@ class Chaos:
         async def work(node: Node) -> Any:
             return await node.read(lambda machine: machine.revision, PROBE_S)
 
-        asked = self._world.transport.ask(self._probe, node_id, work)
+        asked = self._world.transport.ask(self._probe, node_id, work, PROBE_S)
         asked.future.add_done_callback(_look_at)
         await asyncio.wait({asked.future}, timeout=PROBE_S)
         if asked.future.done() and asked.future.exception() is None:
@@ -199,6 +210,7 @@ class Chaos:
 
     def _begin_healthy(self) -> None:
         now_us = self._world.scheduler.now_us
+        self._world.transport.begin_count(now_us + SETTLED_US)
         self._world.scheduler.after(HEALTHY_S * US, self._end_quiet, now_us, self._runs())
 
     def _runs(self) -> set[str]:
@@ -210,6 +222,11 @@ class Chaos:
         world = self._world
         world.checkers.healthy(healthy_from_us, world.scheduler.now_us, runs | self._runs())
         self.counts["quiet-times"] += 1
+        liveness = world.checkers.liveness
+        liveness.sizes(world.vitals())
+        if not world.plan.is_slow:
+            liveness.outcomes(*world.transport.end_count())
+        liveness.troubled()
         world.network.hostile = self._hostile
         self._is_quiet = False
         world.scheduler.after(self._quiet_us(), self._begin_quiet)

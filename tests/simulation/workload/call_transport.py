@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from cluster.errors import NoLeader, OutcomeUnknown
 from cluster.node import Node
+from tests.simulation.checks.liveness import Liveness
 from tests.simulation.checks.turns import Kind, Turns
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.machine import Machine, Process
 from tests.simulation.world.network import Network
 
+COUNTED_S: Final = 1.0
+"""Calls that have less time may fail because they are many."""
 Work = Callable[[Node], Coroutine[Any, Any, Any]]
 """What a call does in the process of its node."""
 
@@ -26,11 +29,12 @@ class ConnectionLostError(Exception):
 class PendingCall:
     """One call under way. `future` is the client's: it gets the answer, an exception, or nothing ever."""
 
-    def __init__(self, client: NodeLoop, node_id: str, work: Work, kind: Kind) -> None:
+    def __init__(self, client: NodeLoop, node_id: str, work: Work, kind: Kind, allowed_s: float) -> None:
         self.client = client
         self.node_id = node_id
         self.work = work
         self.kind = kind
+        self.allowed_s = allowed_s
         self.future: asyncio.Future[Any] = client.create_future()
         self.task: asyncio.Task[Any] | None = None
         self.process: Process | None = None
@@ -40,16 +44,23 @@ class PendingCall:
 class CallTransport:
     """Carries calls between clients and the processes of nodes."""
 
-    def __init__(self, network: Network, machines: dict[str, Machine], turns: Turns) -> None:
+    def __init__(
+        self, network: Network, machines: dict[str, Machine], turns: Turns, liveness: Liveness
+    ) -> None:
         self._network = network
         self._machines = machines
         self._turns = turns
+        self._liveness = liveness
+        self._counts_from_us: int | None = None
+        self._total = self._unknown = 0
         self._under_way: dict[int, PendingCall] = {}
         self._count = 0
 
-    def ask(self, client: NodeLoop, node_id: str, work: Work, kind: Kind = "other") -> PendingCall:
-        """Call a node."""
-        asked = PendingCall(client, node_id, work, kind)
+    def ask(
+        self, client: NodeLoop, node_id: str, work: Work, allowed_s: float, kind: Kind = "other"
+    ) -> PendingCall:
+        """Call a node, which is to end the call within `allowed_s`."""
+        asked = PendingCall(client, node_id, work, kind, allowed_s)
         self._to_node(asked, self._arrive)
         return asked
 
@@ -84,18 +95,37 @@ class CallTransport:
     def _begin(self, process: Process, asked: PendingCall, number: int) -> None:
         """Start to work on it, in the node's process."""
         task = asked.task = process.serve(asked.work)
+        began_us = process.loop.now_us
+        self._liveness.begun(number, process.name, int(asked.allowed_s * 1_000_000), began_us)
 
         def done(task: "asyncio.Task[Any]") -> None:
             self._under_way.pop(number, None)
+            self._liveness.ended(number)
             if not task.cancelled() and not process.loop.is_dead:
                 error = task.exception()
                 self._take_turn(process, asked.kind, number, error)
+                self._count_outcome(asked, began_us, error)
                 result = task.result() if error is None else None
                 self._answer(asked, process.loop.now_us, result=result, error=error)
 
         task.add_done_callback(done)
         if asked.is_cancelled:
             task.cancel()
+
+    def begin_count(self, from_us: int) -> None:
+        """Count calls that begin from then on, and how many of them have no certain outcome."""
+        self._counts_from_us, self._total, self._unknown = from_us, 0, 0
+
+    def end_count(self) -> tuple[int, int]:
+        """Return how many had none, and of how many."""
+        self._counts_from_us = None
+        return self._unknown, self._total
+
+    def _count_outcome(self, asked: PendingCall, began_us: int, error: BaseException | None) -> None:
+        is_counted = self._counts_from_us is not None and began_us >= self._counts_from_us
+        if is_counted and asked.kind in ("command", "read") and asked.allowed_s >= COUNTED_S:
+            self._total += 1
+            self._unknown += isinstance(error, NoLeader | OutcomeUnknown)
 
     def _take_turn(self, process: Process, kind: Kind, number: int, error: BaseException | None) -> None:
         """Tell whether a call came into effect. `number` says when it began."""
@@ -119,6 +149,7 @@ class CallTransport:
         for number, asked in list(self._under_way.items()):
             if asked.node_id == machine.node_id and asked.process is not machine.process:
                 del self._under_way[number]
+                self._liveness.ended(number)
                 if not is_silent:
                     now_us = self._network.scheduler.now_us
                     self._answer(asked, now_us, error=ConnectionLostError(asked.node_id))

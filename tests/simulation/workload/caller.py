@@ -77,7 +77,7 @@ class Caller:
         asked_us = self._loop.local_us()
         number = self._history.call(self._loop.name, node_id, command, self._loop.now_us)
         kind: Kind = "wait" if isinstance(command, MayWait) else "command"
-        asked = self._transport.ask(self._loop, node_id, work, kind)
+        asked = self._transport.ask(self._loop, node_id, work, wait_s + 2 * timeout_s, kind)
         try:
             async with asyncio.timeout(wait_s + 2 * timeout_s + SLACK_S):
                 answer = await asked.future
@@ -109,7 +109,7 @@ class Caller:
             return await node.read(lambda machine: (query.ask(machine), machine.revision), timeout_s)
 
         number = self._history.call_read(self._loop.name, node_id, query, self._loop.now_us)
-        asked = self._transport.ask(self._loop, node_id, work, "read")
+        asked = self._transport.ask(self._loop, node_id, work, timeout_s, "read")
         try:
             async with asyncio.timeout(timeout_s + SLACK_S):
                 value, revision = await asked.future

@@ -23,6 +23,10 @@ SPIN_MAX: Final = 100_000
 """Runs of a loop in one and the same microsecond: more is a loop that waits for time to pass."""
 
 
+STOOD_US: Final = 50_000
+"""A process that is busy for longer stands still."""
+
+
 class Killed(BaseException):
     """The process ends here and now."""
 
@@ -66,6 +70,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.stall_after_looks = 0
         """After so many looks at the clock the process stands still for `stall_us`; 0: it does not."""
         self.stall_us = 0
+        self.stood_us = 0
+        """Until when this process did not run the last time that it stood still for long."""
         self.on_kill: Callable[[], None] = _nothing
         self._scheduler = scheduler
         self._current = current
@@ -113,6 +119,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
         """Be busy, or blocked, for a while of true time."""
         self._busy_until_us = self.now_us + microseconds
         self._local_us = self.clock.read(self._busy_until_us)
+        if microseconds > STOOD_US:
+            self.stood_us = self._busy_until_us
 
     @contextlib.contextmanager
     def not_blocked(self) -> Iterator[None]:
@@ -263,7 +271,13 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def resume(self) -> None:
         """Go on."""
         self._is_paused = False
+        self.stood_us = self.now_us
         self._arrange()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process is stopped, or busy with what takes long."""
+        return self._is_paused or self._busy_until_us > self._scheduler.now_us + STOOD_US
 
     @property
     def is_paused(self) -> bool:

@@ -26,6 +26,8 @@ class SimChild(Child):
         self.on_start: Callable[[], None] = _nothing
         self._step_us = step_us
         self._pace_us = 0
+        self.failed_us = -1
+        """When a child failed the last time; -1: none did."""
         self._scheduler = scheduler
         self._loop = loop
         self._files = files
@@ -81,6 +83,8 @@ class SimChild(Child):
     def poll(self) -> ChildState:
         """Return how the child is; "done" and "failed" exactly once."""
         outcome = self._outcome
+        if outcome == "failed":
+            self.failed_us = self._loop.now_us
         if outcome in ("done", "failed"):
             self._outcome, self.pid = "idle", 0
         return outcome

@@ -21,6 +21,7 @@ from cluster.node import Node
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
 from cluster.storage.snapshot_store import SnapshotStore
+from tests.simulation.checks.liveness import Vitals
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
 from tests.simulation.world.files import SimFiles
@@ -30,6 +31,8 @@ from tests.simulation.world.scheduler import Clock, Scheduler
 
 CLOSE_S: Final = 5.0
 """How long open calls may take when the node is told to stop."""
+AFTER_FAILURE_US: Final = 70_000_000
+"""So long a node may wait before it tries again to write a snapshot."""
 CHILD_STEP_US: Final = 2_000
 RUN_COST_US: Final = 20
 """What one run of a loop takes."""
@@ -350,6 +353,28 @@ class Machine:
             self.disk.forget_owner(process.files)
             self.disk.kill_after_operations = None
         return process
+
+    def vitals(self) -> Vitals | None:
+        """Return what the node shows; None while it does not run, or stands still."""
+        process, group = self.process, self.group
+        if process is None or group is None or not process.is_serving or process.loop.is_held:
+            return None
+        role, child = group.replica.role, process.child
+        names = [path.name for path in self.disk.names]
+        now_us = self.scheduler.now_us
+        segments = len([name for name in names if name.startswith("journal-")])
+        return Vitals(
+            node_id=self.node_id,
+            leader_id=role.leader_id,
+            is_leader=role.is_leader,
+            voters=group.replica.membership.voters,
+            log_entries=len(group.journal),
+            log_bytes=group.journal.bytes_count,
+            segments=segments,
+            files=len(names) - segments,
+            stood_us=process.loop.stood_us,
+            is_compacting=child.is_running or 0 <= child.failed_us > now_us - AFTER_FAILURE_US,
+        )
 
     @property
     def group(self) -> Group | None:

@@ -126,6 +126,7 @@ class NodeObserver:
         """Record a message that arrives."""
         told = _as_told(message)
         self.raft.received(node_id, source, told)
+        self._checkers.liveness.heard(node_id, source, self._now_us())
         self._checkers.elections.received(node_id, source, told)
 
     def members_changed(self, node_id: str, group: Group) -> None:

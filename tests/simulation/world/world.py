@@ -9,6 +9,7 @@ from typing import Any, Final, TextIO
 from cluster.config import Address, NodeConfig
 from lockstate.versions import RULES_FIRST
 from tests.simulation.checks.all_checkers import Checkers, Violation
+from tests.simulation.checks.liveness import Vitals
 from tests.simulation.faults.hostile_network import Hostile
 from tests.simulation.faults.schedule import Chaos
 from tests.simulation.plan import Plan
@@ -53,6 +54,9 @@ class World:
             plan.node_ids,
             self.history,
             self.now_us,
+            election_s=plan.election_ms_max / 1000,
+            compact_entries=plan.compact_entries,
+            segment_bytes=plan.segment_bytes,
             latency_us=12 * (plan.latency_us + plan.jitter_us + plan.far_us) + 20 * plan.sync_us,
         )
         self._stop_at_violation()
@@ -66,7 +70,9 @@ class World:
         self.machines = {node_id: self._machine(node_id, random) for node_id in plan.node_ids}
         self.machines[plan.node_ids[0]].usual_step_us = plan.child_step_us
         self._set_paths()
-        self.transport = CallTransport(self.network, self.machines, self.checkers.turns)
+        self.transport = CallTransport(
+            self.network, self.machines, self.checkers.turns, self.checkers.liveness
+        )
         for machine in self.machines.values():
             machine.on_end = _Ended(self.transport, machine)
         self.clients: list[Client | Crowd] = [
@@ -234,6 +240,11 @@ class World:
         self.checkers.compare_logs(
             {node_id: group.journal for node_id, group in groups.items() if group is not None}
         )
+        self.checkers.liveness.look(self.vitals(), self.chaos.serving(), self.scheduler.now_us)
+
+    def vitals(self) -> list[Vitals]:
+        """Return what all nodes that run show."""
+        return [each for machine in self.machines.values() if (each := machine.vitals()) is not None]
 
     def _finish(self) -> None:
         machines = {
@@ -242,6 +253,12 @@ class World:
             if machine.group is not None
         }
         self.checkers.finish(machines)
+
+    def figures(self) -> dict[str, list[float]]:
+        """Return what took how long, or became how large."""
+        minutes = max(self.scheduler.now_us / (60 * US), 1 / 60)
+        forks = self.watch.counts["forks"] / len(self.machines) / minutes
+        return {**self.checkers.liveness.figures, "forks-per-node-minute": [forks]}
 
     def close(self) -> None:
         """End all processes, so that nothing of them runs any more."""
