@@ -171,12 +171,16 @@ class SnapshotTransfer:
     # -- sending --------------------------------------------------------------------------------------------
 
     def _present(self, peer_id: str) -> Sending | None:
-        """Return the transfer to a peer; a new one unless the log goes on behind the snapshot of the last."""
+        """Return the transfer to a peer; a new one unless the log goes on behind the snapshot of the last.
+
+        Where there is no newer snapshot the present one goes on: the library asks until it gets nothing, and
+        would be given the first offer of one transfer after the other without an end.
+        """
         sending = self._sending.get(peer_id)
-        if sending is not None and sending.index >= max(
-            self._log.first_index, self._engine.match_index(peer_id)
-        ):
-            return sending
+        if sending is not None:
+            needed = max(self._log.first_index, self._engine.match_index(peer_id))
+            if sending.index >= needed or self._last is None or sending.index >= self._last[1]:
+                return sending
         self._forget(peer_id)
         return self._open(peer_id)
 
