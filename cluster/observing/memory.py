@@ -14,6 +14,10 @@ STATE_PART: Final = 4
 """One in so many bytes is for the state. A snapshot that is being written can double what the state takes,
 one that is received stands beside it until it counts, and the log has 64 MiB or more of its own."""
 
+THREADS_BYTES: Final = 192 << 20
+"""Bytes that threads take of what a process may map, once it runs: stacks, and places to allocate from. They
+are hardly used, but count."""
+
 _CGROUP_FILES: Final = ("memory.max", "memory/memory.limit_in_bytes")
 _KIB: Final = 1024
 
@@ -47,4 +51,4 @@ def _limit_bytes(proc: Path) -> int:
     if soft == resource.RLIM_INFINITY:
         return _physical_bytes()
     mapped_kib = next((line.split()[1] for line in proc.read_text().splitlines() if "VmSize" in line), "0")
-    return max(soft - int(mapped_kib) * _KIB, 0)
+    return max(soft - int(mapped_kib) * _KIB - THREADS_BYTES, 0)
