@@ -23,6 +23,7 @@ from cluster.commands.timers import GuardedTimers
 from cluster.commands.waiters import Waiters
 from cluster.config import Address, NodeConfig
 from cluster.consensus import member_list
+from cluster.consensus.adoption import Adoption
 from cluster.consensus.beginning import Beginning
 from cluster.consensus.compaction import LogRoom
 from cluster.consensus.divergence import Divergence
@@ -174,6 +175,7 @@ class Group:
             ),
             self._loop,
         )
+        self._adoption = Adoption(self.replica, peering.disk_ids, self.rules)
         peering.handlers = Handlers(
             raft=self.loop.receive,
             forwarded=self.forwarded,
@@ -407,7 +409,8 @@ class Group:
         self.changes.step()
         self._look_at_room()
         machine = self.machine
-        if self._rules.step(machine.rules) or self._bound.step(machine.rules, machine.bytes_max):
+        has_proposed = self._rules.step(machine.rules) or self._bound.step(machine.rules, machine.bytes_max)
+        if has_proposed or self._adoption.step():
             self.loop.request_tick()
 
     def time_passed(self) -> None:

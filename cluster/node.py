@@ -123,9 +123,16 @@ class Node:
     def _check_configuration(self, group: Group) -> None:
         """Refuse a configuration of another cluster than that in the data directory. Raises ConfigError."""
         config, record, datadir = self.config, self._datadir.cluster, self._datadir
-        met = sorted({config.node_id, *datadir.known})
+        # Of a cluster that an earlier release began, a directory that was in use has met all founders.
+        met = sorted({config.node_id, *datadir.known}) if group.replica.log.last_index > 1 else ()
         disks = member_list.founders({node_id: config.peers.get(node_id, "-") for node_id in met})
         membership = group.replica.membership
+        if record.cluster_id and membership.latest.cluster_id not in ("", record.cluster_id):
+            raise DataDirError(
+                f"{config.data_dir}: the log is that of cluster {membership.latest.cluster_id}, and the"
+                f" directory belongs to {record.cluster_id}: files of different directories were mixed."
+                " Restore the directory from a backup"
+            )
         members = listed_members(record, membership.latest, group.beginning, disks)
         founders = record.founding.nodes if record.founding is not None else record.accepted
         wrong = contradiction(

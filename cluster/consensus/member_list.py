@@ -230,6 +230,16 @@ def with_disks(members: Members, disk_ids: Mapping[str, str]) -> Members:
     return structs.replace(members, nodes=nodes)
 
 
+def with_cluster(members: Members, cluster_id: str, disk_ids: Mapping[str, str]) -> Members:
+    """Return the list of format 2 for a cluster that has had none: the same voters, all with their disks."""
+    nodes = {
+        node_id: structs.replace(member, disk_id=member.disk_id or disk_ids[node_id])
+        for node_id, member in members.nodes.items()
+    }
+    named = structs.replace(members, format=FORMAT_WITH_CLUSTER, cluster_id=cluster_id)
+    return _with(named, nodes)
+
+
 def _with(members: Members, nodes: dict[str, Member]) -> Members:
     """Return the list with other nodes, in order of their ids."""
     return structs.replace(members, nodes=dict(sorted(nodes.items())), version=members.version + 1)

@@ -8,12 +8,14 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from cluster.consensus import founding
 from cluster.consensus.founding import News, Own, Peer, Progress
 from cluster.errors import NodeFailed
 from cluster.peers import objections
 from cluster.peers.handshake import Objection, Particulars
-from cluster.storage.cluster_record import CLUSTER_ID_BYTES, Founding
+from cluster.storage.cluster_record import CLUSTER_ID_BYTES, ClusterRecord, Founding
 from cluster.storage.data_directory import DataDir
 
 RULES_FOUNDING: Final = 3
@@ -78,6 +80,21 @@ class FirstStart:
         if self.is_waiting:
             self._means.run(self._go_on)
 
+    def belongs_to(self, cluster_id: str) -> None:
+        """Store the cluster id that the log has. Raises NodeFailed, also if this directory has another.
+
+        It had none if an earlier release began the cluster; the ids in `peers` fit to that, now and later.
+        """
+        record = self._datadir.cluster
+        if not record.cluster_id:
+            accepted = tuple(sorted(self._own.configured))
+            self._store(structs.replace(record, cluster_id=cluster_id, accepted=accepted))
+        elif record.cluster_id != cluster_id:
+            raise NodeFailed(
+                f"the log is that of cluster {cluster_id}, and the directory belongs to {record.cluster_id}:"
+                " files of different directories were mixed"
+            )
+
     def peer_up(self, peer_id: str, disk_id: str, rules: int) -> None:
         """Tell a peer that has just connected, and knows `rules`, what is stored here."""
         if not self.is_waiting:
@@ -117,10 +134,7 @@ class FirstStart:
         if progress == self._progress:
             self._explain()
             return
-        try:
-            self._datadir.store_cluster(progress.record())
-        except OSError as error:
-            raise NodeFailed(f"the data directory cannot be written: {error}") from error
+        self._store(progress.record())
         self._progress = progress
         news = self._news()
         for peer_id in self._peers:
@@ -135,6 +149,12 @@ class FirstStart:
             )
             self._peers.clear()
             self._means.founded(progress.founding)
+
+    def _store(self, record: ClusterRecord) -> None:
+        try:
+            self._datadir.store_cluster(record)
+        except OSError as error:
+            raise NodeFailed(f"the data directory cannot be written: {error}") from error
 
     def _explain(self) -> None:
         """Say what keeps the founding from going on, once for each change of it."""

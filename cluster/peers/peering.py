@@ -169,6 +169,8 @@ class Peering:
         The disks of nodes that were removed are forgotten: the ids may come back with others. Returns whose
         present disk was removed.
         """
+        if committed.cluster_id and self.first_start is not None:
+            self.first_start.belongs_to(committed.cluster_id)
         self._committed = committed
         self._latest = latest or committed
         self._wanted = frozenset(committed.nodes) - {self._node_id} if is_first else frozenset()
