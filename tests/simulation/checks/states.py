@@ -1,7 +1,7 @@
 """States: equal revision, equal digest, on all nodes and after every restore; and all equal to the model's.
 
 The digest of a whole state is dear, so it is taken at every k-th revision, the same on all nodes, and at
-restores; at every revision a fingerprint of what is cheap is compared.
+restores; at every revision what is cheap is compared, and the product's own fingerprint.
 """
 
 from array import array
@@ -20,7 +20,10 @@ VIEWS_MAX = 1000
 
 
 def fingerprint(machine: LockMachine) -> int:
-    """Return a number of what is cheap to read: time, counters, sizes of tables, numbers of the origins."""
+    """Return a number of what is cheap to read: time, counters, sizes of tables, numbers of the origins.
+
+    The product's fingerprint is in it: a correct node that has another one would stop.
+    """
     state = machine.state
     return hash(
         (
@@ -28,6 +31,7 @@ def fingerprint(machine: LockMachine) -> int:
             machine.revision,
             machine.now_ms,
             machine.next_token,
+            machine.fingerprint,
             len(state.locks),
             len(state.holds),
             len(state.tickets),

@@ -69,8 +69,7 @@ def advance_anywhere(machine: LockMachine, now_ms: int) -> None:
 def _apply_all(machine: LockMachine, batch: Batch) -> BatchOutcome:
     """Apply commands whether or not they were applied before."""
     origin = machine.state.origin(batch.origin)
-    origin.seen_ms = machine.state.now_ms
-    origin.last_seq = max([origin.last_seq, *batch.seqs])
+    machine.state.note_batch(batch.origin, origin, max([origin.last_seq, *batch.seqs]))
     results = tuple([_apply(machine, command) for command in batch.commands])
     return BatchOutcome(batch.origin, batch.seqs, results)
 
