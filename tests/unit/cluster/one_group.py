@@ -143,6 +143,8 @@ async def leading_alone(directory: Path) -> AsyncIterator[Node]:
         group = node.group
         group.loop.start()
         await until(lambda: group.machine.rules == RULES_NEWEST and group.replica.may_propose)
+        replica = group.replica
+        await until(lambda: bool(replica.membership.committed.cluster_id) and replica.may_change_members)
         yield node
 
 
