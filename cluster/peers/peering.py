@@ -450,7 +450,11 @@ class Peering:
                     self._judge(peer_id)
                 self.obstacles.gone(peer_id)
                 self._host.let_in(peer_id)
-                if self.divergence is not None and content.claims is not None:
+                if self.divergence is None:
+                    return
+                if peer_id in self._limited | self._foreign:
+                    self.divergence.lost(peer_id)
+                elif content.claims is not None:
                     self.divergence.heard(peer_id, content.claims)
             case Change():
                 handlers.change_asked(peer_id, content)

@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from cluster.commands.clock_watch import ClockSaid, ClockWatch
 from cluster.commands.outbox import COMMAND_BYTES_MAX, Forwarded
 from cluster.consensus import member_list
+from cluster.consensus.claims import Claims
+from cluster.consensus.divergence import Divergence
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Member, Members
@@ -23,13 +25,14 @@ from cluster.consensus.messages import (
     Vote,
     VoteRequest,
 )
-from cluster.errors import NodeFailed, PeerFault
+from cluster.errors import NodeFailed, PeerFault, StateDiverged
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.peers.objections import Kind
 from cluster.peers.peering import Handlers, Peering, Ping
 from cluster.storage.cluster_record import ClusterRecord
 from cluster.storage.data_directory import DataDir
+from lockstate import fingerprint
 from lockstate.versions import RULES_NEWEST
 from tests.support.replica_parts import FullDisk
 
@@ -463,6 +466,49 @@ def test_pings_carry_clocks(datadir: DataDir) -> None:
     assert not clocks.is_fit("n2")
     peering.peer_down("n2")
     assert peering.ping().clock == ClockSaid(5_000, {})
+
+
+class NoLog:
+    """A log without an entry."""
+
+    def term_at(self, index: int) -> None:
+        """Know nothing."""
+
+    def digest_at(self, index: int) -> None:
+        """Know nothing."""
+
+
+def test_pings_carry_claims_and_only_those_of_a_disk_that_counts_are_taken(datadir: DataDir) -> None:
+    """Whoever has not the disk that counts here says nothing about who is right, nor who is gone."""
+    peering = make(datadir)
+    failures: list[NodeFailed] = []
+    peering.divergence = Divergence(
+        "n1",
+        NoLog(),
+        lambda: frozenset({"n1", "n2", "n3"}),
+        lambda: 1.0,
+        stop=failures.append,
+        tell=lambda: None,
+    )
+    peering.divergence.restarted(6, 11)
+    assert peering.ping().claims == Claims(fingerprint.VERSION, [(6, 11)])
+    claims = Claims(fingerprint.VERSION, [(6, 12)])
+    peering.objection("n2", disk("n2"), is_known=True)
+    peering.objection("n3", disk("n3"), is_known=True)
+    back = with_voter(without(THREE, "n3"), "n3", "disk-new")
+    assert peering.objection("n3", ahead(datadir, "new", back.version), is_known=True) is None
+    send(peering, "n2", FrameKind.PING, [6, "leader"])
+    send(peering, "n2", FrameKind.PING, Ping(6, "leader", claims=claims))
+    send(peering, "n3", FrameKind.PING, Ping(6, "follower", claims=claims))
+    assert peering.divergence.differing == {"n2"}
+    assert not failures
+    peering.peer_down("n2")
+    peering.set_members(without(THREE, "n3"), is_first=False, latest=back)
+    send(peering, "n3", FrameKind.PING, Ping(6, "follower", claims=claims))
+    assert peering.divergence.differing == {"n3"}
+    assert not failures
+    send(peering, "n2", FrameKind.PING, Ping(6, "leader", claims=claims))
+    assert isinstance(failures[0], StateDiverged)
 
 
 def test_what_a_later_release_says_is_dropped(datadir: DataDir, caplog: pytest.LogCaptureFixture) -> None:
