@@ -162,7 +162,7 @@ def test_points_are_bounded() -> None:
 
 
 def test_a_rate_that_changes_within_a_span_says_nothing() -> None:
-    """Bounds that contradict each other are no measure of anything."""
+    """Of bounds that contradict each other nothing is said."""
     assert Rate(5_000.0, -5_000.0).verdict is Verdict.UNKNOWN
     assert Rate(2_000.0, 1_500.0).verdict is Verdict.FAST
     assert Rate(-1_500.0, -2_000.0).verdict is Verdict.SLOW
