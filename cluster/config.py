@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from cluster import config_secrets
+from cluster.config_secrets import SECRET_BYTES_MIN, Secrets, SecretsUnreadable
 from cluster.config_sources import NUMBERS, Given, WrongValueError, collect
 
 STATE_BYTES_LEAST: Final = 16 << 20
 """Bytes of the lowest bound on the state, as in lockstate/limits.py."""
 NODES_COUNT_MAX: Final = 7
 """The most nodes that a cluster may have: more make every write slower and nothing safer."""
-SECRET_BYTES_MIN: Final = 16
-"""128 bits, if they are random."""
 
 _LABEL_CHARS_MAX: Final = 63
 """Characters between two dots of a host name."""
@@ -91,6 +91,10 @@ class NodeConfig:
     is_peer_given: bool = True
     log_level: str = "info"
     log_format: str = "text"
+    secret_file: Path | None = None
+    """Where the secret was read from; it is read again when it changes."""
+    rotation: Secrets | None = field(default=None, repr=False)
+    """What the file says, if the secret is being exchanged: the current one is `secret`."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of bounds or does not fit together."""
@@ -153,6 +157,11 @@ class NodeConfig:
     def takes_peers(self) -> bool:
         """Whether this node listens for others: a cluster of one does if it has all that growing needs."""
         return not self.is_single or (bool(self.secret) and self.peer.port != 0)
+
+    @property
+    def secrets(self) -> Secrets:
+        """Return the secrets that this node accepts."""
+        return self.rotation or Secrets(self.secret)
 
     @property
     def founders(self) -> "Mapping[str, Address]":
@@ -224,6 +233,7 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
     data_dir = text("data_dir", "holdfast-data")
     if not data_dir:
         raise WrongValueError("data_dir", data_dir, "must name a directory")
+    secrets = _secrets(given)
     # The rest keeps the defaults of NodeConfig where nothing is given.
     rest: dict[str, Any] = {name: _parse_number(name, given[name].text) for name in NUMBERS if name in given}
     rest |= {name: given[name].text for name in _WORDS if name in given}
@@ -234,7 +244,9 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         peer=peer,
         is_peer_given="peer" in given or node_id in peers,
         peers=peers,
-        secret=_secret(given),
+        secret=secrets.current,
+        secret_file=Path(given["secret_file"].text) if "secret_file" in given else None,
+        rotation=secrets if secrets.other else None,
         join=join,
         advertise_http=text("advertise_http", _reachable_url(http, peers.get(node_id))).rstrip("/"),
         **rest,
@@ -284,20 +296,17 @@ def _parse_switch(setting: str, text: str) -> bool:
     return text == "true"
 
 
-def _secret(given: Mapping[str, Given]) -> bytes:
-    """Return the secret, empty when there is none."""
+def _secrets(given: Mapping[str, Given]) -> Secrets:
+    """Return the secrets; the current one is empty when there is none."""
     if "secret" in given:
-        return given["secret"].text.encode("utf-8", "surrogateescape")
+        return Secrets(given["secret"].text.encode("utf-8", "surrogateescape"))
     if "secret_file" not in given:
-        return b""
+        return Secrets(b"")
     path = given["secret_file"].text
     try:
-        secret = Path(path).read_bytes().rstrip(b"\r\n")
-    except OSError as exc:
-        raise WrongValueError("secret_file", path, f"cannot be read: {exc.strerror}") from None
-    if not secret:
-        raise WrongValueError("secret_file", path, "the file is empty")
-    return secret
+        return config_secrets.read(Path(path))
+    except SecretsUnreadable as error:
+        raise WrongValueError("secret_file", path, str(error)) from None
 
 
 def _reachable_url(http: Address, own: Address | None) -> str:

@@ -24,6 +24,7 @@ from cluster.observing.troubles import troubles
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
+from cluster.peers.secret_watch import SecretWatch
 from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
@@ -58,6 +59,7 @@ class Node:
         self._child = child or Child()
         self._shutdown = asyncio.Event()
         self._group: Group | None = None
+        self._secret_watch: SecretWatch | None = None
         self._is_stopped = False
 
     async def start(self) -> None:
@@ -68,7 +70,7 @@ class Node:
         try:
             group = self._recover()
             peering = Peering(self._datadir, config.node_id, config.advertise_http, group)
-            links = PeerLinks(config.node_id, config.secret, {}, peering, configured=config.peers)
+            links = PeerLinks(config.node_id, config.secrets, {}, peering, configured=config.peers)
             group.connect(links, peering)
         except snapshot.SnapshotError as error:
             self._datadir.close()
@@ -83,6 +85,8 @@ class Node:
             self._datadir.close()
             raise
         self._group = group
+        if config.secret_file is not None:
+            self._secret_watch = SecretWatch(config.secret_file, config.secrets, group.links.use_secrets)
         try:
             await self._take_part(group)
         except BaseException:
@@ -113,6 +117,8 @@ class Node:
         self._journal.sync()
         if self.config.takes_peers:
             await group.links.start(self._listen_address(group))
+            if self._secret_watch is not None:
+                self._secret_watch.start()
         if not group.peering.is_established:
             logger.info("event=first-start waiting_for=%s", ",".join(group.peering.missing()))
         elif self.config.node_id not in group.replica.membership.latest.nodes:
@@ -213,7 +219,16 @@ class Node:
             stack.callback(self._store.close)
             stack.callback(group.replica.close)
             group.stop()
+            if self._secret_watch is not None:
+                await self._secret_watch.stop()
             await group.links.stop()
+
+    def read_secret(self) -> None:
+        """Read the secret file again, at once."""
+        if self._secret_watch is None:
+            logger.warning("event=secret-not-read path=- reason=%r", "this node has no --secret-file")
+        else:
+            self._secret_watch.read_now()
 
     async def wait_failed(self) -> BaseException:
         """Return the failure once this node broke. It must be stopped then."""

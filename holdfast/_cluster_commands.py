@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from holdfast import wire
+from holdfast import _rotate_secret, wire
 from holdfast._client import Client
 from holdfast._errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
 from holdfast._hold import now_s
@@ -31,6 +31,8 @@ def hint(error: LockError) -> str | None:
             )
         case MemberChangeRefused():
             return "this change was not made; look with `holdfast cluster members`"
+        case Unavailable(code=code) if code == _rotate_secret.STUCK:
+            return "the cluster goes on as it is; repeat the command, and it goes on where it was"
         case Unavailable(code=code) if code == STILL_JOINING:
             return "start it, and repeat this command; or take it out again with `holdfast cluster remove`"
         case _:
@@ -66,6 +68,15 @@ def add_parser(
         remove: (0, "try this long while another change is under way (default: 0s)"),
         replace: (REPLACE_WAIT_MS, "how long the new node may take until it counts (default: 1m)"),
     }
+    rotate = actions.add_parser("rotate-secret", help="exchange the secret of the nodes while they run")
+    rotate.add_argument("files", metavar="FILE", nargs="+", help="the secret files of the nodes")
+    rotate.add_argument(
+        "--carry",
+        metavar="COMMAND",
+        default="",
+        help="run this whenever the files have changed, to bring them to the machines of the other nodes",
+    )
+    waits[rotate] = (_rotate_secret.WAIT_MS, "how long the nodes may take for each step (default: 5m)")
     for action, (default_ms, text) in waits.items():
         action.add_argument("--wait", metavar="TIME", type=duration_ms, default=default_ms, help=text)
     transfer = actions.add_parser("transfer", help="hand leadership over")
@@ -85,6 +96,8 @@ async def run(client: Client, arguments: argparse.Namespace) -> int:
             await _remove(client, arguments.node_id, arguments.wait)
         case "replace":
             await _replace(client, arguments)
+        case "rotate-secret":
+            return await _rotate_secret.run(client, arguments.files, arguments.carry, arguments.wait)
         case _:
             print(f"{await client.transfer_leadership(arguments.to)} leads")
     return 0

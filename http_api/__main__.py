@@ -69,6 +69,7 @@ async def _run(config: NodeConfig) -> int:
         node = Node(config, child=child)
         asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
         await node.start()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, node.read_secret)
         server = build_server(node, config.request_timeout_ms, _connections_count_max())
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
         await runner.setup()

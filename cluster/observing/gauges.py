@@ -49,6 +49,20 @@ def gauges(node: Measured) -> list[Sample]:
             for peer_id in node.links.peer_ids()
         ),
         *(
+            gauge("secret_step", "How far an exchange of the secret is.", is_at, step=step)
+            for step, is_at in node.links.secrets.steps().items()
+        ),
+        *(
+            gauge(
+                "secret_agreed",
+                "Whether a peer accepts and uses the same secrets.",
+                node.links.secrets.agrees(peer_id),
+                peer=peer_id,
+            )
+            for peer_id in node.links.peer_ids()
+        ),
+        gauge("secret_links_behind", "Links not proven with the current secret.", node.links.links_behind()),
+        *(
             (
                 "holdfast_links_cut_total",
                 "Connections on the peers' port ended because something was wrong with them.",

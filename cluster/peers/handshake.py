@@ -236,6 +236,14 @@ class HandshakeState(msgspec.Struct, frozen=True):
         made = hkdf(secret, salt=self.dialer_nonce + self.acceptor_nonce, info=info, length=2 * KEY_BYTES)
         return LinkKeys(made[:KEY_BYTES], made[KEY_BYTES:])
 
+    def shows(self, secret: bytes, node_id: str) -> bytes:
+        """Return what shows that the node with this id accepts a secret, to who knows that secret, too.
+
+        It is worth nothing on another connection, and proves nothing: proofs have other words in them.
+        """
+        said = ("accepts", node_id, self.dialer_nonce, self.acceptor_nonce)
+        return hmac.digest(secret, _encoder.encode(said), hashlib.sha256)
+
     def refuse(self, secret: bytes, objection: Objection) -> Refusal:
         """Return a signed refusal of the acceptor's."""
         first = FirstObjection(objection.reason, objection.is_final)

@@ -28,6 +28,7 @@ from cluster.peers.handshake import (
     Refusal,
 )
 from cluster.peers.sealing import Opener, SealBroken, Sealer
+from cluster.peers.secret_use import SecretsSaid, SecretUse
 from lockstate.versions import GROUP
 
 HANDSHAKE_FRAME_BYTES_MAX: Final = 2048
@@ -44,12 +45,14 @@ ROOM_BYTES: Final = 2 << 20
 _LENGTH: Final = struct.Struct(">I")
 _encoder = msgspec.msgpack.Encoder()
 _objection_decoder = msgspec.msgpack.Decoder(Objection)
+_secrets_decoder = msgspec.msgpack.Decoder(SecretsSaid)
 _first_frame_decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 _frame_decoder = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
 
 logger = logging.getLogger(__name__)
 
 
+@enum.unique
 class FrameKind(enum.IntEnum):
     """What a frame carries."""
 
@@ -61,13 +64,14 @@ class FrameKind(enum.IntEnum):
     CHANGE = 6
     CHANGED = 7
     FOUNDING = 8
+    SECRETS = 9
 
 
 class LinkRegistry(Protocol):
     """What a link asks of all links of its node."""
 
     node_id: str
-    secret: bytes
+    secrets: SecretUse
     cuts: Cuts
 
     def protocol_min(self) -> int:
@@ -93,6 +97,9 @@ class LinkRegistry(Protocol):
 
     def received(self, link: "Link", kind: int, body: msgspec.Raw) -> None:
         """Take a frame. Raises msgspec.DecodeError when it makes no sense."""
+
+    def secrets_said(self, link: "Link", exchange: HandshakeState, said: SecretsSaid) -> None:
+        """Take what a peer says of the secrets that it accepts."""
 
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Record that a peer, proven to be one, does not let this node in.
@@ -124,6 +131,8 @@ class Link(asyncio.Protocol):
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
         self._nonce = handshake.new_nonce()
+        self.secret = b""
+        """The one that this link is proven with."""
         self._exchange: HandshakeState | None = None
         self._proof: Proof | FirstProof | None = None
         self._timeout: asyncio.TimerHandle | None = None
@@ -276,10 +285,13 @@ class Link(asyncio.Protocol):
 
     def _open_frame(self, kind: int, body: msgspec.Raw) -> None:
         """Hand a frame on. Raises msgspec.DecodeError."""
+        assert self._exchange is not None, "a frame before the proofs"
+        if kind == FrameKind.SECRETS:
+            self._links.secrets_said(self, self._exchange, _secrets_decoder.decode(body))
+            return
         if kind != FrameKind.REFUSED:
             self._links.received(self, kind, body)
             return
-        assert self._exchange is not None, "a frame before the proofs"
         self._refused(_objection_decoder.decode(body), self._exchange, is_frame=True)
 
     def _refused(self, objection: Objection, exchange: HandshakeState, *, is_frame: bool) -> None:
@@ -305,7 +317,7 @@ class Link(asyncio.Protocol):
             case Proof() | FirstProof() if self._exchange is not None:
                 self._on_proof(message, self._exchange)
             case Refusal() if self.is_dialer and self._exchange is not None:
-                if self._exchange.is_refused(self._links.secret, message):
+                if self._exchange.is_refused(self.secret, message):
                     self._refused(message.objection, self._exchange, is_frame=False)
                 self._give_up(Cut.REFUSED, "refused by the peer")
             case _:
@@ -327,16 +339,16 @@ class Link(asyncio.Protocol):
 
     def _on_challenge(self, challenge: Challenge) -> None:
         self._exchange = HandshakeState(self._links.node_id, self.peer_id, self._nonce, challenge.nonce)
+        self.secret = self._links.secrets.to_dial(self.peer_id)
         self._prove(self._exchange, b"dialer")
 
     def _prove(self, exchange: HandshakeState, role: bytes) -> None:
         """Send our proof."""
-        self._proof = exchange.prove(self._links.secret, role, self._links.particulars(self.peer_id))
+        self._proof = exchange.prove(self.secret, role, self._links.particulars(self.peer_id))
         self._send_handshake(self._proof)
 
     def _on_proof(self, proof: Proof | FirstProof, exchange: HandshakeState) -> None:
-        secret = self._links.secret
-        theirs = exchange.proven(secret, b"acceptor" if self.is_dialer else b"dialer", proof)
+        theirs = self._proven(proof, exchange)
         if theirs is None:
             reason = "does not know the cluster secret: check the secret on both nodes"
             self._give_up(Cut.SECRET, reason)
@@ -344,7 +356,7 @@ class Link(asyncio.Protocol):
         objection = self._objection(exchange, theirs)
         if not self.is_dialer:
             if objection is not None:
-                self._send_handshake(exchange.refuse(secret, objection))
+                self._send_handshake(exchange.refuse(self.secret, objection))
                 self.finish()
                 return
             self._prove(exchange, b"acceptor")
@@ -354,6 +366,23 @@ class Link(asyncio.Protocol):
             self.finish()
             return
         self._links.opened(self)
+
+    def _proven(self, proof: Proof | FirstProof, exchange: HandshakeState) -> Particulars | None:
+        """Return what a peer vouches for; from here on this link knows by which secret."""
+        if self.is_dialer:
+            return exchange.proven(self.secret, b"acceptor", proof)
+        for secret in self._links.secrets.secrets.accepted:
+            theirs = exchange.proven(secret, b"dialer", proof)
+            if theirs is not None:
+                self.secret = secret
+                return theirs
+        return None
+
+    def tell_secrets(self) -> None:
+        """Tell the peer which secrets this node accepts, as far as it can make something of that."""
+        if self.is_open and self.protocol >= handshake.PROTOCOL_SEALED:
+            assert self._exchange is not None, "open without a handshake"
+            self.send(FrameKind.SECRETS, self._links.secrets.saying(self._exchange, self._links.node_id))
 
     def _objection(self, exchange: HandshakeState, theirs: Particulars) -> Objection | None:
         """Return why a proven peer is not let in, None if it is."""
@@ -381,7 +410,7 @@ class Link(asyncio.Protocol):
         assert isinstance(ours, Proof)
         assert isinstance(proof, Proof), "nobody proves itself by the first protocol in this one"
         proofs = (ours.content, proof.content) if self.is_dialer else (proof.content, ours.content)
-        keys = exchange.keys(self._links.secret, *proofs)
+        keys = exchange.keys(self.secret, *proofs)
         self.sealer = Sealer(keys.dialer if self.is_dialer else keys.acceptor)
         self._opener = Opener(keys.acceptor if self.is_dialer else keys.dialer)
 

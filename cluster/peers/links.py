@@ -11,16 +11,19 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from cluster.config import Address
+from cluster.config_secrets import Secrets
 from cluster.errors import StartupError
 from cluster.peers import objections
 from cluster.peers.cuts import Cuts
-from cluster.peers.handshake import Objection, Particulars
+from cluster.peers.handshake import HandshakeState, Objection, Particulars
 from cluster.peers.link import FrameKind, Link
+from cluster.peers.secret_use import SecretsSaid, SecretUse
 from cluster.peers.strangers import Strangers, origin_of
 from lockstate.versions import GROUP
 
@@ -84,7 +87,7 @@ class PeerLinks:
     def __init__(
         self,
         node_id: str,
-        secret: bytes,
+        secrets: Secrets,
         peers: Mapping[str, Address],
         host: LinksHost,
         *,
@@ -92,7 +95,7 @@ class PeerLinks:
     ) -> None:
         """Link nobody yet; `configured` is where the configuration says that peers are: another way there."""
         self.node_id = node_id
-        self.secret = secret
+        self.secrets = SecretUse(secrets)
         self._peers = dict(peers)
         self._configured = dict(configured or {})
         self._tries: Counter[str] = Counter()
@@ -105,6 +108,7 @@ class PeerLinks:
         self._server: asyncio.Server | None = None
         self._dialers: dict[str, asyncio.Task[None]] = {}
         self._missed: dict[str, int] = {}
+        self._renewals: dict[str, asyncio.Task[None]] = {}
         self._watcher: asyncio.Task[None] | None = None
         self._is_closing = False
 
@@ -139,6 +143,50 @@ class PeerLinks:
         if self._watcher is not None:
             self._dial()
 
+    def use_secrets(self, secrets: Secrets) -> None:
+        """Use these secrets from now on. No link ends before there is another one, if both sides keep up.
+
+        A link that was proven with the secret of before goes on until the node that dialed it has made a new
+        one; a link that was proven with a secret that is no longer accepted ends here.
+        """
+        self.secrets.change(secrets)
+        logger.info("event=secret-changed step=%s", secrets.step or "-")
+        for peer_id, link in list(self._open.items()):
+            if link.secret not in secrets.accepted:
+                link.close("the secret that it was proven with is not accepted any more")
+                continue
+            link.tell_secrets()
+            self._renew_if_behind(peer_id, link)
+
+    def secrets_said(self, link: Link, exchange: HandshakeState, said: SecretsSaid) -> None:
+        """Take what a peer says of the secrets that it accepts: perhaps the link can be renewed now."""
+        if self._open.get(link.peer_id) is link:
+            self.secrets.heard(link.peer_id, exchange, said)
+            self._renew_if_behind(link.peer_id, link)
+
+    def _renew_if_behind(self, peer_id: str, link: Link) -> None:
+        """Make a new link with the current secret in the place of one that was proven with another.
+
+        The side that dialed does it, as soon as the other side accepts that secret.
+        """
+        is_behind = link.is_dialer and link.secret != self.secrets.secrets.current
+        if not is_behind or self._is_closing or not self.secrets.is_current_accepted(peer_id):
+            return
+        if peer_id in self._peers and peer_id not in self._renewals:
+            dial = self._dial_once(peer_id, self._peers[peer_id])
+            task = asyncio.get_running_loop().create_task(dial, name=f"renew-{peer_id}")
+            self._renewals[peer_id] = task
+            task.add_done_callback(partial(self._renewed, peer_id))
+
+    def _renewed(self, peer_id: str, task: "asyncio.Task[None]") -> None:
+        """Forget a renewal that has ended, however it did."""
+        del self._renewals[peer_id]
+        self._task_ended(task)
+
+    def links_behind(self) -> int:
+        """Return how many links in use are not proven with the current secret."""
+        return self.secrets.behind(link.secret for link in self._open.values())
+
     def _dial(self) -> None:
         """Begin to dial the peers that this node is to dial."""
         loop = asyncio.get_running_loop()
@@ -157,7 +205,7 @@ class PeerLinks:
     async def stop(self) -> None:
         """Send what waits, close everything."""
         self._is_closing = True
-        tasks = list(self._dialers.values())
+        tasks = [*self._dialers.values(), *self._renewals.values()]
         if self._watcher is not None:
             tasks.append(self._watcher)
         for task in tasks:
@@ -261,6 +309,8 @@ class PeerLinks:
             old.close("replaced by a new connection")
         self._open[link.peer_id] = link
         link.is_used = True
+        self.secrets.succeeded(link.peer_id)
+        link.tell_secrets()
         link.send(FrameKind.PING, self._host.ping())
         logger.info("event=link-opened peer=%s", link.peer_id)
         self._host.peer_up(link.peer_id)
@@ -271,6 +321,7 @@ class PeerLinks:
         self._strangers.gone(link)
         if self._open.get(link.peer_id) is link:
             del self._open[link.peer_id]
+            self.secrets.forget(link.peer_id)
             logger.info("event=link-lost peer=%s", link.peer_id)
             if not self._is_closing:
                 self._host.peer_down(link.peer_id)
@@ -307,6 +358,8 @@ class PeerLinks:
                 await link.ended.wait()
                 if link.is_used:
                     retry_s, failures = RETRY_S_MIN, 0
+                elif self.secrets.failed(peer_id):
+                    retry_s = RETRY_S_MIN
                 else:
                     # It answers, and one of the two does not let the other in: a person has to act, and the
                     # log shall stay readable.
@@ -353,6 +406,8 @@ class PeerLinks:
                 elif link.protocol < self._host.protocol_min():
                     link.close("it is not sealed, and links of this cluster are")
             self._dial_missed()
+            for peer_id, link in list(self._open.items()):
+                self._renew_if_behind(peer_id, link)
             self.ping()
 
     def _dial_missed(self) -> None:
@@ -369,7 +424,7 @@ class PeerLinks:
                 self._dialers[peer_id].add_done_callback(self._task_ended)
 
     async def _dial_once(self, peer_id: str, address: Address) -> None:
-        """Connect to a peer that was to dial this node, and wait for the end of the connection."""
+        """Connect to a peer besides the usual times, and wait for the end of the connection."""
         self._tries[peer_id] += 1
         with contextlib.suppress(OSError):
             link = await self._connect(peer_id, address)

@@ -30,8 +30,9 @@ ROOMS = {
     "cluster/config_sources.py": Room(
         ("cluster.errors",), "settings are text here; cluster/config.py gives them a meaning"
     ),
+    "cluster/config_secrets.py": Room((), "a secret is bytes here; cluster/peers proves with it"),
     "cluster/config.py": Room(
-        ("cluster.config_sources",),
+        ("cluster.config_secrets", "cluster.config_sources"),
         "the configuration is read before anything else exists",
     ),
     "cluster/storage": Room(
@@ -48,8 +49,8 @@ ROOMS = {
     ),
     "cluster/peers": Room(
         (
-            "cluster.commands", "cluster.config", "cluster.consensus", "cluster.errors", "cluster.storage",
-            "lockstate",
+            "cluster.commands", "cluster.config", "cluster.config_secrets", "cluster.consensus",
+            "cluster.errors", "cluster.storage", "lockstate",
         ),
         "links carry frames; what they mean is told by the callables that cluster/group.py gives them",
     ),

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from cluster.config import Address
+from cluster.config_secrets import Secrets
 from cluster.errors import StartupError
 from cluster.peers import handshake, strangers
 from cluster.peers import link as link_module
@@ -110,7 +111,7 @@ async def node(
     """Run the links of a node."""
     host = Host(node_id)
     peers = {peer_id: address for peer_id, address in addresses.items() if peer_id != node_id}
-    links = PeerLinks(node_id, secret, peers, host)
+    links = PeerLinks(node_id, Secrets(secret), peers, host)
     await links.start(addresses[node_id])
     try:
         yield links, host
@@ -277,7 +278,7 @@ async def test_an_address_that_is_taken_is_a_clear_error() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = Address("127.0.0.1", taken.getsockname()[1])
-        links = PeerLinks("a", SECRET, {}, Host("a"))
+        links = PeerLinks("a", Secrets(SECRET), {}, Host("a"))
         with pytest.raises(StartupError, match=str(address)):
             await links.start(address)
         await links.stop()

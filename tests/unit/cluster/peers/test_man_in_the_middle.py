@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.config_secrets import Secrets
 from cluster.peers import handshake
 from cluster.peers.cuts import Cut, Cuts
-from cluster.peers.handshake import Objection, Particulars
+from cluster.peers.handshake import HandshakeState, Objection, Particulars
 from cluster.peers.link import FrameKind, Link
+from cluster.peers.secret_use import SecretsSaid, SecretUse
 
 SECRET: Final = b"the secret of this cluster"
 NEWER_TERM: Final = msgspec.msgpack.encode((FrameKind.RAFT, 0, {"type": "newer_term", "term": 2**64 - 1}))
@@ -28,7 +30,7 @@ class Node:
 
     def __init__(self, node_id: str, protocol_min: int = handshake.PROTOCOL_OLDEST) -> None:
         self.node_id = node_id
-        self.secret = SECRET
+        self.secrets = SecretUse(Secrets(SECRET))
         self.cuts = Cuts(asyncio.get_running_loop().time)
         self.heard: list[tuple[int, Any]] = []
         self.is_up = False
@@ -66,6 +68,11 @@ class Node:
     def received(self, _: Link, kind: int, body: msgspec.Raw) -> None:
         """Note."""
         self.heard.append((kind, msgspec.msgpack.decode(body)))
+
+    def secrets_said(self, link: Link, exchange: HandshakeState, said: SecretsSaid) -> None:
+        """Note."""
+        assert link.secret == SECRET
+        self.heard.append((FrameKind.SECRETS, said == self.secrets.saying(exchange, link.peer_id)))
 
     def refused(self, _: str, objection: Objection, *, is_dialed: bool) -> None:
         """Note."""
@@ -163,7 +170,7 @@ class Pair:
             link.connection_lost(None)
 
 
-HANDED_ON = [kind for kind in FrameKind if kind is not FrameKind.REFUSED]
+HANDED_ON = [kind for kind in FrameKind if kind not in (FrameKind.REFUSED, FrameKind.SECRETS)]
 """What a link does not read itself."""
 FRAMES = st.lists(
     st.tuples(st.sampled_from(HANDED_ON), st.integers(0, 9) | st.binary(max_size=60)), min_size=1, max_size=8
