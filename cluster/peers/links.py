@@ -173,7 +173,7 @@ class PeerLinks:
         if not is_behind or self._is_closing or not self.secrets.is_current_accepted(peer_id):
             return
         if peer_id in self._peers and peer_id not in self._renewals:
-            dial = self._dial_once(peer_id, self._peers[peer_id])
+            dial = self._dial_once(peer_id, self._address(peer_id))
             task = asyncio.get_running_loop().create_task(dial, name=f"renew-{peer_id}")
             self._renewals[peer_id] = task
             task.add_done_callback(partial(self._renewed, peer_id))

@@ -259,7 +259,7 @@ async def test_a_peer_is_looked_for_where_the_configuration_says_too(dialer: str
     """A wrong address in the list only takes time, whichever side dials; one told later ends no link."""
     b, wrong = free_address(), free_address()
     host = Host(dialer)
-    links = PeerLinks(dialer, SECRET, {"b": wrong}, host, configured={"b": b})
+    links = PeerLinks(dialer, Secrets(SECRET), {"b": wrong}, host, configured={"b": b})
     async with node("b", {"b": b}) as (b_links, b_host):
         b_links.set_peers({dialer: wrong})
         await links.start(free_address())
