@@ -8,6 +8,7 @@ from random import Random
 from typing import Final, Protocol
 
 from cluster.errors import IdentityRefused
+from cluster.group import Group
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.faults.basic_faults import OPERATIONS_MAX, US, BasicFaults, Fault, Undo
 from tests.simulation.world.disk import Disk
@@ -94,4 +95,10 @@ class LostDiskFaults:
         if len(machine.config.peers) < FOUNDERS_MIN:
             return False
         others = [other.group for other in self._world.machines.values() if other is not machine]
-        return all(group is not None and machine.node_id in group.peering._datadir.known for group in others)
+        return all(group is not None and _knows_disk(group, machine.node_id) for group in others)
+
+
+def _knows_disk(group: Group, node_id: str) -> bool:
+    """Whether a node remembers the disk of another, or has it in the member list of its log."""
+    is_listed = bool(group.replica.membership.latest.disk_id(node_id))
+    return is_listed or node_id in group.peering._datadir.known
