@@ -43,7 +43,8 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
 
     A removed disk stays removed: its node may come back under its id, but only with an empty directory.
     `version` counts the changes since the cluster began. The rest belongs to format 2: `cluster_id` is made
-    at the founding and never changes; see storage.cluster_record.Founding for the others.
+    at the founding and never changes; see storage.cluster_record.Founding for the others. `begins_digests` is
+    true of the list that gave its id to a cluster of an earlier release (consensus/log_digest.py).
     """
 
     nodes: dict[str, Member] = {}
@@ -55,6 +56,7 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
     groups_count: int = GROUPS_COUNT
     slots: tuple[tuple[int, int], ...] = SLOTS_ALL
     placement_version: int = PLACEMENT_FIRST
+    begins_digests: bool = False
 
     @property
     def voters(self) -> frozenset[str]:
@@ -116,6 +118,18 @@ def decode(data: bytes) -> Members:
     if members.group != GROUP:
         raise MembersUnreadable(f"a member list of Raft group {members.group}")
     return members
+
+
+def begins_digests(data: bytes) -> bool:
+    """Whether the digests of the log begin anew at the list that `data` is, so that all nodes know them.
+
+    So at every list of format 1, and at the first one with a cluster id that is not the log's first entry.
+    """
+    try:
+        members = decode(data)
+    except MembersUnreadable:
+        return False
+    return members.begins_digests or members.format == FORMAT
 
 
 def founders(addresses: Mapping[str, object]) -> Members:
@@ -201,7 +215,7 @@ def without(members: Members, node_id: str, disk_id: str, reachable: Collection[
     removed[disk_id or member.disk_id or f"{UNKNOWN_DISK} {node_id}"] = node_id
     kept = dict(list(removed.items())[-REMOVED_COUNT_MAX:])
     nodes = {other: kept_member for other, kept_member in members.nodes.items() if other != node_id}
-    return structs.replace(members, nodes=nodes, removed=kept, version=members.version + 1)
+    return _with(structs.replace(members, removed=kept), nodes)
 
 
 def _member(members: Members, node_id: str) -> Member:
@@ -237,12 +251,13 @@ def with_cluster(members: Members, cluster_id: str, disk_ids: Mapping[str, str])
         for node_id, member in members.nodes.items()
     }
     named = structs.replace(members, format=FORMAT_WITH_CLUSTER, cluster_id=cluster_id)
-    return _with(named, nodes)
+    return structs.replace(_with(named, nodes), begins_digests=True)
 
 
 def _with(members: Members, nodes: dict[str, Member]) -> Members:
     """Return the list with other nodes, in order of their ids."""
-    return structs.replace(members, nodes=dict(sorted(nodes.items())), version=members.version + 1)
+    nodes = dict(sorted(nodes.items()))
+    return structs.replace(members, nodes=nodes, version=members.version + 1, begins_digests=False)
 
 
 def _listed(node_ids: Iterable[str]) -> str:
