@@ -16,6 +16,7 @@ StartupError                         the node refuses to start; the message says
 NodeFailed                           this node broke and must stop: disk, damage, or a bug of ours
  +-- StateDiverged                   its state is not that of the majority
  +-- LogDiverged                     its log is not that of the majority
+ +-- StateDamaged                    its state is not what its changes made of it
 PeerFault                            a peer said what no correct node says: its connection is cut
  +-- PeerContradicts                 it says that other entries are committed than are committed here
 """
@@ -119,6 +120,17 @@ class StateDiverged(NodeFailed):
 
 class LogDiverged(NodeFailed):
     """The log of this node is not that of the majority up to the same entry."""
+
+
+class StateDamaged(NodeFailed):
+    """The state in memory is not what its changes have made of it; it must not get to disk."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the state in memory is damaged: its records are not what the changes of them add up to. No"
+            " snapshot was written of it. Start this node again: it makes its state anew of snapshot and log."
+            " Test its memory (see 'Nodes that differ' in docs/operating.md)"
+        )
 
 
 class PeerFault(Exception):

@@ -33,7 +33,7 @@ from cluster.consensus.log_digest import Difference
 from cluster.consensus.member_changes import Means, MemberChanges
 from cluster.consensus.replica import Replica
 from cluster.consensus.unfit_leader import UnfitLeader
-from cluster.errors import IdentityRefused, NoLeader, OutcomeUnknown, ShuttingDown
+from cluster.errors import IdentityRefused, NoLeader, OutcomeUnknown, ShuttingDown, StateDamaged
 from cluster.loop import Loop
 from cluster.observing import audit_log
 from cluster.observing.event_log import EventLog
@@ -342,7 +342,9 @@ class Group:
         self.divergence.parted(peer_id, difference)
 
     def encode_state(self) -> bytes:
-        """Return the state machine as bytes."""
+        """Return the state machine as bytes, in a forked child. Raises StateDamaged."""
+        if not self.machine.is_sound:
+            raise StateDamaged
         return snapshot.encode(self.machine)
 
     def restore(self, state: object) -> None:

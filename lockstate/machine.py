@@ -149,6 +149,11 @@ class LockMachine:
         """Return 64 bits that every node at this revision has, if it is in the same state."""
         return fingerprint.of(self.state)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether the records are what the changes of them add up to. It takes as long as they are many."""
+        return fingerprint.recomputed(self.state) == fingerprint.of(self.state)
+
     def next_deadline_ms(self) -> int | None:
         """Return the next deadline, effective at the first `now_ms` above it; None if there is none."""
         return self.state.deadlines.next_ms()

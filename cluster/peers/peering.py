@@ -351,6 +351,15 @@ class Peering:
             self._check_established()
             logger.info("event=peer-met peer=%s disk=%s", peer_id, disk_id[:8])
 
+    def _compare(self, peer_id: str, claims: Claims | None) -> None:
+        """Compare this node with what a peer says of itself, if that counts here."""
+        if self.divergence is None:
+            return
+        if peer_id in self._limited | self._foreign:
+            self.divergence.lost(peer_id)
+        elif claims is not None:
+            self.divergence.heard(peer_id, claims)
+
     def peer_up(self, peer_id: str) -> None:
         """Pass on that a peer can be reached."""
         self._up.add(peer_id)
@@ -450,12 +459,7 @@ class Peering:
                     self._judge(peer_id)
                 self.obstacles.gone(peer_id)
                 self._host.let_in(peer_id)
-                if self.divergence is None:
-                    return
-                if peer_id in self._limited | self._foreign:
-                    self.divergence.lost(peer_id)
-                elif content.claims is not None:
-                    self.divergence.heard(peer_id, content.claims)
+                self._compare(peer_id, content.claims)
             case Change():
                 handlers.change_asked(peer_id, content)
             case Verdict():

@@ -16,6 +16,8 @@ import warnings
 from collections.abc import Callable
 from typing import Final, Literal, NoReturn
 
+from cluster.errors import StateDamaged
+
 logger = logging.getLogger(__name__)
 
 ChildState = Literal["idle", "running", "done", "failed"]
@@ -26,6 +28,8 @@ EXIT_FAILED: Final = 202
 """The exit code of a child that failed with anything but an OSError."""
 ERRNO_MAX: Final = 200
 """The highest exit code that is an errno: that of the OSError with which the child failed."""
+EXIT_DAMAGED: Final = 203
+"""The exit code of a child that found the state of its parent damaged."""
 NICENESS: Final = 10
 """The nice value of a child: it gets the processor time that the node leaves."""
 
@@ -71,7 +75,10 @@ class Child:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def poll(self) -> ChildState:
-        """Return how the child is, without waiting; "done" and "failed" exactly once."""
+        """Return how the child is, without waiting; "done" and "failed" exactly once.
+
+        Raises StateDamaged if the child found that it must not write what it was to write.
+        """
         if self._is_failed:
             self._is_failed = False
             return "failed"
@@ -92,6 +99,8 @@ class Child:
         if code == 0 and not is_killed:
             logger.info("event=child-done pid=%d", pid)
             return "done"
+        if code == EXIT_DAMAGED:
+            raise StateDamaged
         logger.warning("event=child-failed pid=%d exit_code=%d reason=%r", pid, code, _reason(code))
         return "failed"
 
@@ -126,6 +135,8 @@ def _run(work: Callable[[], None], parent_pid: int) -> NoReturn:
         _detach(parent_pid)
         work()
         code = 0
+    except StateDamaged:
+        code = EXIT_DAMAGED
     except OSError as error:
         code = error.errno if error.errno and 0 < error.errno <= ERRNO_MAX else EXIT_FAILED
     except BaseException:  # noqa: BLE001 - nothing may travel up into the copy of the node's code

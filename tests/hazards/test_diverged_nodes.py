@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ClusterError, LogDiverged, NoLeader, StateDiverged
+from cluster.errors import ClusterError, LogDiverged, NoLeader, StateDamaged, StateDiverged
 from cluster.observing.troubles import troubles
 from lockstate import codec
 from lockstate.commands import Acquire
@@ -136,6 +136,29 @@ def test_of_two_nodes_that_differ_none_serves_until_the_third_decides(
     except ClusterError as error:
         pytest.fail(f"the doubt is over: {error}")
     asks(cluster, clients, "a", "c")
+
+
+def test_a_damaged_state_is_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bit that flipped in a record is found before a snapshot makes it last; a restart heals the node."""
+    cluster = new_cluster(tmp_path, monkeypatch)
+    cluster.elect("a")
+    clients = Clients()
+    asks(cluster, clients, *"abc")
+    hold = next(iter(cluster["c"].machine.state.holds.values()))
+    hold.token ^= 4
+    run_s(cluster, STOPS_WITHIN_S)
+    assert failure_of(cluster, "c") is None, "nobody has touched the record"
+    for node_id in "abc":
+        cluster[node_id].group.replica.engine.force_compaction()
+    run_s(cluster, 2)
+    assert isinstance(failure_of(cluster, "c"), StateDamaged)
+    assert [failure_of(cluster, node_id) for node_id in "ab"] == [None, None]
+    cluster.crash("c")
+    cluster.heal()
+    take_clock(cluster, monkeypatch)
+    run_s(cluster, 2)
+    assert cluster["c"].machine.fingerprint == cluster["a"].machine.fingerprint
+    asks(cluster, clients, *"abc")
 
 
 # -- logs ---------------------------------------------------------------------------------------------------

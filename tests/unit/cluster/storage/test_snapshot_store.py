@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from cluster.errors import DataDirError
+from cluster.errors import DataDirError, StateDamaged
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child, ChildState
 from cluster.storage.journal_format import LogEntry
@@ -166,6 +166,19 @@ def test_a_disk_error_of_the_child_is_named(store: SnapshotStore, caplog: pytest
     store.begin_write(LAST, PREVIOUS, b"", fail)
     assert outcome_of(store) == "failed"
     assert "No space left on device" in caplog.text
+
+
+def test_a_damaged_state_is_told_and_not_written(store: SnapshotStore) -> None:
+    """The child finds out, and the node has to stop; the snapshot of before stays."""
+    write(store, b"sound")
+
+    def find_damage() -> bytes:
+        raise StateDamaged
+
+    store.begin_write(LAST, PREVIOUS, b"", find_damage)
+    with pytest.raises(StateDamaged, match="the state in memory is damaged"):
+        outcome_of(store)
+    assert store.load() == Snapshot(PREVIOUS, LAST, b"sound")
 
 
 def test_a_killed_child_is_failed(store: SnapshotStore, child: Child, tmp_path: Path) -> None:
