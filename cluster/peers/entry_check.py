@@ -109,3 +109,13 @@ def belongs(view: View, theirs: Particulars) -> bool:
     if view.cluster_id and theirs.cluster_id:
         return view.cluster_id == theirs.cluster_id
     return theirs.your_disk_id == view.disk_id
+
+
+def is_displacing(view: View, theirs: Particulars) -> bool:
+    """Whether this node, a cluster of its own, stands in the place of a member of the peer's cluster.
+
+    That cluster counts on a node with this id, reached it at this address, and knows its disk, which is not
+    this one: it was lost, and the node was started with an empty directory and without its peers.
+    """
+    is_other = bool(view.cluster_id and theirs.cluster_id) and view.cluster_id != theirs.cluster_id
+    return is_other and len(view.latest.voters) == 1 and theirs.your_disk_id not in ("", view.disk_id)

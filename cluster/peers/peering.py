@@ -23,10 +23,10 @@ from cluster.consensus.founding import News
 from cluster.consensus.member_changes import Change, Verdict
 from cluster.consensus.member_list import Members
 from cluster.consensus.messages import AppendEntries, Message, NewerTerm
-from cluster.errors import NodeFailed, PeerFault
+from cluster.errors import IdentityRefused, NodeFailed, PeerFault
 from cluster.peers import first_start, objections
 from cluster.peers.duplicates import Runs
-from cluster.peers.entry_check import Standing, View, check
+from cluster.peers.entry_check import Standing, View, check, is_displacing
 from cluster.peers.first_start import FirstStart
 from cluster.peers.handshake import PROTOCOL_OLDEST, PROTOCOL_SEALED, Objection, Particulars
 from cluster.peers.link import FrameKind
@@ -267,6 +267,8 @@ class Peering:
         standing = check(self._view(), peer_id, theirs, is_known=is_known)
         if isinstance(standing, Objection):
             self.obstacles.met(peer_id, standing)
+            if is_displacing(self._view(), theirs):
+                self._give_way(peer_id, theirs)
             return standing
         if self._speaks_already(peer_id, theirs):
             self.runs.refused(peer_id, theirs.run_id)
@@ -281,6 +283,17 @@ class Peering:
             except Exception as error:
                 raise self._broke(error) from error
         return None
+
+    def _give_way(self, peer_id: str, theirs: Particulars) -> None:
+        """Stop for good: clients of another cluster would take this one for theirs."""
+        reason = (
+            f"{self._node_id} is a member of the cluster {theirs.cluster_id[:8]}, which {peer_id} belongs to,"
+            " with another data directory: this one was empty when the node was started, and `peers` did not"
+            " name the others, so it began a cluster of its own. Restore the lost directory, or replace the"
+            " node (see 'A node lost its disk' in docs/operating.md)"
+        )
+        self.remember_refusal(reason)
+        self._host.broke(IdentityRefused(reason))
 
     def _speaks_already(self, peer_id: str, theirs: Particulars) -> bool:
         """Whether another process is connected in the name of this peer. Old releases do not say which."""

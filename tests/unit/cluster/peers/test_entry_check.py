@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cluster.consensus import member_list
 from cluster.consensus.member_list import Member, Members
-from cluster.peers.entry_check import View, check
+from cluster.peers.entry_check import View, check, is_displacing
 from cluster.peers.handshake import Objection, Particulars
 
 OURS, OTHERS = "c" * 32, "d" * 32
@@ -136,3 +136,35 @@ def test_a_joining_node_with_a_log_joins_no_other_cluster() -> None:
     assert kind(adopted, "n1", says("disk-n1", 4, OURS)) == "member"
     assert kind(adopted, "n1", says("disk-n1", 4, OURS), is_known=False) == "member"
     assert kind(adopted, "n1", says("disk-n1", 4, OTHERS)) == "other-cluster"
+
+
+ALONE = Members(
+    {"n1": Member("h:n1", is_voter=True, disk_id="disk-new")},
+    version=1,
+    cluster_id=OTHERS,
+    format=member_list.FORMAT_WITH_CLUSTER,
+)
+NEW_N1 = replace(N1, disk_id="disk-new", cluster_id=OTHERS, committed=ALONE, latest=ALONE)
+"""n1, which lost its disk and began again as a cluster of its own: its `peers` named nobody else."""
+
+
+def test_a_cluster_of_one_in_the_place_of_a_member_is_told_so() -> None:
+    """Another cluster counts on a node with this id, at this address, with another disk."""
+    assert is_displacing(NEW_N1, says("disk-n2", your_disk_id="disk-n1"))
+
+
+@pytest.mark.parametrize(
+    ("view", "theirs"),
+    [
+        (NEW_N1, says("disk-n2", your_disk_id="")),
+        (NEW_N1, says("disk-n2", your_disk_id="disk-new")),
+        (NEW_N1, says("disk-n2", cluster_id=OTHERS, your_disk_id="disk-n1")),
+        (NEW_N1, says("disk-n2", cluster_id="", your_disk_id="disk-n1")),
+        (replace(NEW_N1, cluster_id=""), says("disk-n2", your_disk_id="disk-n1")),
+        (N1, says("disk-n2", cluster_id=OTHERS, your_disk_id="another")),
+    ],
+    ids=["joins-there", "its-own-disk", "same-cluster", "no-cluster", "none-yet", "not-alone"],
+)
+def test_nobody_else_is(view: View, theirs: Particulars) -> None:
+    """A wrong address in `cluster add` names no disk, and one word does not stop a node among others."""
+    assert not is_displacing(view, theirs)

@@ -25,7 +25,7 @@ from cluster.consensus.messages import (
     Vote,
     VoteRequest,
 )
-from cluster.errors import NodeFailed, PeerFault, StateDiverged
+from cluster.errors import IdentityRefused, NodeFailed, PeerFault, StateDiverged
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.peers.objections import Kind
@@ -405,6 +405,31 @@ def test_a_second_process_is_not_let_in_beside_the_first(
     peering.peer_down("n2")
     alive.add("n2")
     assert peering.objection("n2", first, is_known=True) is None
+
+
+def test_a_cluster_of_one_stops_when_its_place_is_anothers(datadir: DataDir) -> None:
+    """A node that lost its disk, and founded a cluster alone because its `peers` named nobody else.
+
+    Its directory is never used again.
+    """
+    host = Host()
+    alone = Members(
+        {"n1": Member("h:n1", is_voter=True, disk_id=datadir.disk_id)},
+        version=1,
+        cluster_id="aa" * 16,
+        format=member_list.FORMAT_WITH_CLUSTER,
+    )
+    peering = make(datadir, alone, is_first=False, host=host)
+    theirs = replace(disk("n2"), cluster_id="bb" * 16, your_disk_id="the disk that was lost")
+    objection = peering.objection("n2", theirs, is_known=False)
+    assert objection is not None
+    assert objection.kind == Kind.OTHER_CLUSTER
+    ((what, reason),) = host.log
+    assert what == "broke"
+    assert "n1 is a member of the cluster bbbbbbbb, which n2 belongs to, with another data" in str(reason)
+    datadir.close()
+    with pytest.raises(IdentityRefused, match="with another data directory"):
+        DataDir.open(datadir.path, "n1")
 
 
 def test_commands_reach_the_leader_as_one_batch(datadir: DataDir) -> None:
