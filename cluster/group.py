@@ -36,7 +36,7 @@ from cluster.consensus.unfit_leader import UnfitLeader
 from cluster.errors import IdentityRefused, NoLeader, OutcomeUnknown, ShuttingDown, StateDamaged
 from cluster.loop import Loop
 from cluster.observing import audit_log
-from cluster.observing.event_log import EventLog
+from cluster.observing.event_log import EventLog, events_count_max
 from cluster.observing.gauges import gauges
 from cluster.observing.metrics import Metrics
 from cluster.peers import first_start, objections
@@ -83,7 +83,7 @@ class Group:
         self.metrics = Metrics(lambda: gauges(self))
         self.outbox = Outbox(new_origin(config.node_id), self._loop)
         self.waiters = Waiters(self._loop)
-        self.events = EventLog(self._loop)
+        self.events = EventLog(self._loop, events_count_max(self.state_bytes_max()))
         self.leadership = asyncio.Event()
         """Set, and replaced by a new one, when who leads may have changed."""
         self.is_shutting_down = False

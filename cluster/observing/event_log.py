@@ -17,6 +17,16 @@ from lockstate.results import Event, EventKind
 EVENTS_COUNT_MAX: Final = 100_000
 """Some 60 MB of short names. At a thousand grants a second that is the better part of a minute."""
 
+EVENTS_COUNT_LEAST: Final = 1_000
+"""Events that a node with little memory keeps: a watcher that was away for a moment can go on."""
+_STATE_BYTES_PER_EVENT: Final = 10_000
+"""Bytes of the bound on the state for which an event is kept. One has 600 bytes, or 3 KB with long texts."""
+
+
+def events_count_max(state_bytes_max: int) -> int:
+    """Return how many events are kept by a node that can bear a state of so many bytes."""
+    return max(min(EVENTS_COUNT_MAX, state_bytes_max // _STATE_BYTES_PER_EVENT), EVENTS_COUNT_LEAST)
+
 
 class Cut(enum.StrEnum):
     """Why somebody is told nothing more, though the watch has not ended."""

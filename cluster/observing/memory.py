@@ -12,7 +12,9 @@ from lockstate import limits
 
 STATE_PART: Final = 4
 """One in so many bytes is for the state. A snapshot that is being written can double what the state takes,
-one that is received stands beside it until it counts, and the log has 64 MiB or more of its own."""
+and one that is received stands beside it until it counts."""
+OTHER_BYTES: Final = 96 << 20
+"""Bytes that are for no state: the log has up to 64 MiB of its own, the rest is for requests under way."""
 
 THREADS_BYTES: Final = 192 << 20
 """Bytes that threads take of what a process may map, once it runs: stacks, and places to allocate from. They
@@ -24,7 +26,7 @@ _KIB: Final = 1024
 
 def state_bytes_max(proc: Path = Path("/proc/self/status"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the bound on the state, in bytes, that this process can bear: a part of the memory there is."""
-    room_bytes = min(_physical_bytes(), _cgroup_bytes(cgroup), _limit_bytes(proc))
+    room_bytes = min(_physical_bytes(), _cgroup_bytes(cgroup), _limit_bytes(proc)) - OTHER_BYTES
     return max(min(room_bytes // STATE_PART, limits.STATE_BYTES_MAX), limits.STATE_BYTES_LEAST)
 
 

@@ -64,7 +64,7 @@ async def test_a_node_with_little_memory_refuses_before_it_is_full(tmp_path: Pat
     with LocalCluster.up(tmp_path / "cluster", nodes=1) as cluster:
         mapped = status_bytes(cluster.node("n1").pid, "VmSize")
         cluster.kill("n1")
-        limited = ["prlimit", f"--as={mapped + 110 * MIB}", *node_command(cluster, "n1")]
+        limited = ["prlimit", f"--as={mapped + 200 * MIB}", *node_command(cluster, "n1")]
         attack = Attack()
         async with http_to(cluster) as http:
             for run in range(2):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cluster.observing.event_log import Compacted, EventLog, Position, numbered
+from cluster.observing.event_log import Compacted, EventLog, Position, events_count_max, numbered
 from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Event, EventKind
@@ -134,3 +134,11 @@ async def test_the_ends_of_waits_are_told_to_nobody() -> None:
     """An event that only ends a wait has no number: those of the others are the same with and without it."""
     block = (event(1, "a"), event(1, "b", EventKind.WAIT_ENDED), event(1, "c"))
     assert [(number, item.name) for number, item in numbered(block)] == [(1, "a"), (2, "c")]
+
+
+@pytest.mark.parametrize(
+    ("state_bytes_max", "kept"), [(4 << 30, 100_000), (100_000_000, 10_000), (16 << 20, 1_677), (1, 1_000)]
+)
+def test_a_node_with_little_memory_keeps_fewer_events(state_bytes_max: int, kept: int) -> None:
+    """The history must not be larger than the state that it tells of."""
+    assert events_count_max(state_bytes_max) == kept
