@@ -465,14 +465,7 @@ class Peering:
         """Hand on what is not part of a request."""
         match content:
             case Ping():
-                self.pings[peer_id] = content
-                if self.clocks is not None and content.clock is not None:
-                    self.clocks.heard(peer_id, content.clock)
-                if peer_id in self._met:
-                    self._judge(peer_id)
-                self.obstacles.gone(peer_id)
-                self._host.let_in(peer_id)
-                self._compare(peer_id, content.claims)
+                self._pinged(peer_id, content)
             case Change():
                 handlers.change_asked(peer_id, content)
             case Verdict():
@@ -482,3 +475,14 @@ class Peering:
                     self.first_start.heard(peer_id, content)
             case str():
                 handlers.transfer_asked(content)
+
+    def _pinged(self, peer_id: str, ping: Ping) -> None:
+        """Take what a peer tells once a second. Of one that is not let in for all, nothing is compared."""
+        self.pings[peer_id] = ping
+        if self.clocks is not None and ping.clock is not None:
+            self.clocks.heard(peer_id, ping.clock)
+        if peer_id in self._met:
+            self._judge(peer_id)
+        self.obstacles.gone(peer_id)
+        self._host.let_in(peer_id)
+        self._compare(peer_id, ping.claims)

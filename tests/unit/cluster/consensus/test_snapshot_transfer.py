@@ -369,7 +369,7 @@ def test_a_leader_without_a_snapshot_has_nothing_to_send(tmp_path: Path) -> None
 
 
 def test_without_a_newer_snapshot_the_present_one_goes_on(ends: tuple[End, End]) -> None:
-    """A follower that has more than the leader's newest snapshot is not offered it anew for every question."""
+    """A follower that has more than the leader's newest one is not offered it for every question."""
     leader, _ = ends
     leader.engine.matched = LAST[1] + 1
     assert [next_chunk(leader) is None for _ in range(3)] == [False, True, True]
