@@ -412,8 +412,26 @@ class Group:
         self._look_at_room()
         machine = self.machine
         has_proposed = self._rules.step(machine.rules) or self._bound.step(machine.rules, machine.bytes_max)
-        if has_proposed or self._adoption.step():
+        if has_proposed or self._adoption.step() or self._move_alone():
             self.loop.request_tick()
+
+    def _move_alone(self) -> bool:
+        """Propose the address that this node is configured with if nobody else is a member; whether it was.
+
+        A node that began as a cluster of its own gets the address by which others can join it.
+        """
+        membership, config = self.replica.membership, self._config
+        own = membership.latest.nodes.get(self.node_id)
+        address = config.peers.get(self.node_id, config.peer)
+        if (
+            own is None
+            or len(membership.latest.nodes) > 1
+            or own.peer == str(address)
+            or not (config.is_peer_given and address.port and self.replica.may_change_members)
+        ):
+            return False
+        self.replica.change_members(member_list.moved(membership.latest, self.node_id, str(address)))
+        return True
 
     def time_passed(self) -> None:
         """Look at the clock, at who leads, and at the deadlines of commands."""

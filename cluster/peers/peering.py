@@ -470,9 +470,8 @@ class Peering:
                 handlers.change_asked(peer_id, content)
             case Verdict():
                 handlers.change_decided(content)
-            case News():
-                if self.first_start is not None:
-                    self.first_start.heard(peer_id, content)
+            case News() if self.first_start is not None:
+                self.first_start.heard(peer_id, content)
             case str():
                 handlers.transfer_asked(content)
 

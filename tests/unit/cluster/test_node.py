@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -340,3 +341,20 @@ async def test_a_disk_that_fails_while_the_node_stops(tmp_path: Path) -> None:
         assert isinstance(node.failure, NodeFailed)
         with pytest.raises(OutcomeUnknown):
             await asking
+
+
+async def test_a_cluster_of_one_takes_the_address_that_it_is_given_later(tmp_path: Path) -> None:
+    """It was founded where nobody could reach it; before others join, its list says where it is now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for peers, listed in (([], "127.0.0.1:0"), (["--peers", f"n1=127.0.0.1:{port}"], f"127.0.0.1:{port}")):
+        secret = ["--secret", "0123456789abcdef"] if peers else ["--peer", "127.0.0.1:0"]
+        node = Node(load(["--data-dir", str(tmp_path), "--http", "127.0.0.1:0", *peers, *secret], {}))
+        await node.start()
+        try:
+            membership = node.group.replica.membership
+            cluster_id = membership.latest.cluster_id
+            await until(lambda: membership.committed.nodes["n1"].peer == listed)  # noqa: B023 - of this round
+            assert membership.committed.cluster_id == cluster_id != ""
+        finally:
+            await node.stop()
