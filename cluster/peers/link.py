@@ -386,13 +386,10 @@ class Link(asyncio.Protocol):
 
     def _objection(self, exchange: HandshakeState, theirs: Particulars) -> Objection | None:
         """Return why a proven peer is not let in, None if it is."""
-        if exchange.protocol < self._links.protocol_min():
-            return Objection(
-                f"node {self.peer_id} speaks protocol {exchange.protocol}, and the links of this cluster are"
-                f" sealed: upgrade {self.peer_id} to the release of the others (see 'Upgrading' in"
-                " docs/operating.md)"
-            )
-        return self._links.objection(self.peer_id, theirs)
+        objection = self._links.objection(self.peer_id, theirs)
+        if objection is None and exchange.protocol < self._links.protocol_min():
+            objection = objections.not_sealed(self.peer_id, exchange.protocol)
+        return objection
 
     def _open(self, theirs: Particulars, exchange: HandshakeState, proof: Proof | FirstProof) -> None:
         """Be open, as the protocol has it. Both proofs are known."""

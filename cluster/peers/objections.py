@@ -130,6 +130,15 @@ def rules_too_old(peer_id: str, *, theirs: int, active: int) -> Objection:
     )
 
 
+def not_sealed(peer_id: str, protocol: int) -> Objection:
+    """Its release does not seal what it sends, and in this cluster all do."""
+    return Objection(
+        f"node {peer_id} speaks protocol {protocol}, and the links of this cluster are sealed: upgrade"
+        f" {peer_id} to the release of the others (see 'Upgrading' in docs/operating.md)",
+        kind=Kind.RULES,
+    )
+
+
 def other_group(peer_id: str, *, theirs: int, ours: int) -> Objection:
     """Return what a node of another Raft group is told."""
     return Objection(
