@@ -204,8 +204,10 @@ def whole_cluster(
     *,
     node_ids: str = "abc",
     compact_entries: int = 20_000,
+    state_bytes_max: Mapping[str, int] | None = None,
 ) -> Cluster:
-    """Return a cluster of whole nodes, connected."""
+    """Return a cluster of whole nodes, connected. `state_bytes_max` is what nodes say that they can bear."""
+    bearable = state_bytes_max or {}
     clock, network, loop = LibraryClock(), Network(node_ids), HandDrivenLoop()
     clock.install(monkeypatch)
     monkeypatch.setattr(library, "random", Random(seed))
@@ -221,6 +223,7 @@ def whole_cluster(
             b"0123456789abcdef",
             "http://127.0.0.1:1",
             compact_entries=compact_entries,
+            state_bytes_max=bearable.get(node_id, 0),
         )
         return WholeNode(config, network, loop)
 
