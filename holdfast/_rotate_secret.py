@@ -75,7 +75,7 @@ def phase_of(content: bytes) -> Phase:
         return Phase(two[1], two[3], two[2].decode())
     secret = content.rstrip(b"\r\n")
     if not secret or content.startswith(b"current:"):
-        raise _wrong("a secret file is empty, or has lines that are no step of an exchange")
+        raise _wrong("a secret file is empty, or its lines are not a step of an exchange")
     if not re.fullmatch(rb"[\x21-\x7e]+", secret):
         raise _wrong(
             "the secret has other characters than printable ones, and cannot stand in a line: exchange it by"

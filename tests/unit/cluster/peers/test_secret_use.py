@@ -175,6 +175,6 @@ async def test_a_secret_file_is_read_again_when_it_has_changed(
     finally:
         await watch.stop()
         await watch.stop()
-    assert used == [BEGUN, SWITCHED, DONE], "what is the same is no news"
+    assert used == [BEGUN, SWITCHED, DONE], "the same again changes nothing"
     assert caplog.text.count("event=secret-not-read") == 2
     assert "watch-secret" not in {task.get_name() for task in asyncio.all_tasks()}
