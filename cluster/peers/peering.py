@@ -447,11 +447,14 @@ class Peering:
         """
         if peer_id in self._limited and not isinstance(message, _OF_A_LEADER):
             return False
-        if not isinstance(message, AppendEntries) or self.cluster_id:
+        if not isinstance(message, AppendEntries):
+            # Of a cluster that is not its own yet, a joining node takes not even a term.
+            return not (self._is_blank and self._clusters_said(peer_id))
+        if self.cluster_id:
             return True
         said = self._clusters_said(peer_id)
-        if said and not self._latest.nodes and self._host.is_log_empty():
-            adopted = min(said)
+        if self._is_blank and len(said) == 1:
+            (adopted,) = said
             try:
                 self._datadir.store_cluster(replace(self._datadir.cluster, cluster_id=adopted))
             except Exception as error:
@@ -460,6 +463,11 @@ class Peering:
             for met in self._met:
                 self._judge(met)
         return True
+
+    @property
+    def _is_blank(self) -> bool:
+        """Whether this node is to join and belongs to no cluster yet."""
+        return not (self.cluster_id or self._latest.nodes) and self._host.is_log_empty()
 
     def _rare(self, peer_id: str, content: Ping | Change | Verdict | News | str, handlers: Handlers) -> None:
         """Hand on what is not part of a request."""

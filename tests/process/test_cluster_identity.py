@@ -32,6 +32,11 @@ async def test_lost_disk(cluster: LocalCluster, node_id: str) -> None:
         assert await asyncio.to_thread(exit_code, cluster, node_id) == 4
         (line, *_) = said.lines("event=node-failed")
         assert "restore its old data directory, or replace it by a node with a new id" in line
+        said = LogSince(cluster, node_id)
+        cluster.start(node_id)
+        assert await asyncio.to_thread(exit_code, cluster, node_id) == 4
+        assert said.lines("does not take part again", "known here with another data directory")
+        assert not said.lines("event=not-let-in"), "it asks nobody any more"
         async with http_to(cluster) as http:
             granted = await http.acquire("n2", f"without-{node_id}")
             assert granted.status == 200

@@ -88,7 +88,7 @@ class LostDiskFaults:
         self._world.checkers.replaced(machine.node_id)
 
     def _is_known(self, machine: Machine) -> bool:
-        """Whether every other node has met this one: before that it may come with any disk.
+        """Whether every other node knows the disk of this one: before that it may come with any.
 
         Not where one node began: with an empty disk and nobody else in its configuration it is a new cluster.
         """

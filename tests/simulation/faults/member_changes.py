@@ -25,7 +25,7 @@ NODES_MAX: Final = 5
 STEP_US: Final = 500_000
 """So often what is wanted is compared with what is so."""
 ASK_S: Final = 3.0
-LINGER_US: Final = 5 * US
+LINGER_US: Final = 15 * US
 """A removed node goes on for so long, if nobody tells it that it was removed."""
 
 

@@ -27,7 +27,9 @@ def test_nodes_come_and_go() -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_lost_disk_is_refused(seed: int) -> None:
     """A node that comes back with an empty disk is refused; with its old disk it is welcome again."""
-    report = run(plan(seed, **{"lost-disk": 10.0, "kill": 2.0}), 60)
+    # A refused node stops when it has heard no leader for three election timeouts.
+    made = msgspec.structs.replace(plan(seed, **{"lost-disk": 10.0, "kill": 2.0}), fault_s=(8.0, 16.0))
+    report = run(made, 60)
     assert not report.violation, report.violation
     assert report.faults["lost-disk"] > 0
     assert report.faults["lost-disk-refused"] > 0

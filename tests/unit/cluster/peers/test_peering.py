@@ -328,6 +328,8 @@ def test_a_joining_node_adopts_the_cluster_of_the_first_leader(tmp_path: Path) -
     send(peering, "n2", FrameKind.PING, Ping(1, "leader", cluster_id="bb" * 16))
     assert peering.particulars("n1").cluster_id == peering.ping().cluster_id == ""
     heartbeat = AppendEntries(term=1, commit_index=1)
+    for message in (VoteRequest(term=8, last_log_index=9, last_log_term=1), NewerTerm(term=9)):
+        send(peering, "n2", FrameKind.RAFT, message)
     send(peering, "n1", FrameKind.RAFT, heartbeat)
     with pytest.raises(msgspec.ValidationError, match="n2 belongs to another cluster"):
         send(peering, "n2", FrameKind.RAFT, replace(heartbeat, term=7))
