@@ -197,9 +197,12 @@ class Group:
         links.set_peers(self.peer_addresses())
 
     def start(self) -> None:
-        """Begin to tick. A node that is to be a cluster of its own founds it now."""
-        if self.peering.first_start is not None:
-            self.peering.first_start.begin()
+        """Begin to tick. A node that is to be a cluster of its own founds it, unless somebody knows it."""
+        founding = self.peering.first_start
+        if founding is not None and founding.is_alone and self._config.takes_peers:
+            self._loop.call_later(first_start.LONELY_S, founding.begin)
+        elif founding is not None:
+            founding.begin()
         self.loop.start()
 
     def stop(self) -> None:

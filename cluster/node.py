@@ -120,7 +120,7 @@ class Node:
             if self._secret_watch is not None:
                 self._secret_watch.start()
         if not group.peering.is_established:
-            logger.info("event=first-start waiting_for=%s", ",".join(group.peering.missing()))
+            logger.info("event=first-start waiting_for=%s", ",".join(group.peering.missing()) or "-")
         elif self.config.node_id not in group.replica.membership.latest.nodes:
             logger.info("event=joining detail=%r", "waits to be added: see `holdfast cluster add`")
         self._compare_members(group)

@@ -111,11 +111,13 @@ def belongs(view: View, theirs: Particulars) -> bool:
     return theirs.your_disk_id == view.disk_id
 
 
-def is_displacing(view: View, theirs: Particulars) -> bool:
-    """Whether this node, a cluster of its own, stands in the place of a member of the peer's cluster.
+def is_displacing(view: View, theirs: Particulars, *, is_founding_alone: bool) -> bool:
+    """Whether this node, a cluster of its own or about to be, has the place of a member of another one.
 
     That cluster counts on a node with this id, reached it at this address, and knows its disk, which is not
     this one: it was lost, and the node was started with an empty directory and without its peers.
     """
-    is_other = bool(view.cluster_id and theirs.cluster_id) and view.cluster_id != theirs.cluster_id
-    return is_other and len(view.latest.voters) == 1 and theirs.your_disk_id not in ("", view.disk_id)
+    if not theirs.cluster_id or theirs.cluster_id == view.cluster_id:
+        return False
+    is_of_one = len(view.latest.voters) == 1 if view.cluster_id else is_founding_alone
+    return is_of_one and theirs.your_disk_id not in ("", view.disk_id)

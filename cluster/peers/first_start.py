@@ -20,6 +20,11 @@ from cluster.storage.data_directory import DataDir
 
 RULES_FOUNDING: Final = 3
 """A node that knows these rules can found a cluster; earlier releases cannot."""
+LONELY_S: Final = 5.0
+"""Seconds that a node which others can reach listens before it founds a cluster alone.
+
+Its `peers` may have been lost together with its disk. The nodes that know it as a member of theirs dial it
+within three pings and a little; then it founds nothing (entry_check.is_displacing)."""
 EARLIER_RELEASE: Final = "it runs an earlier release: start the nodes of a new cluster with the same one"
 
 logger = logging.getLogger(__name__)
@@ -55,6 +60,11 @@ class FirstStart:
     def is_waiting(self) -> bool:
         """Whether this node must not take part yet: it founds a cluster, and is not sure of all others."""
         return not self._objection and not self._progress.is_complete
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node waits to be a cluster of its own."""
+        return self.is_waiting and self._own.configured.keys() == {self._own.node_id}
 
     def missing(self) -> list[str]:
         """Return the founders that are not known to have stored the founding."""

@@ -260,6 +260,9 @@ class Peering:
 
         The disk of a new member is remembered, durably.
         """
+        is_alone = self.first_start is not None and self.first_start.is_alone
+        if is_displacing(self._view(), theirs, is_founding_alone=is_alone):
+            self._give_way(peer_id, theirs)
         if self.first_start is not None:
             objection = self.first_start.objection(peer_id, theirs, is_known=is_known)
             if objection is not None:
@@ -267,8 +270,6 @@ class Peering:
         standing = check(self._view(), peer_id, theirs, is_known=is_known)
         if isinstance(standing, Objection):
             self.obstacles.met(peer_id, standing)
-            if is_displacing(self._view(), theirs):
-                self._give_way(peer_id, theirs)
             return standing
         if self._speaks_already(peer_id, theirs):
             self.runs.refused(peer_id, theirs.run_id)

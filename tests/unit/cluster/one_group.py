@@ -116,13 +116,16 @@ class Node:
 
 
 @asynccontextmanager
-async def made(directory: Path, *flags: str) -> AsyncIterator[Node]:
-    """Run a group of the node with these flags, which has not begun to tick yet."""
+async def made(directory: Path, *flags: str, is_new: bool = False) -> AsyncIterator[Node]:
+    """Run a group of the node with these flags, which has not begun to tick yet.
+
+    Its cluster was begun by an earlier release, unless it `is_new`: then it is yet to be founded.
+    """
     config = load(["--data-dir", str(directory), "--http", "127.0.0.1:0", *flags], {})
     datadir = DataDir.open(config.data_dir, config.node_id, joins=config.join)
     journal, store = EngineJournal.open(config.data_dir), SnapshotStore(config.data_dir)
     links = Links()
-    beginning = beginning_of(datadir.cluster, config.founders, joins=config.join, is_in_use=True)
+    beginning = beginning_of(datadir.cluster, config.founders, joins=config.join, is_in_use=not is_new)
     group = Group(config, journal, store, beginning)
     group.connect(cast("PeerLinks", links), Peering(datadir, config.node_id, "http://here", group))
     journal.sync()

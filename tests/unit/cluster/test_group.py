@@ -11,7 +11,7 @@ from cluster.commands.outbox import Forwarded
 from cluster.consensus.messages import NewerTerm
 from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
 from cluster.peers import objections
-from cluster.peers.handshake import Objection
+from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.storage.data_directory import DataDir
 from lockstate import codec, limits, snapshot
@@ -151,6 +151,32 @@ async def test_a_backlog_is_forgotten_at_leisure(tmp_path: Path, monkeypatch: py
     pauses_ms = [later - earlier for earlier, later in itertools.pairwise(forgotten_ms)]
     assert len(pauses_ms) == 3
     assert min(pauses_ms[1:]) > 60
+
+
+async def test_a_node_alone_listens_before_it_founds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its `peers` may be lost with its disk. Whoever knows it as a member of theirs keeps it from serving."""
+    monkeypatch.setattr("cluster.peers.first_start.LONELY_S", 0.05)
+    async with made(tmp_path, *ALONE, is_new=True) as node:
+        group = node.group
+        group.start()
+        assert group.role() == "starting"
+        theirs = Particulars("disk-n2", "http://n2", 7, cluster_id="bb" * 16, your_disk_id="the lost one")
+        assert group.peering.objection("n2", theirs, is_known=False) is not None
+        assert isinstance(group.loop.failure.result(), IdentityRefused)
+        await asyncio.sleep(0.1)
+        assert group.role() == "starting"
+        assert "event=founded" not in caplog.text
+
+
+async def test_a_node_that_nobody_knows_founds_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After it has listened."""
+    monkeypatch.setattr("cluster.peers.first_start.LONELY_S", 0.05)
+    async with made(tmp_path, *ALONE, is_new=True) as node:
+        node.group.start()
+        assert node.group.role() == "starting"
+        await until(lambda: node.group.role() == "leader")
 
 
 async def test_a_queued_request_is_answered_by_a_later_entry(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ NEW_N1 = replace(N1, disk_id="disk-new", cluster_id=OTHERS, committed=ALONE, lat
 
 def test_a_cluster_of_one_in_the_place_of_a_member_is_told_so() -> None:
     """Another cluster counts on a node with this id, at this address, with another disk."""
-    assert is_displacing(NEW_N1, says("disk-n2", your_disk_id="disk-n1"))
+    assert is_displacing(NEW_N1, says("disk-n2", your_disk_id="disk-n1"), is_founding_alone=False)
 
 
 @pytest.mark.parametrize(
@@ -167,4 +167,13 @@ def test_a_cluster_of_one_in_the_place_of_a_member_is_told_so() -> None:
 )
 def test_nobody_else_is(view: View, theirs: Particulars) -> None:
     """A wrong address in `cluster add` names no disk, and one word does not stop a node among others."""
-    assert not is_displacing(view, theirs)
+    assert not is_displacing(view, theirs, is_founding_alone=False)
+
+
+def test_a_node_about_to_be_a_cluster_of_one_is_told_so_too() -> None:
+    """Before it has served anybody; one that waits for other founders is refused by its disk."""
+    view = replace(NEW_N1, cluster_id="", committed=Members(), latest=Members())
+    theirs = says("disk-n2", your_disk_id="disk-n1")
+    assert is_displacing(view, theirs, is_founding_alone=True)
+    assert not is_displacing(view, theirs, is_founding_alone=False)
+    assert not is_displacing(view, says("disk-n2"), is_founding_alone=True)
