@@ -123,14 +123,16 @@ class Loop:
 
     def receive(self, peer_id: str, message: Message) -> None:
         """Take a Raft message. Raises PeerFault, and nothing was done: its link is to be cut."""
-        if self._is_stopped or self.failure.done():
+        if self._is_stopped or self._has_failed:
             return
         try:
             ready = self._replica.receive(peer_id, message)
         except PeerFault:
             raise
-        except Exception as error:  # noqa: BLE001 - as in run
+        except BaseException as error:
             self.fail(error)
+            if not isinstance(error, Exception):
+                raise
         else:
             if ready.difference is not None:
                 self.run(self._owner.parted, peer_id, ready.difference)

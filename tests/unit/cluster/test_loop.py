@@ -271,6 +271,12 @@ async def test_what_ends_the_process_ends_the_node_first(error: type[BaseExcepti
         node.loop.run(work)
     await quiet()
     assert node.log == ["failed"]
+    other = _Node()
+    other._next = work  # type: ignore[method-assign,assignment]
+    with pytest.raises(error):
+        other.loop.receive("n2", HEARTBEAT)
+    assert other.log == [("receive", "n2", HEARTBEAT), "failed"]
+    assert other.loop.has_failed
     assert isinstance(node.loop.failure.result(), NodeFailed)
 
 
