@@ -244,6 +244,7 @@ Locks.acquire = _acquire_or_steal
 """
 """A change of what an acquire does, as careless as can be: a client takes a lock from its holder."""
 
+COMPARED_WITHIN_S: Final = 10
 RULES_NEXT: Final = RULES_NEWEST + 1
 NEXT_RULES: Final = f"""
 
@@ -264,15 +265,24 @@ async def holders_after_a_steal(http: Http, cluster: MixedCluster, asked: str) -
 
 
 async def test_a_change_without_a_number_gives_one_lock_two_holders(tmp_path: Path) -> None:
-    """What the numbers are for: two builds differ in what a command does, and nothing keeps them apart."""
+    """What the numbers are for: two builds differ in what a command does, and nothing keeps them apart.
+
+    Until their states are compared, within ten seconds: then the one that differs from the others stops.
+    """
     changed = patched_release(tmp_path / "changed", [("lockstate/locks.py", STEAL.format(since=0))])
     with MixedCluster.of(tmp_path / "mixed", PROJECT) as cluster:
         async with http_to(cluster) as http:
             upgraded = followers(cluster)[0]
             cluster.replace(upgraded, changed)
             await asyncio.to_thread(wait_whole, cluster)
+            log = LogSince(cluster, upgraded)
             seen = await holders_after_a_steal(http, cluster, upgraded)
             assert sorted(seen) == [["A"], ["A"], ["B"]]
+            assert await asyncio.to_thread(exit_code, cluster, upgraded, COMPARED_WITHIN_S) == FAILED
+            assert log.lines("event=node-failed", "the state of this node differs from that of the majority")
+            others = [node_id for node_id in node_ids(cluster) if node_id != upgraded]
+            for node_id in others:
+                assert (await http.acquire(node_id, f"of-{node_id}")).status == 200
 
 
 async def test_a_change_behind_a_number_never_gives_one_lock_two_holders(tmp_path: Path) -> None:
