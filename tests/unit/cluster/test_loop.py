@@ -11,7 +11,7 @@ from cluster.consensus.log_digest import Difference
 from cluster.consensus.messages import AppendEntries, Message, NewerTerm, Vote
 from cluster.consensus.ready import Ready, SnapshotDue
 from cluster.consensus.replica import Replica
-from cluster.errors import IdentityRefused, LogDiverged, NodeFailed
+from cluster.errors import IdentityRefused, LogDiverged, NodeFailed, PeerContradicts
 from cluster.loop import Loop
 from cluster.peers.link import FrameKind
 from cluster.storage.journal import Journal
@@ -35,6 +35,7 @@ class _Node:
         self.log: list[object] = []
         self.readies = deque(readies)
         self.broken = broken
+        self.faults: list[Exception] = []
         self.to_propose: list[bytes] = []
         self.has_members_to_propose = False
         self.takes_part = True
@@ -60,6 +61,8 @@ class _Node:
 
     def receive(self, peer_id: str, message: Message) -> Ready:
         self._note("receive", peer_id, message)
+        if self.faults:
+            raise self.faults.pop()
         return self._next()
 
     def tick(self, *, has_entry: bool) -> Ready:
@@ -406,6 +409,25 @@ async def test_nothing_behind_a_failed_step_is_done() -> None:
     node.loop.receive("n2", HEARTBEAT)
     await quiet()
     assert node.log[-2:] == [("apply", 4, b"four"), "failed"]
+
+
+async def test_the_fault_of_a_peer_stops_nobody() -> None:
+    """It goes to the link that brought it, which is cut; what comes next is taken as if nothing had been."""
+    node = _Node()
+    node.faults.append(PeerContradicts("another history"))
+    with pytest.raises(PeerContradicts, match="another history"):
+        node.loop.receive("n2", HEARTBEAT)
+    assert not node.loop.failure.done()
+    node.loop.receive("n2", HEARTBEAT)
+    assert node.log == [("receive", "n2", HEARTBEAT)] * 2
+
+
+async def test_a_majority_that_contradicts_stops_the_node() -> None:
+    """That is not the fault of a peer any more."""
+    node = _Node()
+    node.faults.append(NodeFailed("a majority has other entries"))
+    node.loop.receive("n2", HEARTBEAT)
+    assert str(node.loop.failure.result()) == "a majority has other entries"
 
 
 async def test_the_first_failure_counts() -> None:

@@ -1,6 +1,7 @@
 """Links over real sockets: who gets in, frames in order, what becomes of dead connections."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 import struct
@@ -13,7 +14,7 @@ import pytest
 
 from cluster.config import Address
 from cluster.config_secrets import Secrets
-from cluster.errors import StartupError
+from cluster.errors import NodeFailed, PeerContradicts, PeerFault, StartupError
 from cluster.peers import handshake, strangers
 from cluster.peers import link as link_module
 from cluster.peers import links as transport_module
@@ -31,6 +32,7 @@ from cluster.peers.handshake import (
 )
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
+from cluster.peers.sealing import RECORD_BYTES_MAX
 
 SECRET = b"the secret of this cluster"
 DEADLINE_S = 20
@@ -48,6 +50,7 @@ class Host:
         self.node_id = node_id
         self.log: list[tuple[Any, ...]] = []
         self.objections: dict[str, Objection] = {}
+        self.faults: list[Exception] = []
         self.protocol_oldest = handshake.PROTOCOL_OLDEST
 
     def protocol_min(self) -> int:
@@ -73,7 +76,9 @@ class Host:
         self.log.append(("down", peer_id))
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:
-        """Note, pings excepted."""
+        """Note, pings excepted; find fault if told so."""
+        if self.faults:
+            raise self.faults.pop()
         if kind != FrameKind.PING:
             self.log.append((FrameKind(kind).name, peer_id, msgspec.msgpack.decode(body)))
 
@@ -350,6 +355,51 @@ async def test_a_node_of_another_group_is_refused() -> None:
         assert exchange.is_refused(SECRET, refusal)
         assert refusal.objection.reason == "node a belongs to Raft group 7, and this node to 0"
         assert not links.up()
+
+
+@pytest.mark.parametrize(
+    ("fault", "cut"),
+    [
+        (PeerFault("entry 9 where 8 is due"), Cut.IMPLAUSIBLE),
+        (PeerContradicts("entry 8 is committed here in term 1"), Cut.CONTRADICTION),
+        (msgspec.ValidationError("of no type"), Cut.UNREADABLE),
+        (NodeFailed("the disk"), Cut.BROKEN),
+    ],
+)
+async def test_what_a_peer_says_wrongly_costs_its_connection(
+    fault: Exception, cut: Cut, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is counted by kind and logged with the reason; the peer may come again."""
+    async with acceptor() as (links, host, address):
+        host.faults.append(fault)
+        async with raw(address) as peer:
+            await peer.get_in()
+            peer.send(msgspec.msgpack.encode((int(FrameKind.RAFT), "wrong")))
+            await until(lambda: host.log == [("up", "a"), ("down", "a")])
+        assert links.cuts.counts == {cut: 1}
+        assert "event=peer-rejected peer=a address=('127.0.0.1'" in caplog.text
+        assert str(fault) in caplog.text
+        async with raw(address) as peer:
+            await peer.get_in()
+            await until(lambda: host.log[-1] == ("up", "a"))
+
+
+async def test_a_length_that_somebody_wrote_into_a_link_makes_it_silent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A record that never becomes whole is no sign of life, however many bytes of it come."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(transport_module, "PING_S", 0.05)
+    monkeypatch.setattr(transport_module, "SILENCE_S_MAX", 0.3)
+    async with acceptor() as (_, host, address), raw(address) as peer:
+        await peer.get_in(handshake.new_nonce())
+        peer.writer.write(LENGTH.pack(RECORD_BYTES_MAX))
+        with contextlib.suppress(ConnectionResetError):
+            # A byte for each ping that comes.
+            while await peer.reader.read(4096):
+                peer.writer.write(b"x")
+        await until(lambda: ("down", "a") in host.log)
+        assert "reason='silent for" in caplog.text
 
 
 # -- strangers ----------------------------------------------------------------------------------------------
