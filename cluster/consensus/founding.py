@@ -16,8 +16,12 @@ from typing import Final
 
 import msgspec
 
+from cluster.config import Address
 from cluster.storage.cluster_record import ClusterRecord, Founder, Founding
+from lockstate.versions import GROUP, GROUPS_COUNT
 
+CLUSTER_ID_LENGTH_MAX: Final = 64
+"""The characters of a cluster id, at most; this release makes ids of half as many."""
 ADVICE: Final = (
     "No node of this cluster was ever ready unless one has logged event=founded; only if none has: stop all"
     " nodes, empty all their data directories, and start them again (see 'The first start' in"
@@ -130,6 +134,8 @@ def _untrue(own: Own, founding: Founding) -> str:
             f"cluster {founding.cluster_id[:8]} is being founded by {listed(founding.nodes)}, and `peers` of"
             f" {own.node_id} names {listed(own.configured)}: correct `peers`"
         )
+    if _is_nonsense(founding):
+        return f"what is told of the founding makes no sense: {founding}"
     disk_id = founding.nodes[own.node_id].disk_id
     if disk_id != own.disk_id:
         return (
@@ -137,6 +143,19 @@ def _untrue(own: Own, founding: Founding) -> str:
             f" and its data directory now is disk {own.disk_id[:8]}. {ADVICE}"
         )
     return ""
+
+
+def _is_nonsense(founding: Founding) -> bool:
+    """Whether a founding is none that any node of this release writes: it would be in the log for ever."""
+    disk_ids = {founder.disk_id for founder in founding.nodes.values()}
+    try:
+        for founder in founding.nodes.values():
+            Address.parse(founder.peer)
+    except ValueError:
+        return True
+    is_named = 0 < len(founding.cluster_id) <= CLUSTER_ID_LENGTH_MAX
+    is_ours = (founding.group, founding.groups_count) == (GROUP, GROUPS_COUNT)
+    return not is_named or not is_ours or "" in disk_ids or len(disk_ids) < len(founding.nodes)
 
 
 def _written(own: Own, peers: Mapping[str, Peer], cluster_id: str) -> Founding | None:

@@ -121,7 +121,7 @@ class FoundingModel:
         own = Own(
             self.ids[number],
             self.disk(number, node),
-            {node_id: f"h:{node_id}" for node_id in self._configured[self.ids[number]]},
+            {node_id: f"h:{ord(node_id)}" for node_id in self._configured[self.ids[number]]},
         )
         cluster_id, stored_by, is_complete = node.known
         before = Progress(self.foundings.get(cluster_id), stored_by, is_complete)
