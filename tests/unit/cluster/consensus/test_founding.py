@@ -63,7 +63,7 @@ def test_wherever_it_stops_it_can_go_on() -> None:
 
 
 def test_a_node_that_lost_a_disk_which_somebody_has_stored_stays_out() -> None:
-    """In every order of connections, messages and the loss of a disk, whether anybody has stored it or not."""
+    """In every order of connections, messages and the loss of a disk, whether it was stored or not."""
     model, known = FoundingModel(SAME), dict[State, State]()
     for state in explore(model, model.start(reboots=0, losses=1), STATES_COUNT_MAX):
         ended = calm(model, state, known)
