@@ -111,13 +111,13 @@ def belongs(view: View, theirs: Particulars) -> bool:
     return theirs.your_disk_id == view.disk_id
 
 
-def is_displacing(view: View, theirs: Particulars, *, is_founding_alone: bool) -> bool:
+def is_displacing(view: View, theirs: Particulars, *, began_alone: bool) -> bool:
     """Whether this node, a cluster of its own or about to be, has the place of a member of another one.
 
     That cluster counts on a node with this id, reached it at this address, and knows its disk, which is not
     this one: it was lost, and the node was started with an empty directory and without its peers.
+    `began_alone` tells whether that can be: a cluster that is older was only reached by a wrong address.
     """
-    if not theirs.cluster_id or theirs.cluster_id == view.cluster_id:
+    if not began_alone or not theirs.cluster_id or theirs.cluster_id == view.cluster_id:
         return False
-    is_of_one = len(view.latest.voters) == 1 if view.cluster_id else is_founding_alone
-    return is_of_one and theirs.your_disk_id not in ("", view.disk_id)
+    return len(view.latest.voters) <= 1 and theirs.your_disk_id not in ("", view.disk_id)

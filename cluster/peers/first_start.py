@@ -5,6 +5,7 @@ What is decided is in consensus/founding.py. Nothing is told before it is on the
 
 import logging
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -25,6 +26,9 @@ LONELY_S: Final = 5.0
 
 Its `peers` may have been lost together with its disk. The nodes that know it as a member of theirs dial it
 within three pings and a little; then it founds nothing (entry_check.is_displacing)."""
+NEW_S: Final = 600.0
+"""Seconds for which a cluster that was founded alone still gives way to one that knows this node otherwise.
+An older one does not: somebody else's wrong address must not end it."""
 EARLIER_RELEASE: Final = "it runs an earlier release: start the nodes of a new cluster with the same one"
 
 logger = logging.getLogger(__name__)
@@ -55,11 +59,19 @@ class FirstStart:
         self._progress = Progress.of(datadir.cluster, self._own.node_id)
         self._peers: dict[str, Peer] = {}
         self._said: list[str] = []
+        self._founded_alone_s: float | None = None
 
     @property
     def is_waiting(self) -> bool:
         """Whether this node must not take part yet: it founds a cluster, and is not sure of all others."""
         return not self._objection and not self._progress.is_complete
+
+    @property
+    def began_alone(self) -> bool:
+        """Whether this node is about to be a cluster of its own, or has become one just now."""
+        founded_s = self._founded_alone_s
+        is_new = founded_s is not None and time.monotonic() - founded_s < NEW_S
+        return self.is_alone or is_new
 
     @property
     def is_alone(self) -> bool:
@@ -152,6 +164,8 @@ class FirstStart:
         self._explain()
         if progress.is_complete:
             assert progress.founding is not None
+            if len(progress.founding.nodes) == 1:
+                self._founded_alone_s = time.monotonic()
             logger.info(
                 "event=founded cluster=%s members=%s",
                 progress.founding.cluster_id,

@@ -260,8 +260,8 @@ class Peering:
 
         The disk of a new member is remembered, durably.
         """
-        is_alone = self.first_start is not None and self.first_start.is_alone
-        if is_displacing(self._view(), theirs, is_founding_alone=is_alone):
+        began_alone = self.first_start is not None and self.first_start.began_alone
+        if is_displacing(self._view(), theirs, began_alone=began_alone):
             self._give_way(peer_id, theirs)
         if self.first_start is not None:
             objection = self.first_start.objection(peer_id, theirs, is_known=is_known)

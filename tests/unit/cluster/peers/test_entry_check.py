@@ -150,7 +150,9 @@ NEW_N1 = replace(N1, disk_id="disk-new", cluster_id=OTHERS, committed=ALONE, lat
 
 def test_a_cluster_of_one_in_the_place_of_a_member_is_told_so() -> None:
     """Another cluster counts on a node with this id, at this address, with another disk."""
-    assert is_displacing(NEW_N1, says("disk-n2", your_disk_id="disk-n1"), is_founding_alone=False)
+    theirs = says("disk-n2", your_disk_id="disk-n1")
+    assert is_displacing(NEW_N1, theirs, began_alone=True)
+    assert not is_displacing(NEW_N1, theirs, began_alone=False), "an old cluster, at a wrong address"
 
 
 @pytest.mark.parametrize(
@@ -160,20 +162,19 @@ def test_a_cluster_of_one_in_the_place_of_a_member_is_told_so() -> None:
         (NEW_N1, says("disk-n2", your_disk_id="disk-new")),
         (NEW_N1, says("disk-n2", cluster_id=OTHERS, your_disk_id="disk-n1")),
         (NEW_N1, says("disk-n2", cluster_id="", your_disk_id="disk-n1")),
-        (replace(NEW_N1, cluster_id=""), says("disk-n2", your_disk_id="disk-n1")),
         (N1, says("disk-n2", cluster_id=OTHERS, your_disk_id="another")),
     ],
-    ids=["joins-there", "its-own-disk", "same-cluster", "no-cluster", "none-yet", "not-alone"],
+    ids=["joins-there", "its-own-disk", "same-cluster", "no-cluster", "not-alone"],
 )
 def test_nobody_else_is(view: View, theirs: Particulars) -> None:
     """A wrong address in `cluster add` names no disk, and one word does not stop a node among others."""
-    assert not is_displacing(view, theirs, is_founding_alone=False)
+    assert not is_displacing(view, theirs, began_alone=True)
 
 
 def test_a_node_about_to_be_a_cluster_of_one_is_told_so_too() -> None:
     """Before it has served anybody; one that waits for other founders is refused by its disk."""
     view = replace(NEW_N1, cluster_id="", committed=Members(), latest=Members())
     theirs = says("disk-n2", your_disk_id="disk-n1")
-    assert is_displacing(view, theirs, is_founding_alone=True)
-    assert not is_displacing(view, theirs, is_founding_alone=False)
-    assert not is_displacing(view, says("disk-n2"), is_founding_alone=True)
+    assert is_displacing(view, theirs, began_alone=True)
+    assert not is_displacing(view, theirs, began_alone=False)
+    assert not is_displacing(view, says("disk-n2"), began_alone=True)

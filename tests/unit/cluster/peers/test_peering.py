@@ -26,11 +26,12 @@ from cluster.consensus.messages import (
     VoteRequest,
 )
 from cluster.errors import IdentityRefused, NodeFailed, PeerFault, StateDiverged
+from cluster.peers import first_start
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
 from cluster.peers.objections import Kind
 from cluster.peers.peering import Handlers, Peering, Ping
-from cluster.storage.cluster_record import ClusterRecord
+from cluster.storage.cluster_record import ClusterRecord, Founding
 from cluster.storage.data_directory import DataDir
 from lockstate import fingerprint
 from lockstate.versions import RULES_NEWEST
@@ -409,21 +410,29 @@ def test_a_second_process_is_not_let_in_beside_the_first(
     assert peering.objection("n2", first, is_known=True) is None
 
 
+def founded_alone(datadir: DataDir, host: Host) -> Peering:
+    """Return n1 as a cluster of its own, which it has just founded."""
+    peering = Peering(datadir, "n1", "http://n1", host)
+    peering.handlers = handlers(host.log)
+    founded: list[Founding] = []
+    means = first_start.Means(lambda *_: None, founded.append, lambda call, *args: call(*args))
+    peering.found({"n1": "h:1"}, means, "")
+    assert peering.first_start is not None
+    peering.first_start.begin()
+    peering.set_members(member_list.founded(founded[0]), is_first=False)
+    return peering
+
+
+KNOWS_ANOTHER_N1 = replace(disk("n2"), cluster_id="bb" * 16, your_disk_id="the disk that was lost")
+
+
 def test_a_cluster_of_one_stops_when_its_place_is_anothers(datadir: DataDir) -> None:
     """A node that lost its disk, and founded a cluster alone because its `peers` named nobody else.
 
     Its directory is never used again.
     """
     host = Host()
-    alone = Members(
-        {"n1": Member("h:n1", is_voter=True, disk_id=datadir.disk_id)},
-        version=1,
-        cluster_id="aa" * 16,
-        format=member_list.FORMAT_WITH_CLUSTER,
-    )
-    peering = make(datadir, alone, is_first=False, host=host)
-    theirs = replace(disk("n2"), cluster_id="bb" * 16, your_disk_id="the disk that was lost")
-    objection = peering.objection("n2", theirs, is_known=False)
+    objection = founded_alone(datadir, host).objection("n2", KNOWS_ANOTHER_N1, is_known=False)
     assert objection is not None
     assert objection.kind == Kind.OTHER_CLUSTER
     ((what, reason),) = host.log
@@ -432,6 +441,17 @@ def test_a_cluster_of_one_stops_when_its_place_is_anothers(datadir: DataDir) -> 
     datadir.close()
     with pytest.raises(IdentityRefused, match="with another data directory"):
         DataDir.open(datadir.path, "n1")
+
+
+def test_an_older_cluster_of_one_does_not_stop(datadir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another cluster has a wrong address in its list: it is only not let in."""
+    host = Host()
+    peering = founded_alone(datadir, host)
+    monkeypatch.setattr("cluster.peers.first_start.NEW_S", 0.0)
+    objection = peering.objection("n2", KNOWS_ANOTHER_N1, is_known=False)
+    assert objection is not None
+    assert objection.kind == Kind.OTHER_CLUSTER
+    assert host.log == []
 
 
 def test_commands_reach_the_leader_as_one_batch(datadir: DataDir) -> None:
