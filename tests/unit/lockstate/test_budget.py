@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from lockstate import codec, fingerprint, limits, snapshot
@@ -253,3 +254,21 @@ def test_the_count_is_near_the_truth(commands: Callable[[int], Command]) -> None
     finally:
         tracemalloc.stop()
     assert taken / 1.5 < driver.machine.bytes_count < 2 * taken
+
+
+@pytest.mark.parametrize("session_id", ["", "s"])
+def test_long_texts_count_as_short_ones_do(session_id: str) -> None:
+    """The note of a hold counts twice, with a lease of its own or in a session, as long as it is held."""
+    driver = bounded()
+    driver.run(OpenSession(SessionId("s"), 60_000))
+    taken: list[int] = []
+    for length in (1, limits.NOTE_BYTES_MAX):
+        before = driver.machine.bytes_count
+        ttl_ms = 0 if session_id else 60_000
+        hold_id = HoldId(f"h-{length}")
+        command = Acquire("a", EXCLUSIVE, hold_id, AttemptId("a"), SessionId(session_id), ttl_ms)
+        expect(Granted, driver.run(msgspec.structs.replace(command, note="n" * length)))
+        taken.append(driver.machine.bytes_count - before)
+        expect(Released, driver.run(Release(hold_id)))
+        assert driver.machine.bytes_count == before
+    assert 0 <= taken[1] - taken[0] - 2 * (limits.NOTE_BYTES_MAX - 1) < 20
