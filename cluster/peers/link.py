@@ -162,7 +162,12 @@ class Link(asyncio.Protocol):
         try:
             for content in opener.open(data):
                 self.heard_s = self._loop.time()
-                self._take(content)
+                # Mostly a record is one whole frame.
+                size_bytes = len(content) - _LENGTH.size
+                if not self._buffer and size_bytes >= 0 and _LENGTH.unpack_from(content)[0] == size_bytes:
+                    self._frame(content[_LENGTH.size :])
+                else:
+                    self._take(content)
                 if self._transport is None:
                     return
         except SealBroken as error:

@@ -72,28 +72,27 @@ class Opener(_Direction):
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key)
-        self._waiting = bytearray()
+        self._waiting = b""
 
     def open(self, data: bytes) -> Iterator[bytes]:
         """Yield the content of each whole record, as soon as it is proven.
 
         Raises SealBroken; whatever comes behind that is not looked at, and the connection is over.
         """
-        waiting = self._waiting
-        waiting += data
-        start = 0
-        while len(waiting) - start >= _HEADER.size:
-            length, mac = _HEADER.unpack_from(waiting, start)
+        # Mostly it is one whole record, and nothing waits.
+        waiting = self._waiting + data if self._waiting else data
+        end, size_bytes = 0, len(waiting)
+        while size_bytes - end >= _HEADER.size:
+            start = end + _HEADER.size
+            length, mac = _HEADER.unpack_from(waiting, end)
             if not 0 < length <= RECORD_BYTES_MAX:
                 raise SealBroken(f"a record of {length} bytes")
-            end = start + _HEADER.size + length
-            if len(waiting) < end:
+            if size_bytes - start < length:
                 break
-            with memoryview(waiting) as view:
-                content = bytes(view[start + _HEADER.size : end])
-            start = end
+            end = start + length
+            content = waiting[start:end]
             number = self._count
             if not hmac.compare_digest(mac, self._next_mac(content)):
                 raise SealBroken(f"record {number} has a wrong MAC")
             yield content
-        del waiting[:start]
+        self._waiting = waiting[end:]
