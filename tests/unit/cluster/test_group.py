@@ -157,7 +157,7 @@ async def test_a_node_alone_listens_before_it_founds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its `peers` may be lost with its disk. Whoever knows it as a member of theirs keeps it from serving."""
-    monkeypatch.setattr("cluster.peers.first_start.LONELY_S", 0.05)
+    monkeypatch.setattr("cluster.peers.first_start.LONELY_S", 3600.0)
     async with made(tmp_path, *ALONE, is_new=True) as node:
         group = node.group
         group.start()
@@ -165,7 +165,9 @@ async def test_a_node_alone_listens_before_it_founds(
         theirs = Particulars("disk-n2", "http://n2", 7, cluster_id="bb" * 16, your_disk_id="the lost one")
         assert group.peering.objection("n2", theirs, is_known=False) is not None
         assert isinstance(group.loop.failure.result(), IdentityRefused)
-        await asyncio.sleep(0.1)
+        assert group.peering.first_start is not None
+        group.peering.first_start.begin()
+        await settle()
         assert group.role() == "starting"
         assert "event=founded" not in caplog.text
 

@@ -48,7 +48,7 @@ def test_the_slowest_of_several_counts(pinned: PinnedLog) -> None:
 
 
 def test_who_makes_no_progress_is_forgotten(pinned: PinnedLog) -> None:
-    """Bytes count once: to send the same again to a follower that takes nothing is no progress."""
+    """Bytes count once: to send the same again to one that takes nothing brings nothing."""
     pinned.has_sent("b", 1000, START_S + IDLE_S_MAX)
     assert pinned.look(nobody_has_anything, START_S + 2 * IDLE_S_MAX) == []
     pinned.has_sent("b", 1000, START_S + 2 * IDLE_S_MAX)

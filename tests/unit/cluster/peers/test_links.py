@@ -387,7 +387,7 @@ async def test_what_a_peer_says_wrongly_costs_its_connection(
 async def test_a_length_that_somebody_wrote_into_a_link_makes_it_silent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A record that never becomes whole is no sign of life, however many bytes of it come."""
+    """A record that never becomes whole is not a sign of life, however many bytes of it come."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(transport_module, "PING_S", 0.05)
     monkeypatch.setattr(transport_module, "SILENCE_S_MAX", 0.3)
