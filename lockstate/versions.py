@@ -10,6 +10,7 @@ To change what any entry does:
 1. Add the next `Rules` here. They say what changed and which formats they write.
 2. Keep the old way behind `state.rules`, for at least one minor version.
 3. Store bytes of any new format in tests/compat, which replays those of every version.
+4. If a stored record has another field, count fingerprint.VERSION up: releases compare their states.
 
 What an entry does includes the words of a refusal: outcomes are remembered, so a `detail` that two releases
 word differently gives two states. A format that has been released stays readable.

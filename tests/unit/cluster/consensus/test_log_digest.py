@@ -275,3 +275,35 @@ def test_an_installed_snapshot_brings_its_digest(tmp_path: Path, clock: LibraryC
     site.replica.engine.install_received()
     assert [site.replica.log.digest_at(index) for index in (8, 9)] == [None, 77]
     site.close()
+
+
+def test_digests_follow_a_log_that_a_new_leader_cuts(tmp_path: Path, clock: LibraryClock) -> None:
+    """What replaces the tail of another term has the digests of the new history."""
+    site = with_history(tmp_path / "n1", clock, "n1", b"one", b"cut off", b"cut off too")
+    digest = site.replica.log.digest_at(2)
+    assert digest is not None
+    newer = AppendEntries(
+        term=2,
+        commit_index=1,
+        entries=[(COMMAND + b"instead", 3, 2)],
+        previous_index=2,
+        previous_term=1,
+        previous_digest=digest,
+    )
+    assert site.replica.receive("n3", newer).difference is None
+    assert site.journal.last_index == 3
+    expected = LogDigests(site.journal[:])
+    assert [site.replica.log.digest_at(index) for index in (2, 3, 4)] == [digest, expected.at(2), None]
+    site.close()
+
+
+def test_a_snapshot_is_written_with_its_digest(tmp_path: Path, clock: LibraryClock) -> None:
+    """It is that of the last entry in it."""
+    site = with_history(tmp_path / "n1", clock, "n1", b"one", b"two")
+    site.lead()
+    site.commit(b"three")
+    site.replica.engine.force_compaction()
+    due = site.replica.tick(has_entry=False).snapshot
+    assert due is not None
+    assert due.log_digest == site.replica.log.digest_at(due.last[1]) is not None
+    site.close()
