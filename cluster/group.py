@@ -48,6 +48,7 @@ from cluster.peers.peering import Handlers, Peering
 from cluster.peers.stop_rules import SILENT_ELECTIONS_COUNT, Refusals, Stop
 from cluster.storage.cluster_record import Founding
 from cluster.storage.snapshot_store import SnapshotStore
+from cluster.storage.sync_runner import InPlace, SyncRunner
 from lockstate import codec, limits, snapshot
 from lockstate.commands import Command
 from lockstate.machine import LockMachine
@@ -134,8 +135,11 @@ class Group:
             config.node_id, self._clock.reading_us, lambda: self.replica.membership.voters
         )
 
-    def connect(self, links: PeerLinks, peering: Peering) -> None:
-        """Use these links, and take what comes over them. Called once, before `start`."""
+    def connect(self, links: PeerLinks, peering: Peering, syncs: SyncRunner | None = None) -> None:
+        """Use these links, and take what comes over them. Called once, before `start`.
+
+        `syncs` runs the syncs of the journal; without it they are run in place.
+        """
         self.links = links
         self.peering = peering
         peering.clocks = self.clocks
@@ -149,6 +153,7 @@ class Group:
             self,
             period_s=period_ms / 1000,
             on_sync=self.metrics.sync_seconds.observe,
+            syncs=syncs or InPlace(),
         )
         self.handovers = Handovers(
             self.replica,

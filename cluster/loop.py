@@ -5,13 +5,13 @@ thread, and each does a bounded piece of work:
 
     message or proposal -> tick -> messages leave -> commands are applied -> sync -> promises leave
 
-What arrives while a tick or a sync runs shares the next one: that is the group commit. A failure here is
-final: the node stops; it never retries what broke and never answers from a broken state.
+What arrives while a tick or a sync runs shares the next one: that is the group commit. A sync that takes long
+goes on in a thread (sync_runner); everything else goes on meanwhile, and what was promised waits for it. A
+failure here is final: the node stops; it never retries what broke and never answers from a broken state.
 """
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Final, ParamSpec, Protocol
 
@@ -21,7 +21,8 @@ from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
 from cluster.errors import IdentityRefused, NodeFailed, PeerFault
 from cluster.peers.link import FrameKind
-from cluster.storage.journal import Journal
+from cluster.storage.journal import Journal, Sync
+from cluster.storage.sync_runner import SyncRunner
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +94,7 @@ class Loop:
         *,
         period_s: float,
         on_sync: Callable[[float], None],
+        syncs: SyncRunner,
     ) -> None:
         """`period_s` is the time between ticks of an idle node; `on_sync` is told how long a sync took."""
         self.failure: Final[asyncio.Future[BaseException]] = asyncio.get_running_loop().create_future()
@@ -103,7 +105,10 @@ class Loop:
         self._period_s = period_s
         self._on_sync = on_sync
         self._loop = asyncio.get_running_loop()
+        self._syncs = syncs
         self._promises: list[tuple[str, Message]] = []
+        self._present_sync: Sync | None = None
+        self._present_promises: list[tuple[str, Message]] = []
         self._tick_is_due = self._sync_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = self._has_failed = False
@@ -145,6 +150,7 @@ class Loop:
     def peer_down(self, peer_id: str) -> None:
         """Record that a peer cannot be reached; promises to it are dropped."""
         self._promises = [promise for promise in self._promises if promise[0] != peer_id]
+        self._present_promises = [promise for promise in self._present_promises if promise[0] != peer_id]
         self.run(self._replica.peer_down, peer_id)
 
     def request_tick(self) -> None:
@@ -154,8 +160,8 @@ class Loop:
             self._tick_is_due = True
 
     def request_sync(self) -> None:
-        """Sync at the end of this run of the event loop."""
-        if not self._sync_is_due:
+        """Sync at the end of this run of the event loop, or when the sync that is under way has ended."""
+        if not self._sync_is_due and self._present_sync is None:
             self._loop.call_soon(self.run, self._sync)
             self._sync_is_due = True
 
@@ -233,14 +239,36 @@ class Loop:
         owner.ticked()
 
     def _sync(self) -> None:
+        """Begin a sync of all that has changed; its promises leave when it has ended."""
         self._sync_is_due = False
-        began_s = time.perf_counter()
-        self._journal.sync()
-        took_s = time.perf_counter() - began_s
         promises, self._promises = self._promises, []
+        sync = self._journal.begin_sync()
+        if sync is None:
+            self._release(promises)
+            return
+        self._present_sync, self._present_promises = sync, promises
+        self._syncs.start(sync, self._on_synced)
+
+    def _on_synced(self) -> None:
+        """Go on behind the sync: called in place, or by the event loop."""
+        self.run(self._end_sync)
+
+    def _end_sync(self) -> None:
+        sync, self._present_sync = self._present_sync, None
+        assert sync is not None, "the end of a sync that was not begun"
+        promises, self._present_promises = self._present_promises, []
+        self._journal.end_sync(sync)
+        self._release(promises)
+        self._on_sync(sync.took_s)
+        if self._replica.has_work:
+            self.request_tick()
+        if self._promises or self._journal.wants_sync:
+            self.request_sync()
+
+    def _release(self, promises: list[tuple[str, Message]]) -> None:
+        """Send what was promised: it is on disk."""
         for peer_id, message in promises:
             self.send(peer_id, message)
-        self._on_sync(took_s)
 
     def _set_timer(self) -> None:
         self._timer = self._loop.call_later(self._period_s, self.start)

@@ -29,6 +29,7 @@ from cluster.storage.data_directory import DataDir
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
 from cluster.storage.snapshot_store import SnapshotStore
+from cluster.storage.sync_runner import SyncRunner, SyncThread
 from lockstate import snapshot
 from lockstate.commands import Command, MayWait
 from lockstate.machine import LockMachine
@@ -52,11 +53,22 @@ class Node:
     One thread: everything is called from the event loop in which it was started.
     """
 
-    def __init__(self, config: NodeConfig, *, files: Files | None = None, child: Child | None = None) -> None:
-        """Be a node of `config`; `files` and `child` are its disk and how it forks, for tests to replace."""
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        files: Files | None = None,
+        child: Child | None = None,
+        syncs: SyncRunner | None = None,
+    ) -> None:
+        """Be a node of `config`.
+
+        `files` and `child` are its disk and how it forks, `syncs` runs its syncs, for tests to replace.
+        """
         self.config = config
         self._files = files or Files()
         self._child = child or Child()
+        self._given_syncs = syncs
         self._shutdown = asyncio.Event()
         self._group: Group | None = None
         self._secret_watch: SecretWatch | None = None
@@ -71,7 +83,8 @@ class Node:
             group = self._recover()
             peering = Peering(self._datadir, config.node_id, config.advertise_http, group)
             links = PeerLinks(config.node_id, config.secrets, {}, peering, configured=config.peers)
-            group.connect(links, peering)
+            self._syncs = self._given_syncs or SyncThread(asyncio.get_running_loop().call_soon_threadsafe)
+            group.connect(links, peering, self._syncs)
         except snapshot.SnapshotError as error:
             self._datadir.close()
             raise DataDirError(
@@ -215,6 +228,7 @@ class Node:
         # From the last to the first, and each of them even if one before it fails.
         with contextlib.ExitStack() as stack:
             stack.callback(self._datadir.close)
+            stack.callback(self._syncs.close)
             stack.callback(self._journal.close)
             stack.callback(self._store.close)
             stack.callback(group.replica.close)

@@ -20,6 +20,7 @@ from pysyncobj.node import Node as LibraryNode
 from pysyncobj.transport import Transport as LibraryTransport
 
 from cluster.consensus import compaction, pinned_log
+from cluster.consensus.commit_rule import majority_index
 from cluster.consensus.compaction import Compaction, LogRoom
 from cluster.consensus.library_words import EngineJournal, from_library, to_library
 from cluster.consensus.log_digest import MEMBERS_MARK
@@ -52,6 +53,7 @@ REQUIRED_NAMES: Final = (
     "_SyncObj__connectedToAnyone",
     "_SyncObj__getCurrentLogIndex",
     "_SyncObj__loadDumpFile",
+    "_SyncObj__onBecomeLeader",
     "_SyncObj__sendAppendEntries",
     "_SyncObj__tryLogCompaction",
     "_checkCommandsToApply",
@@ -241,6 +243,7 @@ class _Library(library.SyncObj):  # type: ignore[misc]
         ever what raises (H8). When another entry is about to leave, the news of the commit travels with it.
         """
         engine = self.engine
+        engine.is_counting = False
         applied = engine.applied_index
         commit_index: int = self._SyncObj__raftCommitIndex
         if commit_index <= applied:
@@ -255,8 +258,22 @@ class _Library(library.SyncObj):  # type: ignore[misc]
         )
 
     def _SyncObj__getCurrentLogIndex(self) -> int:  # noqa: N802
-        """Return the index of the newest entry. Overridden: the journal knows it without a look."""
+        """Return the index of the newest entry. Overridden: the journal knows it without a look.
+
+        Where a leader counts who has what, the log ends for it at what is committed: the library takes its
+        own copy for durable, and that is only so up to where it was synced (see `Engine.commit`).
+        """
+        if self.engine.is_counting and self._SyncObj__raftState == _LEADER:
+            commit_index: int = self._SyncObj__raftCommitIndex
+            return commit_index
         return self.engine.journal.last_index
+
+    def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
+        """Begin to lead, in the middle of a tick if nobody else votes: with the log as it is."""
+        engine = self.engine
+        engine.is_counting, is_counting = False, engine.is_counting
+        super()._SyncObj__onBecomeLeader()
+        engine.is_counting = is_counting
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """Do nothing. Overridden: the library takes one command at a time from a queue of its own (H14)."""
@@ -311,6 +328,7 @@ class Engine:
         self.installed: Snapshot | None = None
         # What the library asks for in the middle of a tick, told before it.
         self.may_stand = False
+        self.is_counting = False
         self.stands_for_transfer = False
         self.has_proposal = False
         self.in_flight_max = IN_FLIGHT_MAX
@@ -444,9 +462,25 @@ class Engine:
         """Whether a tick would find something to commit, to apply, or to take over."""
         return (
             self.commit_index > self.applied_index
-            or (self.is_leader and self.commit_index < self.journal.last_index)
             or self.is_takeover_asked
+            or (self.is_leader and self.committable_index > self.commit_index)
         )
+
+    @property
+    def committable_index(self) -> int:
+        """Return up to where a majority has the log of this leader on disk; its commit index if no further.
+
+        Only an entry of the present term is committed by being counted (Raft, section 5.4.2).
+        """
+        raft, journal = self.library, self.journal
+        commit_index: int = raft._SyncObj__raftCommitIndex
+        if journal.last_index == commit_index:
+            return commit_index
+        matched = raft._SyncObj__raftMatchIndex
+        index = majority_index(journal.synced_index, [matched[node] for node in raft._SyncObj__otherNodes])
+        if index <= commit_index or journal[index - journal.first_index][2] != self.term:
+            return commit_index
+        return index
 
     @property
     def is_takeover_asked(self) -> bool:
@@ -496,9 +530,19 @@ class Engine:
         """Commit, collect what is committed, send, compact, stand for election."""
         # The library forgets why it stands for election before it asks for votes.
         self.stands_for_transfer = self.is_takeover_asked
+        if self.is_leader:
+            self._commit()
+        self.is_counting = True
         self.library.doTick(0.0)
-        self.stands_for_transfer = False
+        self.is_counting = self.stands_for_transfer = False
         self.observe()
+
+    def _commit(self) -> None:
+        """Commit what a majority has on disk, this leader's own copy counted as far as it was synced."""
+        index = self.committable_index
+        if index > self.commit_index:
+            self.library._SyncObj__raftCommitIndex = index
+            self.journal.record_commit(index)
 
     def receive(self, peer_id: str, message: Message) -> None:
         """Take a message that the guards admitted."""

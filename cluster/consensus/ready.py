@@ -55,7 +55,8 @@ class Ready(msgspec.Struct, kw_only=True):
     was synced after this value was returned. If their connection breaks first, drop them."""
 
     needs_sync: bool = False
-    """The journal has unsynced changes, or promises wait. Sync soon."""
+    """The journal has unsynced changes, or promises wait. Sync soon, and tick behind the sync if the replica
+    `has_work`."""
 
     wants_tick: bool = False
     """There is more to do than a message can: commit, apply, take over, go on with a snapshot. Tick soon."""

@@ -279,10 +279,8 @@ class Replica:
                     ready.promises.append((peer_id, message))
                 else:
                     ready.messages.append((peer_id, message))
-        ready.needs_sync = is_dirty
-        # Alone there is no acknowledgement to wait for: the next tick commits.
-        is_alone = self.membership.is_alone and engine.commit_index < engine.journal.last_index
-        if is_alone or self._transfer.is_checking:
+        ready.needs_sync = bool(ready.promises) or self._journal.wants_sync
+        if self._transfer.is_checking:
             ready.wants_tick = True
         return ready
 
@@ -317,6 +315,11 @@ class Replica:
         if not engine.is_leader:
             self.is_proposing = True
         ready.is_role_changed = True
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a tick would find something to do, now that a sync has ended: a leader may commit."""
+        return self.engine.has_work
 
     # -- proposals ------------------------------------------------------------------------------------------
 

@@ -1,39 +1,42 @@
 """The durable Raft log and hard state (term and vote) of one node.
 
-A plain list in memory has the log; the journal gathers every change until `sync()` writes them all as one
-block and waits for the disk once: that is the group commit. The node calls it at the end of each tick, and
-only then lets out what promises durability (acknowledgements, votes).
+A plain list in memory has the log; the journal gathers every change until a sync writes them all as one
+block and waits for the disk once: that is the group commit. The node begins one at the end of each tick, and
+only when it has ended lets out what promises durability (acknowledgements, votes).
 
 No byte of the log is rewritten in place. Removing entries appends a record; whole segment files are unlinked
 when nothing in them is needed any more. So a kill at any moment leaves the view of the last sync, or the next
 one: never a mixture.
 
-One thread. The journal counts as failed before each change, in memory or on disk, and as sound again only
-when the change is complete. So whatever ends one half-way (a disk error, memory that is short, a signal, a
+A sync has three parts, so that nobody needs to wait for the disk: `begin_sync` takes what has changed,
+`Sync.run` brings it to the disk, in any thread, and `end_sync` takes over what is durable then. What changes
+in between belongs to the next one. `sync` is all three at once. All else is for one thread.
+
+The journal counts as failed before each change, in memory or on disk, and as sound again only when the change
+is complete. So whatever ends one half-way (a disk error, memory that is short, a signal, a
 mistake of ours) leaves a journal that refuses every further change: what a failed sync left on disk is
 unknown, a second sync that succeeds proves nothing about the first, and to write the same records twice would
 damage the log for good.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Self, overload
+from typing import Final, NoReturn, Self, overload
 
 from cluster.errors import DataDirError, NodeFailed
 from cluster.storage.files import Files
 from cluster.storage.journal_format import (
-    NO_SALT,
     LogEntry,
     RecordType,
-    begin_record,
     entry_head,
     hard_state_record,
     index_record,
 )
-from cluster.storage.recovery import recover, segment_path
-from cluster.storage.replay import ReplayedLog, Segment
-from cluster.storage.segment_writer import SegmentWriter, Sizes
+from cluster.storage.log_on_disk import NO_ENTRIES, Block, LogOnDisk
+from cluster.storage.recovery import recover
+from cluster.storage.replay import ReplayedLog
+from cluster.storage.segment_writer import Sizes
 
 BUFFERED_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes that are gathered for one sync at most: a block's length has 32 bits, and its copy takes memory."""
@@ -51,8 +54,6 @@ class Journal:
     def __init__(self, directory: Path, view: ReplayedLog, files: Files, sizes: Sizes) -> None:
         """Use `Journal.open`."""
         self._directory = directory
-        self._files = files
-        self._sizes = sizes
         self._is_sound = True
         self._failure: BaseException | None = None
         self._is_closed = False
@@ -60,8 +61,7 @@ class Journal:
         self._entries = view.entries
         self._bytes_count = sum(len(command) for command, _, _ in view.entries)
         self._term, self._voted_for = view.term, view.voted_for
-        self._commit_index = self._commit_on_disk = view.commit_index
-        self._disk_first, self._disk_following = view.first, view.following
+        self._commit_index = view.commit_index
         self._find_ends()
         self._synced_index = self.last_index
 
@@ -71,14 +71,10 @@ class Journal:
         self._restarts = False
         self._is_hard_state_dirty = False
 
-        self._segments = view.segments
-        self._is_sealed = not view.segments
-        if view.segments:
-            self._writer = SegmentWriter.go_on(
-                view.segments[-1].path, end=view.end, sequence=view.sequence, files=files, sizes=sizes
-            )
-        else:
-            self._writer = self._begin_segment(())
+        self._present: Sync | None = None
+        self._present_index = 0
+        self._is_tidy_due = False
+        self._disk = LogOnDisk(directory, view, files, sizes)
 
     @classmethod
     def open(
@@ -104,11 +100,23 @@ class Journal:
 
     @property
     def _fd(self) -> int:
-        return self._writer.fd
+        return self._disk.writer.fd
 
     @property
     def is_dirty(self) -> bool:
-        """Whether there is something that the next sync must write. A commit hint alone does not count."""
+        """Whether anything is not surely on disk: it waits for a sync, or its sync has not ended.
+
+        A commit hint alone does not count.
+        """
+        return self._is_changed or self._present is not None
+
+    @property
+    def wants_sync(self) -> bool:
+        """Whether a sync would have anything to do, beside the one that is under way."""
+        return self._is_changed or self._is_tidy_due
+
+    @property
+    def _is_changed(self) -> bool:
         return self._is_hard_state_dirty or bool(self._records)
 
     @property
@@ -165,7 +173,8 @@ class Journal:
         self.first_index = self.last_index = 0
         self._bytes_count = 0
         self._records.clear()
-        self._buffered_bytes = self._buffered_index_max = self._synced_index = 0
+        self._buffered_bytes = self._buffered_index_max = 0
+        self._synced_index = self._present_index = 0
         self._restarts = False
         self._is_sound = True
 
@@ -181,6 +190,7 @@ class Journal:
             del self._entries[position:]
             self._find_ends()
             self._synced_index = min(self._synced_index, self.last_index)
+            self._present_index = min(self._present_index, self.last_index)
             self._is_sound = True
 
     def remove_before(self, position: int) -> None:
@@ -259,26 +269,24 @@ class Journal:
         return self._voted_for
 
     def record_commit(self, index: int) -> None:
-        """Record that the log is committed up to `index`, syncing first if that is not on this disk yet.
+        """Record that the log is committed up to `index`: a hint, which goes to the disk with the next block.
 
-        The leader applies right after this call. Its own copy counted for the majority, so it must be
-        durable: what is acknowledged on the strength of an unsynced copy could be lost with one other disk.
+        Nothing needs to be on this disk for that: a majority has it, in which a leader counts its own copy
+        only up to `synced_index`.
         """
         self._check_usable()
         self._commit_index = index
-        if index > self._synced_index:
-            self.sync()
 
     @property
     def commit_hint(self) -> int:
         """The last durable commit hint, at least 1 and not beyond the log."""
-        return max(1, min(self._commit_on_disk, self.last_index))
+        return max(1, min(self._disk.commit_index, self.last_index))
 
     def tidy(self) -> None:
-        """Seal what was synced (see `_seal`), and remove what is obsolete. Called once a second."""
+        """Let the next sync seal what was synced, and remove what is obsolete. Called once a second."""
         self._check_usable()
-        self._on_disk(self._seal)
-        self._on_disk(self._unlink_obsolete)
+        if self._present is None:
+            self._is_tidy_due = not self._disk.is_sealed or self._disk.has_obsolete
 
     def sync(self) -> bool:
         """Write all changes since the last sync as one block and wait until they are on disk.
@@ -287,23 +295,98 @@ class Journal:
         when the disk fails or anything else ends the sync half-way.
         """
         self._check_usable()
-        if not self.is_dirty:
+        self.wait()
+        if not self.wants_sync:
             return False
-        self._on_disk(self._write_synced)
-        self._on_disk(self._unlink_obsolete)
-        return True
+        sync = self._take_sync()
+        sync.run()
+        self.end_sync(sync)
+        return sync.block is not None
+
+    def begin_sync(self) -> "Sync | None":
+        """Take what has changed; None if there is nothing to do. The last one has ended.
+
+        `run` it, anywhere, and then hand it to `end_sync`. Until then no other is begun, and nothing of it
+        counts as being on disk.
+        """
+        self._check_usable()
+        assert self._present is None, "two syncs at once"
+        if not self.wants_sync:
+            return None
+        sync = self._take_sync()
+        self._is_sound = True
+        return sync
+
+    def _take_sync(self) -> "Sync":
+        """Take what has changed. The journal is not sound before the sync is in good hands."""
+        self._is_sound = False
+        self._present = sync = Sync(
+            self._disk, self._take_block() if self._is_changed else None, self._commit_index
+        )
+        self._present_index = self.last_index
+        self._is_tidy_due = False
+        return sync
+
+    def _take_block(self) -> Block:
+        """Return everything that has changed, and begin to gather anew."""
+        if self._is_hard_state_dirty:
+            self._records.append(hard_state_record(self._term, self._voted_for))
+        if self._commit_index != self._disk.commit_index:
+            self._records.append(index_record(RecordType.COMMIT, self._commit_index))
+        block = Block(
+            records=self._records,
+            term=self._term,
+            voted_for=self._voted_for,
+            commit_index=self._commit_index,
+            index_max=self._buffered_index_max,
+            restarts=self._restarts,
+            span=(self.first_index, self.last_index + 1) if self._entries else NO_ENTRIES,
+        )
+        self._records = []
+        self._buffered_bytes = self._buffered_index_max = 0
+        self._restarts = self._is_hard_state_dirty = False
+        return block
+
+    def end_sync(self, sync: "Sync") -> None:
+        """Take over what is durable now; nothing if `wait` has done so. The sync has been run.
+
+        Raises JournalError, or what ended the sync half-way.
+        """
+        if sync is not self._present:
+            return
+        self._is_sound = False
+        self._present = None
+        error = sync.error
+        if error is not None:
+            self._fail(error)
+        if sync.block is not None:
+            # Not what was cut off meanwhile, though it is there; nor what came in its place.
+            self._synced_index = self._present_index
+        self._is_sound = True
+
+    def wait(self) -> None:
+        """Wait for the sync that is under way, if there is one. Raises as `end_sync`."""
+        sync = self._present
+        if sync is not None:
+            sync.join()
+            self.end_sync(sync)
 
     def close(self) -> None:
-        """Sync, seal and close; after a failure only give the descriptor back. Idempotent."""
+        """Sync, seal and close; after a failure only give the descriptor back. Idempotent.
+
+        Waits for a sync that is under way.
+        """
         if self._is_closed:
             return
         try:
             if self._is_sound:
                 self.sync()
-                self._on_disk(self._seal)
+                self._on_disk(lambda: self._disk.seal(self._commit_index))
         finally:
             self._is_closed = True
-            self._writer.close()
+            if self._present is not None:
+                self._present.join()
+            self._disk.close()
 
     def _check_usable(self) -> None:
         if not self._is_sound:
@@ -316,97 +399,54 @@ class Journal:
         self._is_sound = False
         try:
             operation()
-        except BaseException as error:
-            self._failure = error
-            logger.critical("event=journal-failed directory=%s error=%r", self._directory, repr(error))
-            if not isinstance(error, Exception):
-                raise  # somebody wants this process to end, and is to hear that it does
-            message = f"{self._directory}: the journal cannot be written: {error!r}"
-            raise JournalError(message) from error
+        except BaseException as error:  # noqa: BLE001 - raised again
+            self._fail(error)
         self._is_sound = True
 
-    def _write_synced(self) -> None:
-        """Write what changed as one block, wait for the disk, and take over what is durable now."""
-        if self._is_hard_state_dirty:
-            self._records.append(hard_state_record(self._term, self._voted_for))
-        if self._commit_index != self._commit_on_disk:
-            self._records.append(index_record(RecordType.COMMIT, self._commit_index))
-        if self._writer.is_full:
-            self._writer = self._begin_segment(self._records, self._writer)
-        else:
-            self._writer.write(self._records)
-            self._writer.sync()
-        self._is_sealed = False
-        self._note_synced()
+    def _fail(self, error: BaseException) -> NoReturn:
+        """Raise what ended a change half-way; it is not sound any more."""
+        self._failure = error
+        logger.critical("event=journal-failed directory=%s error=%r", self._directory, repr(error))
+        if not isinstance(error, Exception):
+            raise error  # somebody wants this process to end, and is to hear that it does
+        message = f"{self._directory}: the journal cannot be written: {error!r}"
+        raise JournalError(message) from error
 
-    def _seal(self) -> None:
-        """Write, without waiting for the disk, a block saying that the block before it was synced.
 
-        Without it the last block, damaged later, would look like a torn write and be cut. The commit hint
-        rides along.
-        """
-        if not self._is_sealed:
-            self._is_sealed = True
-            self._writer.write((index_record(RecordType.COMMIT, self._commit_index),))
-            self._commit_on_disk = self._commit_index
+class Sync:
+    """One sync of a journal, from `Journal.begin_sync` to `Journal.end_sync`.
 
-    def _begin_segment(self, records: Sequence[bytes], old: SegmentWriter | None = None) -> SegmentWriter:
-        """Begin the segment after `old` with `records` in its first block; it gets its name when synced."""
-        number = self._segments[-1].number + 1 if self._segments else 1
-        path = segment_path(self._directory, number)
-        temporary = path.with_name(path.name + ".tmp")
-        if old is not None:
-            # A seal may not be on disk yet, and only the last segment may end with a torn write.
-            old.sync()
-        new = SegmentWriter.create(
-            temporary,
-            number=number,
-            previous_salt=old.salt if old is not None else NO_SALT,
-            sequence=old.sequence if old is not None else 0,
-            files=self._files,
-            sizes=self._sizes,
-        )
+    `run` may be called in another thread, and nothing else: it touches only the disk's half of the journal,
+    which nobody else does meanwhile.
+    """
+
+    def __init__(self, disk: LogOnDisk, block: Block | None, commit_index: int) -> None:
+        """Write `block`, or only tidy if there is none; `commit_index` is the hint that goes with a seal."""
+        self.block = block
+        self.error: BaseException | None = None
+        """What ended it half-way; looked at by `Journal.end_sync`."""
+        self.took_s = 0.0
+        self.wait_for: Callable[[], None] | None = None
+        """Returns when it has been run; set by who runs it in another thread."""
+        self._is_run = False
+        self._disk = disk
+        self._commit_index = commit_index
+
+    def run(self) -> None:
+        """Write and wait for the disk. Does not raise: see `error`."""
         try:
-            new.write((*self._state_records(), *records))
-            new.sync()
-            self._files.rename(temporary, path)
-            self._files.fsync_dir(self._directory)
-            self._segments.append(Segment(number, path))
-            if old is not None:
-                old.finish(number)
-        except BaseException:
-            new.close()
-            raise
-        return new
+            if self.block is not None:
+                self._disk.write(self.block)
+            else:
+                self._disk.seal(self._commit_index)
+            self._disk.unlink_obsolete()
+        except BaseException as error:  # noqa: BLE001 - whoever ends the sync raises it
+            self.error = error
+        self._is_run = True
 
-    def _state_records(self) -> tuple[bytes, ...]:
-        """Return the records that make a segment readable without the ones before it."""
-        return (
-            begin_record(self._disk_first, self._disk_following),
-            hard_state_record(self._term, self._voted_for),
-            index_record(RecordType.COMMIT, self._commit_index),
-        )
-
-    def _note_synced(self) -> None:
-        """Take over what is durable now."""
-        if self._restarts:
-            for segment in self._segments:
-                segment.last_index = 0
-        newest = self._segments[-1]
-        newest.last_index = max(newest.last_index, self._buffered_index_max)
-        if self._entries:
-            self._disk_first, self._disk_following = self.first_index, self.last_index + 1
-        self._synced_index = self.last_index
-        self._commit_on_disk = self._commit_index
-        self._records.clear()
-        self._buffered_bytes = self._buffered_index_max = 0
-        self._restarts = self._is_hard_state_dirty = False
-
-    def _unlink_obsolete(self) -> None:
-        """Remove the oldest segment if nothing in it is needed: one at a time, because each takes 20 ms.
-
-        The next sync or second looks again. What a crash leaves is removed by recovery.
-        """
-        if len(self._segments) > 1 and self._segments[0].last_index < self._disk_first:
-            self._files.unlink(self._segments.pop(0).path)
-            self._files.fsync_dir(self._directory)
+    def join(self) -> None:
+        """Wait until it has been run. One that nobody runs has failed."""
+        if self.wait_for is not None:
+            self.wait_for()
+        if not self._is_run and self.error is None:
+            self.error = RuntimeError("something failed before the sync could be run")

@@ -19,6 +19,7 @@ from cluster.consensus.ready import Ready
 from cluster.consensus.replica import Replica
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
+from cluster.storage.journal import Sync
 from cluster.storage.snapshot_store import SnapshotStore
 from tests.hazards.virtual_cluster import Checker, Cluster, Network, WireMessage
 from tests.support.replica_parts import InlineChild, LibraryClock, ReplicaConfig, UnsyncedFiles
@@ -47,6 +48,9 @@ class OurNode:
         self.entries: list[tuple[int, bytes]] = []
         self.room = 1_000_000
         self.is_broken = False
+        self.is_disk_hanging = False
+        """Whether a sync that is begun does not end, until this is taken back."""
+        self._present: tuple[Sync, list[tuple[str, Message]]] | None = None
         self._network = network
         self._checker = checker
         self._promises: list[tuple[str, Message]] = []
@@ -119,6 +123,9 @@ class OurNode:
     def disconnect(self, peer_id: str) -> None:
         """Record its end."""
         self._promises = [promise for promise in self._promises if promise[0] != peer_id]
+        if self._present is not None:
+            sync, promises = self._present
+            self._present = sync, [promise for promise in promises if promise[0] != peer_id]
         self.replica.peer_down(peer_id)
 
     def take(self, peer_id: str, message: WireMessage) -> None:
@@ -136,19 +143,38 @@ class OurNode:
         if self._is_tick_due:
             self._tick()
             return True
-        if self._is_sync_due:
+        if self._is_sync_due and self._present is None:
             self.sync()
+            return True
+        if self._present is not None and not self.is_disk_hanging:
+            self._end_sync()
             return True
         return False
 
     def sync(self) -> None:
-        """Sync, which lets promises out."""
+        """Sync, which lets promises out; if the disk hangs, it only begins."""
         self._is_sync_due = False
-        self.journal.sync()
         promises, self._promises = self._promises, []
+        sync = self.journal.begin_sync()
+        if sync is None:
+            for peer_id, message in promises:
+                self._send(peer_id, message)
+            return
+        self._present = sync, promises
+        if not self.is_disk_hanging:
+            self._end_sync()
+
+    def _end_sync(self) -> None:
+        assert self._present is not None, "no sync was begun"
+        (sync, promises), self._present = self._present, None
+        sync.run()
+        self.journal.end_sync(sync)
         for peer_id, message in promises:
             self._send(peer_id, message)
-        self._checker.stored(self.node_id, self.journal.term)
+        if sync.block is not None:
+            self._checker.stored(self.node_id, sync.block.term)
+        self._is_tick_due |= self.replica.has_work
+        self._is_sync_due |= bool(self._promises) or self.journal.wants_sync
 
     def crash(self) -> None:
         """Let go of the disk without writing anything."""

@@ -3,11 +3,12 @@
 from typing import Any, Final
 
 import cluster.storage.recovery
-from cluster.consensus import guards
+from cluster.consensus import commit_rule, engine, guards
 from cluster.loop import Loop
 from cluster.peers.entry_check import View
 from cluster.storage.journal import Journal
 from cluster.storage.journal_format import BlockHead, LogEntry, decode_head
+from cluster.storage.log_on_disk import LogOnDisk
 from cluster.storage.recovery import segment_path
 from cluster.storage.replay import ReplayedLog
 from tests.simulation.mutations.mutation import Mutation, Surroundings, many_snapshots, replaced, together
@@ -32,15 +33,14 @@ LATE_SYNC_S: Final = 0.004
 
 def _request_sync_late(loop: Loop) -> None:
     """Sync a little later, as if this node's loop had more to do. No defect: promises wait for it."""
-    if not loop._sync_is_due:
+    if not loop._sync_is_due and loop._present_sync is None:
         loop._sync_is_due = True
         loop._loop.call_later(LATE_SYNC_S, loop.run, loop._sync)
 
 
-def _note_commit_without_sync(journal: Journal, index: int) -> None:
+def _majority_with_unsynced(_synced_index: int, match_indexes: list[int]) -> int:
     """Count the own copy of an entry although it is not on disk yet."""
-    journal._check_usable()
-    journal._commit_index = index
+    return commit_rule.majority_index(2**60, match_indexes)
 
 
 def _set_term_in_memory(journal: Journal, term: int, voted_for: str | None) -> None:
@@ -72,11 +72,11 @@ def _cut_any_tail(_view: ReplayedLog, _data: bytes, _offset: int, _seed: int) ->
     """Take everything that does not verify for a torn last write."""
 
 
-def _unlink_too_much(journal: Journal) -> None:
+def _unlink_too_much(disk: LogOnDisk) -> None:
     """Remove all segments but the last one."""
-    for segment in journal._segments[:-1]:
-        journal._files.unlink(segment_path(journal._directory, segment.number))
-    del journal._segments[:-1]
+    for segment in disk.segments[:-1]:
+        disk._files.unlink(segment_path(disk._directory, segment.number))
+    del disk.segments[:-1]
 
 
 def _delete_nothing(journal: Journal, position: int) -> None:
@@ -109,7 +109,7 @@ DISKS: Final = (
         name="leader-counts-unsynced-copy",
         sentence="A leader commits on the strength of its own copy before that is on disk.",
         found_by=("committed-by-majority",),
-        apply=replaced(Journal, "record_commit", _note_commit_without_sync),
+        apply=replaced(engine, "majority_index", _majority_with_unsynced),
         surroundings=Surroundings(
             rates={"power": 2.0, "slow-link": 4.0},
             settings={"latency_us": 100, "jitter_us": 50, "sync_us": 100},
@@ -171,7 +171,7 @@ DISKS: Final = (
         name="segments-removed-early",
         sentence="Compaction removes segments whose entries are still needed (H5).",
         found_by=("node-ends", "promise-kept"),
-        apply=replaced(Journal, "_unlink_obsolete", _unlink_too_much),
+        apply=replaced(LogOnDisk, "unlink_obsolete", _unlink_too_much),
         surroundings=Surroundings(
             rates={"kill": 6.0}, settings={"segment_bytes": 4_096, "compact_entries": 100}
         ),

@@ -20,7 +20,9 @@ from cluster.loop import Loop
 from cluster.node import Node
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
+from cluster.storage.journal import Sync
 from cluster.storage.snapshot_store import SnapshotStore
+from cluster.storage.sync_runner import SyncRunner
 from tests.simulation.checks.liveness import Vitals
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
@@ -28,6 +30,7 @@ from tests.simulation.world.files import SimFiles
 from tests.simulation.world.forked_child import SimChild
 from tests.simulation.world.network import Network
 from tests.simulation.world.scheduler import Clock, Scheduler
+from tests.simulation.world.sync_thread import SimSyncs
 
 CLOSE_S: Final = 5.0
 """How long open calls may take when the node is told to stop."""
@@ -68,8 +71,8 @@ class Facts(Protocol):
     def members_changed(self, node_id: str, group: Group) -> None:
         """Another member list counts for a node, or one is committed."""
 
-    def stored(self, node_id: str, group: Group) -> None:
-        """A node's journal was synced."""
+    def stored(self, node_id: str, group: Group, term: int, voted_for: str | None) -> None:
+        """A node's journal was synced, with this term and vote."""
 
     def led(self, node_id: str, group: Group) -> None:
         """A node has seen a change of leadership."""
@@ -108,20 +111,20 @@ class WatchedGroup(Group):
             beginning = Beginning(founders(config.founders), objection=EARLIER)
         super().__init__(config, journal, store, beginning)
         self._is_made = True
-        sync = journal.sync
+        end_sync = journal.end_sync
 
-        def watched_sync() -> bool:
-            has_written = sync()
-            facts.stored(self.node_id, self)
-            return has_written
+        def watched_end(sync: Sync) -> None:
+            end_sync(sync)
+            if sync.block is not None:
+                facts.stored(self.node_id, self, sync.block.term, sync.block.voted_for)
 
-        journal.sync = watched_sync  # type: ignore[method-assign]
+        journal.end_sync = watched_end  # type: ignore[method-assign]
         facts.made(self.node_id, self)
 
-    def connect(self, links: PeerLinks, peering: Peering) -> None:
+    def connect(self, links: PeerLinks, peering: Peering, syncs: SyncRunner | None = None) -> None:
         """Connect, as a node of the release that is installed on its machine."""
         peering.rules_newest = self._facts.rules_known(self.node_id)
-        super().connect(links, peering)
+        super().connect(links, peering, syncs)
 
     def apply(self, index: int, entry: bytes) -> None:
         """Apply, and tell."""
@@ -189,7 +192,8 @@ class Process:
             step_us=lambda: machine.usual_step_us + machine.slow_step_us,
         )
         self.child.on_start = lambda: machine.facts.forked(machine.node_id)
-        self.node = Node(machine.config, files=self.files, child=self.child)
+        self.syncs = SimSyncs(machine.scheduler, loop, machine.disk)
+        self.node = Node(machine.config, files=self.files, child=self.child, syncs=self.syncs)
         self.is_serving = False
         self._stop_asked = asyncio.Event()
         self._calls: dict[asyncio.Task[Any], None] = {}

@@ -155,12 +155,11 @@ class NodeObserver:
                 )
             )
 
-    def stored(self, node_id: str, group: Group) -> None:
-        """Record a synced journal."""
+    def stored(self, node_id: str, group: Group, term: int, voted_for: str | None) -> None:
+        """Record a sync, which has brought this term and vote to the disk: the node may have gone on."""
         journal = group.journal
-        term, voted_for = journal.term, journal.voted_for
         self._checkers.stored(node_id, term, voted_for)
-        self.raft.stored(node_id, journal)
+        self.raft.stored(node_id, term, voted_for, journal.synced_index)
         self._checkers.synced(node_id, journal.synced_index)
         # A node that is alone leads and commits in one tick, before anybody is told of its role.
         if voted_for == node_id and len(journal) and journal[-1][2] == term:

@@ -52,9 +52,9 @@ class RaftTrace:
         self._counted(node_id, group)
         _Tap(node_id, journal, self)
 
-    def stored(self, node_id: str, journal: Journal) -> None:
+    def stored(self, node_id: str, term: int, voted_for: str | None, synced_index: int) -> None:
         """Record a sync."""
-        self.add("syncs", node_id, journal.term, journal.voted_for, journal.synced_index)
+        self.add("syncs", node_id, term, voted_for, synced_index)
 
     def restored(self, node_id: str, group: Group) -> None:
         """Record that a snapshot was taken over."""

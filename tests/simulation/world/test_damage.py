@@ -157,6 +157,7 @@ def use(journal: Journal, disk: Disk, random: Random) -> None:
         match random.randrange(8):
             case 0 | 1:
                 journal.tidy()
+                journal.sync()
             case 2:
                 journal.set_vote(journal.term + 1, random.choice([None, "n1", "n2"]))
             case 3 if random.random() < 0.2:

@@ -15,6 +15,7 @@ from cluster.errors import IdentityRefused, LogDiverged, NodeFailed, PeerContrad
 from cluster.loop import Loop
 from cluster.peers.link import FrameKind
 from cluster.storage.journal import Journal
+from cluster.storage.sync_runner import InPlace
 
 DEADLINE_S = 20.0
 NEVER_S = 3_600.0
@@ -22,6 +23,22 @@ NEVER_S = 3_600.0
 HEARTBEAT = AppendEntries(term=1, commit_index=1)
 VOTE = Vote(term=1)
 DUE = SnapshotDue((b"last", 5, 1), (b"previous", 4, 1), b"members")
+
+
+class _Sync:
+    """A sync of which the node only writes down that it is run."""
+
+    def __init__(self, node: "_Node") -> None:
+        self._node = node
+        self.error: OSError | None = None
+        self.took_s = 0.0
+
+    def run(self) -> None:
+        """Write it down, or fail."""
+        try:
+            self._node._note("sync")
+        except OSError as error:
+            self.error = error
 
 
 class _Node:
@@ -40,6 +57,8 @@ class _Node:
         self.has_members_to_propose = False
         self.takes_part = True
         self.sync_times: list[float] = []
+        self.syncs = InPlace()
+        self.has_work = self.wants_sync = False
         self.loop = Loop(
             cast("Replica", self),
             cast("Journal", self),
@@ -47,6 +66,7 @@ class _Node:
             self,
             period_s=period_s,
             on_sync=self.sync_times.append,
+            syncs=self.syncs,
         )
 
     def _note(self, what: str, *details: object) -> None:
@@ -84,9 +104,12 @@ class _Node:
 
     # -- the journal and the links
 
-    def sync(self) -> bool:
-        self._note("sync")
-        return True
+    def begin_sync(self) -> "_Sync":
+        return _Sync(self)
+
+    def end_sync(self, sync: "_Sync") -> None:
+        if sync.error is not None:
+            raise sync.error
 
     def send(self, peer_id: str, kind: FrameKind, body: object) -> bool:
         assert kind is FrameKind.RAFT

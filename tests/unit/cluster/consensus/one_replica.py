@@ -149,7 +149,8 @@ class Site:
         return self.replica._node_id
 
     def acknowledge(self, *peer_ids: str, up_to: int | None = None) -> Ready:
-        """Let peers acknowledge the whole log, or all up to an index."""
+        """Let peers acknowledge the whole log, or all up to an index; this node has synced by then."""
+        self.journal.sync()
         ready = Ready()
         next_index = (self.journal.last_index if up_to is None else up_to) + 1
         term = self.replica.role.term

@@ -69,6 +69,9 @@ def test_there_is_work_while_something_can_be_committed_applied_or_taken_over(
     work.append(engine.has_work)
     assert work == [False, True, False, True, False]
     leader.propose(b"one")
+    leader.replica.engine.receive("n2", acknowledged(leader.journal.last_index))
+    assert not leader.replica.engine.has_work, "the leader's own copy is not on disk yet"
+    leader.journal.sync()
     assert leader.replica.engine.has_work
 
 
@@ -114,6 +117,7 @@ def test_what_is_committed_is_collected_in_order(leader: Site) -> None:
     engine = leader.replica.engine
     engine.append(b"one")
     engine.append(b"two")
+    leader.journal.sync()
     engine.receive("n2", acknowledged(4))
     engine.tick()
     assert [(content, index) for content, index, _ in engine.committed] == [
@@ -165,9 +169,13 @@ def test_a_long_log_is_compacted_whatever_its_count(
     monkeypatch.setattr(compaction, "LOG_BYTES_MAX", 1_000)
     site = make("n1", members=members_of(["n1"]))
     site.replica.tick(has_entry=False)
+    site.journal.sync()
+    site.replica.tick(has_entry=False)
     due = []
     for _ in range(3):
-        readies = (site.propose(b"x" * 600), site.replica.tick(has_entry=False))
+        readies = [site.propose(b"x" * 600)]
+        site.journal.sync()
+        readies.append(site.replica.tick(has_entry=False))
         due.append(any(ready.snapshot is not None for ready in readies))
     assert due[0] is False
     assert any(due)
@@ -204,6 +212,7 @@ def test_news_of_a_commit_wait_for_the_next_entry(leader: Site) -> None:
     sent = []
     for has_proposal in (True, False):
         engine.append(b"one")
+        leader.journal.sync()
         engine.receive("n2", acknowledged(leader.journal.last_index))
         engine.take_sent()
         engine.has_proposal = has_proposal
@@ -238,6 +247,7 @@ def test_learners_get_the_log_and_count_for_nothing(make: Callable[..., Site]) -
     engine = site.replica.engine
     engine.append(b"one")
     index = site.journal.last_index
+    site.journal.sync()
     assert [entry[1] for entry in entries_for("n4", engine.take_sent())] == [index]
     committed = []
     for peer_id in ("n4", "n2"):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from cluster.consensus.messages import AppendEntries, NewerTerm, TakeOver
 from tests.support.replica_parts import LibraryClock
-from tests.unit.cluster.consensus.one_replica import FOUR, Site, entries_for, kinds, members_of
+from tests.unit.cluster.consensus.one_replica import FOUR, Site, entries_for, extend, kinds, members_of
 
 
 def test_a_proposal_travels_ahead_of_the_sync_and_is_not_committed_yet(leader: Site) -> None:
@@ -78,12 +78,17 @@ def test_a_peer_that_is_not_connected_is_sent_nothing(leader: Site) -> None:
 
 
 def test_a_node_alone_commits_without_acknowledgements(make: Callable[..., Site]) -> None:
-    """It leads at its first tick; behind a proposal it asks for the tick that commits, and then for none."""
+    """It leads at its first tick; what it proposes is committed when it is on its disk, not before."""
     site = make(members=members_of(["n1"]))
     assert site.replica.tick(has_entry=False).is_role_changed
     assert site.replica.role.is_leader
+    site.journal.sync()
+    site.replica.tick(has_entry=False)
     ready = site.propose(b"one")
-    assert (ready.wants_tick, ready.needs_sync, ready.messages) == (True, True, [])
+    assert (ready.wants_tick, ready.needs_sync, ready.messages) == (False, True, [])
+    assert site.replica.tick(has_entry=False).committed == []
+    site.journal.sync()
+    assert site.replica.has_work
     ready = site.replica.tick(has_entry=False)
     assert ready.committed == [(3, b"one")]
     assert not ready.wants_tick
@@ -94,12 +99,14 @@ def test_a_restarted_node_hands_out_again_what_is_in_the_log(make: Callable[...,
     first = make(members=members_of(["n1"]))
     first.replica.tick(has_entry=False)
     for entry in (b"one", b"two"):
+        first.journal.sync()
         first.propose(entry)
-    first.replica.tick(has_entry=False)
     first.close()
     again = make(members=members_of(["n1"]))
     assert again.replica.loaded_state is None
     ready = again.replica.tick(has_entry=False)
+    again.journal.sync()
+    extend(ready, again.replica.tick(has_entry=False))
     assert ready.committed == [(3, b"one"), (4, b"two")]
 
 

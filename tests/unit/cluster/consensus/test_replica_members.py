@@ -90,6 +90,7 @@ def test_members_of_the_log_are_those_after_a_restart(make: Callable[..., Site])
     """The list in the log counts again, not that of the configuration."""
     site = make(members=members_of(["n1"]))
     site.replica.tick(has_entry=False)
+    site.journal.sync()
     site.replica.tick(has_entry=False)
     new = member_list.with_learner(members_of(["n1"]), "n4", "n4:1")
     site.replica.change_members(new)

@@ -196,6 +196,7 @@ def test_old_segments_that_came_back_are_removed() -> None:
     journal.sync()
     for _ in old:
         journal.tidy()
+        journal.sync()
     kept = journal[:]
     journal.close()
     removed = [path for path in old if path not in segments(disk)]

@@ -20,7 +20,12 @@ from tests.unit.cluster.storage.test_journal_crashes import QUIET, View, view_of
 
 DIRECTORY = Path("/data")
 SIZES = Sizes(segment_bytes=700, prepared_bytes=300)
-CODE = ("cluster/storage/journal.py", "cluster/storage/segment_writer.py", "cluster/storage/files.py")
+CODE = (
+    "cluster/storage/journal.py",
+    "cluster/storage/log_on_disk.py",
+    "cluster/storage/segment_writer.py",
+    "cluster/storage/files.py",
+)
 LIFE = (
     "vote 1, add 1, add 6, sync, add 8, sync, seal, commit, truncate 9, add 5, sync, vote 2, sync,"
     " compact 7, sync, seal, restart, clear, add 3, add 2, vote 3, sync, add 9, commit, restart,"
@@ -77,12 +82,13 @@ def take(journal: Journal, promises: Promises, kind: str, number: int) -> None:
             journal.set_vote(number, f"node-{number}")
         case "commit":
             journal.record_commit(journal.last_index)
-            promises.kept()
         case "sync":
             journal.sync()
             promises.kept()
         case _:
             journal.tidy()
+            if not journal.is_dirty:
+                journal.sync()
 
 
 def opened(files: Files) -> Journal:
@@ -220,7 +226,7 @@ def test_memory_that_runs_out_before_a_sync_leaves_a_journal_that_opens(tmp_path
     journal.sync()
     journal.add(b"z", 3, 1)
     files = FailingFiles(Files(), 2)
-    journal._writer._files = files
+    journal._disk.writer._files = files
     with pytest.raises((MemoryError, JournalError)):
         journal.sync()
     assert files.operations == ["write_at", "fdatasync"]

@@ -86,6 +86,7 @@ def test_a_lost_seal_before_a_torn_write_is_no_damage() -> None:
     synced = disk.content(path)
     seal_end_before = len(synced.rstrip(b"\0"))
     journal.tidy()
+    journal.sync()
     sealed = disk.content(path)
     journal.add(b"never acknowledged", 2, 1)
     journal.sync()
@@ -107,6 +108,7 @@ def test_what_followed_a_lost_seal_does_not_come_back_behind_the_next_seal() -> 
     journal.add(bytes([1]) * (2 * SECTOR_BYTES - (end + BLOCK_BYTES + ENTRY_BYTES + SEAL_BYTES)), 2, 1)
     journal.sync()
     journal.tidy()
+    journal.sync()
     journal.add(b"never acknowledged", 3, 1)
     disk.crash_at = len(disk.operations) + 2
     with pytest.raises(Crash):
@@ -119,6 +121,7 @@ def test_what_followed_a_lost_seal_does_not_come_back_behind_the_next_seal() -> 
         recovered = journal[:]
         was_cut += len(recovered) == 2
         journal.tidy()
+        journal.sync()
         again.reboot(Random(seed + 1000))
         assert opened(again)[:] == recovered
     assert 0 < was_cut < 200
