@@ -82,8 +82,14 @@ def simulate(
 ) -> tuple[WatchedWorld, Report]:
     """Run a world without clients."""
     plan = make_plan(seed, nodes, hostile=False, faults=faults)
-    settings = {"clients_count": 0, "drift_ppm_max": 200, "upgraded_s": 0.0, "quiet_every_s": 1e6} | changes
-    plan = msgspec.structs.replace(plan, **settings)
+    settings = {
+        "clients_count": 0,
+        "drift_ppm_max": 200,
+        "upgraded_s": 0.0,
+        "quiet_every_s": 1e6,
+        "far_us": 0,
+    }
+    plan = msgspec.structs.replace(plan, **settings | changes)
     made.clear()
     with (
         mock.patch.object(simulation, "World", WatchedWorld),
