@@ -40,6 +40,7 @@ from cluster.observing.event_log import EventLog, events_count_max
 from cluster.observing.gauges import gauges
 from cluster.observing.metrics import Metrics
 from cluster.peers import first_start, objections
+from cluster.peers.disk_watch import DiskWatch, is_slow
 from cluster.peers.handshake import Objection
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
@@ -102,6 +103,7 @@ class Group:
         self._leader_seen: str | None = None
         self._is_flush_due = False
         self._log_room_seen = LogRoom.ANYTHING
+        self.disk = DiskWatch()
         self._refusals = Refusals()
         self._started_s = self._loop.time()
         self.replica = Replica(
@@ -152,7 +154,7 @@ class Group:
             links,
             self,
             period_s=period_ms / 1000,
-            on_sync=self.metrics.sync_seconds.observe,
+            on_sync=self._synced,
             syncs=syncs or InPlace(),
         )
         self.handovers = Handovers(
@@ -164,6 +166,8 @@ class Group:
         )
         self.handovers.is_fit = self.clocks.is_fit
         self._unfit = UnfitLeader(self.replica, self.handovers, self.clocks.is_fit, self._loop.time)
+        self.loop.on_sync_begun = lambda: self.disk.begun(self._loop.time())
+        self._slow = UnfitLeader(self.replica, self.handovers, self._has_quicker_disk, self._loop.time)
         self.changes = MemberChanges(
             self.node_id,
             self.replica,
@@ -463,6 +467,27 @@ class Group:
         reason = "clock" if self.clocks.is_off else ""
         self.replica.prevote.is_unfit = bool(reason)
         self._unfit.step(reason)
+        self._slow.step(self.disk.reason_to_hand_over(self._syncs_elsewhere(), self._loop.time()))
+
+    def _synced(self, took_s: float) -> None:
+        """Record how long a sync took."""
+        self.disk.ended(took_s)
+        self.metrics.sync_seconds.observe(took_s)
+
+    def sync_ms(self) -> int:
+        """Return how long syncs take here."""
+        return self.disk.sync_ms(self._loop.time())
+
+    def _syncs_elsewhere(self) -> dict[str, int]:
+        """Return how long syncs take on the other voters that are connected."""
+        voters = self.replica.membership.voters & self.links.up()
+        pings = self.peering.pings
+        return {peer_id: pings[peer_id].sync_ms for peer_id in voters if peer_id in pings}
+
+    def _has_quicker_disk(self, peer_id: str) -> bool:
+        """Whether a peer may lead in the place of this node, whose disk is slow."""
+        others_ms = self._syncs_elsewhere()
+        return self.clocks.is_fit(peer_id) and not is_slow(others_ms.get(peer_id, 0), min(others_ms.values()))
 
     def failed(self) -> None:
         """End what clients wait for: this node stops."""

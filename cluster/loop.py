@@ -106,6 +106,7 @@ class Loop:
         self._on_sync = on_sync
         self._loop = asyncio.get_running_loop()
         self._syncs = syncs
+        self.on_sync_begun: Callable[[], None] = _nothing
         self._promises: list[tuple[str, Message]] = []
         self._present_sync: Sync | None = None
         self._present_promises: list[tuple[str, Message]] = []
@@ -247,6 +248,7 @@ class Loop:
             self._release(promises)
             return
         self._present_sync, self._present_promises = sync, promises
+        self.on_sync_begun()
         self._syncs.start(sync, self._on_synced)
 
     def _on_synced(self) -> None:
@@ -277,3 +279,7 @@ class Loop:
         self._owner.time_passed()
         if self._owner.takes_part:
             self._tick()
+
+
+def _nothing() -> None:
+    """Do nothing."""

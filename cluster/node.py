@@ -324,7 +324,9 @@ class Node:
 
     def troubles(self) -> tuple[str, ...]:
         """Return what is wrong with this node although it runs, in sentences."""
-        return troubles(self.group.replica.engine, self.group.clocks, self.group.divergence)
+        group = self.group
+        age_s = group.disk.age_s(asyncio.get_running_loop().time())
+        return troubles(group.replica.engine, group.clocks, group.divergence, age_s)
 
     def _is_ready(self, leader_id: str | None, lag_ms: int) -> bool:
         is_broken = self.is_shutting_down or self.has_failed or self.group.divergence.is_in_doubt

@@ -4,9 +4,12 @@ from cluster.commands.clock_watch import ClockWatch
 from cluster.consensus.compaction import LogRoom
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.engine import Engine
+from cluster.peers.disk_watch import HANGING_S
 
 
-def troubles(engine: Engine, clocks: ClockWatch, divergence: Divergence) -> tuple[str, ...]:
+def troubles(
+    engine: Engine, clocks: ClockWatch, divergence: Divergence, sync_age_s: float = 0.0
+) -> tuple[str, ...]:
     """Return a sentence for each trouble, none if all is well."""
     found = []
     if engine.snapshots_failing_s:
@@ -15,6 +18,8 @@ def troubles(engine: Engine, clocks: ClockWatch, divergence: Divergence) -> tupl
         found.append("the log has no room left: only what frees something is taken")
     elif engine.log_room is LogRoom.NOTHING:
         found.append("the log is as long as it may get: nothing is taken")
+    if sync_age_s > HANGING_S:
+        found.append(f"the disk hangs: a sync has been under way for {sync_age_s:.0f} s")
     if clocks.is_off:
         found.append(f"this machine's clock is off by {clocks.ppm:.0f} ppm: the node should not lead")
     if divergence.differing:

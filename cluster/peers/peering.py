@@ -57,6 +57,8 @@ class Ping(msgspec.Struct, frozen=True, array_like=True):
     claims: Claims | None = None
     state_bytes_max: int = 0
     """How much memory for the state the node can bear; 0 if it does not say."""
+    sync_ms: int = 0
+    """How long its syncs take."""
 
 
 RUN_ID_BYTES: Final = 8
@@ -91,6 +93,9 @@ class PeeringHost(Protocol):
 
     def log_room(self) -> int:
         """Return what this node may still put into its log."""
+
+    def sync_ms(self) -> int:
+        """Return how long syncs take on this node's disk."""
 
     def peer_up(self, peer_id: str) -> None:
         """Record that a peer can be reached."""
@@ -409,6 +414,7 @@ class Peering:
             self.cluster_id,
             self.divergence.claims() if self.divergence is not None else None,
             self._host.state_bytes_max(),
+            self._host.sync_ms(),
         )
 
     def frame(self, peer_id: str, kind: int, body: msgspec.Raw) -> None:

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from cluster.peers import disk_watch
 from tests.hazards.replica_nodes import our_cluster
 from tests.hazards.virtual_cluster import Checker, Cluster
+from tests.hazards.whole_nodes import whole_cluster
 
 
 def led_by_a(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, Checker]:
@@ -128,3 +130,22 @@ def test_a_log_that_is_cut_while_its_sync_hangs_does_not_count_as_stored(
     cluster.crash("a")
     cluster.heal()
     cluster.run_until(lambda: cluster["a"].values == [b"before", b"new"])
+
+
+def test_a_leader_with_a_slow_disk_hands_over_and_does_not_get_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others' disks are quicker; the new leader has no reason to hand over in its turn."""
+    monkeypatch.setattr(disk_watch, "SLOW_S", 0.0)
+    cluster = whole_cluster(tmp_path, monkeypatch)
+    cluster.elect("a")
+    cluster.run_ms(1_000)
+    for node_id in "abc":
+        group = cluster[node_id].group
+        group.disk._average_s = 0.2 if node_id == "a" else 0.001
+        cluster[node_id].loop.call(group.links.ping)
+    cluster.run_until(lambda: cluster.leader_of("abc") in ("b", "c"), 5_000)
+    leader, term = cluster.leader_of("abc") or "", cluster["b"].term
+    cluster["a"].group.disk._average_s = 0.2
+    cluster.run_ms(10_000)
+    assert (cluster.leader_of("abc"), cluster[leader].term) == (leader, term)

@@ -17,12 +17,21 @@ def told(
     is_off: bool = False,
     differing: frozenset[str] = frozenset(),
     is_in_doubt: bool = False,
+    sync_age_s: float = 0.0,
 ) -> tuple[str, ...]:
     """Return the sentences for a node."""
     engine = SimpleNamespace(snapshots_failing_s=failing_s, log_room=room)
     clocks = SimpleNamespace(is_off=is_off, ppm=100_000.0)
     divergence = SimpleNamespace(differing=differing, is_in_doubt=is_in_doubt)
-    return troubles(cast("Engine", engine), cast("ClockWatch", clocks), cast("Divergence", divergence))
+    return troubles(
+        cast("Engine", engine), cast("ClockWatch", clocks), cast("Divergence", divergence), sync_age_s
+    )
+
+
+def test_a_disk_that_hangs_is_told() -> None:
+    """With how long it has done so, and not for a second."""
+    assert told(sync_age_s=0.9) == ()
+    assert told(sync_age_s=7.2) == ("the disk hangs: a sync has been under way for 7 s",)
 
 
 def test_a_healthy_node_has_no_troubles() -> None:

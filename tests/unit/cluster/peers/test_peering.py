@@ -60,6 +60,10 @@ class Host:
         """Say nothing of it."""
         return 0
 
+    def sync_ms(self) -> int:
+        """Return that syncs take no time."""
+        return 0
+
     def log_room(self) -> int:
         """Return that there is room for anything."""
         return 0
