@@ -41,6 +41,8 @@ RETRY_S_MAX: Final = 0.25
 after it is ready; a dead one costs a few packets per second."""
 RETRY_REJECTED_S: Final = 2.0
 """Seconds before a peer is dialed again that answered and did not let this node in."""
+REPLACED_S: Final = 0.5
+"""Seconds after which a connection ends that was replaced. Nothing is taken from it any more."""
 MISSED_COUNT_MAX: Final = 3
 """How many looks (one per PING_S) find no link before the node with the larger id dials too."""
 
@@ -306,7 +308,12 @@ class PeerLinks:
         old = self._open.pop(link.peer_id, None)
         if old is not None:
             self._host.peer_down(link.peer_id)
-            old.close("replaced by a new connection")
+            # Who dialed ends the old one when it has the new one, too; sooner, it would be without either.
+            reason = "replaced by a new connection"
+            if link.is_dialer:
+                old.close(reason)
+            else:
+                asyncio.get_running_loop().call_later(REPLACED_S, old.close, reason)
         self._open[link.peer_id] = link
         link.is_used = True
         self.secrets.succeeded(link.peer_id)
