@@ -2,8 +2,9 @@
 
 Peers remember each other's data directory (its disk id) for ever. A node that comes back with another one may
 have voted and acknowledged what it no longer knows, so it is refused. In a new cluster nobody takes part
-before it has met every other node once: only then is each disk remembered by somebody who will outlive it. A
-node that joins later brings its disk id into the member list before it counts.
+before the founding is complete (first_start): only then does every node have the disks of all. A node that
+joins later brings its disk id into the member list before it counts. In a cluster that an earlier release
+began, each node remembers the disks that it has met, until the list has them.
 """
 
 import logging
