@@ -40,6 +40,7 @@ FAULTS: Final[dict[str, str]] = {
     "stall": "a process stands still in the middle of a callback",
     "clock-rate": "the clock of a machine runs at another rate for a while",
     "file-full": "there is no room on a disk for the files of one kind",
+    "tampered": "somebody between two nodes changes, adds, repeats and takes away bytes for a while",
     "slow-link": "a direction between two nodes is slow and late",
     "reset": "a connection breaks for both sides, with what was under way",
     "half-open": "a connection breaks for one side, the other goes on believing in it",
@@ -107,6 +108,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How often all is healed for a while."""
     child_step_us: int
     """How long each operation of the first node's writers of snapshots takes."""
+    start_s: float
+    """Within so much time the machines are switched on, one after the other."""
     crowd: CrowdSettings | None = None
     """Bursts of requests, if there are any."""
     limits: Limits
@@ -190,6 +193,7 @@ def make_plan(
         quiet_every_s=one_of("quiet", (40.0, 120.0)),
         upgraded_s=one_of("upgraded", (0.0, 0.0, 10.0, 60.0)),
         child_step_us=one_of("child", (2_000, 2_000, 300_000, 1_000_000)),
+        start_s=one_of("start", (0.0, 0.5, 10.0)),
         crowd=one_of("crowd", CROWDS),
         limits=Limits(
             pending_count=one_of("pending", (20_000, 20_000, 300)),

@@ -23,7 +23,8 @@ objects:
     waits.py       wait-left
     raft_replay.py raft-replay
     turns.py       in-turn
-    liveness.py    lone-leader, leader-late, call-ends, outcome-known, log-bounded, disk-bounded
+    told.py        wait-told
+    liveness.py    lone-leader, leader-late, call-ends, call-in-time, outcome-known, log-bounded, disk-bounded
     snapshot_files.py  snapshot-newer, snapshot-committed
 
 Linearizability is checked with the order of revisions as its witness: each answer is right at its place in
@@ -58,6 +59,7 @@ from tests.simulation.checks.rules import Rules
 from tests.simulation.checks.snapshot_files import SnapshotFiles
 from tests.simulation.checks.states import States
 from tests.simulation.checks.terms import Terms
+from tests.simulation.checks.told import Told
 from tests.simulation.checks.turns import Turns
 from tests.simulation.checks.waits import Waits
 from tests.simulation.workload.history import Belief, Call, FailureOutcome, History, Read, View
@@ -118,6 +120,7 @@ class Checkers:
         self.waits = Waits(report, self.expected.waiting_at)
         self.raft = RaftReplay(report)
         self.turns = Turns(report)
+        self.told = Told(report)
         self.liveness = Liveness(
             report, election_s=election_s, compact_entries=compact_entries, segment_bytes=segment_bytes
         )
@@ -167,6 +170,7 @@ class Checkers:
         """
         is_first = self.committed.applied(node_id, index, term, entry, machine.revision)
         self.states.applied(node_id, machine)
+        self.told.reached(node_id, machine.revision, self._now_us())
         if not is_first:
             return
         self.durability.committed(node_id, index, term)
@@ -178,6 +182,7 @@ class Checkers:
         sent_us = self.replies.applied(step)
         self.leases.applied(step, sent_us, self._now_us())
         self.order.applied(step)
+        self.told.applied(step)
         self.rates.applied(step)
         self.requests.abandoned(step.abandoned, self._now_us())
         self.beliefs.applied(step, self._now_us())
@@ -188,6 +193,7 @@ class Checkers:
         self.committed.restored(node_id, index, machine.revision)
         self.states.same(node_id, machine)
         self._restored.add((node_id, machine.revision))
+        self.told.began_anew(node_id)
 
     def sent(self, source: str, target: str, message: Mapping[str, Any]) -> None:
         """Tell that a Raft message leaves its node, behind everything that holds it back for the disk."""
@@ -216,6 +222,7 @@ class Checkers:
 
     def recovered(self, node_id: str, term: int, voted_for: str | None, log: Log) -> None:
         """Tell what a node read from its disk when it started, before it takes part."""
+        self.told.began_anew(node_id)
         self.terms.stored(node_id, term, voted_for)
         self.durability.recovered(node_id, term, log)
         self.logs.recovered(node_id, log)

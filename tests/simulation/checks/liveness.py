@@ -18,6 +18,8 @@ ALONE_ELECTIONS: Final = 3
 """A leader that hears no majority steps down within so many longest patiences, and ALONE_S."""
 CALL_US: Final = 1_500_000
 """A call ends at most so much later than its time allows, where nothing stands in the way."""
+LATE_US: Final = 400_000
+"""A node gives up a command without an outcome so soon after its time: a few looks at the clock."""
 UNKNOWN_MIN: Final = 5
 UNKNOWN_SHARE: Final = 0.3
 """So many calls, and so many of all, may be without a certain outcome where nothing stands in the way."""
@@ -130,6 +132,13 @@ class Liveness:
     def ended(self, number: int) -> None:
         """Record that it has ended, however it did."""
         self._calls.pop(number, None)
+
+    def ended_late(self, number: int, node_id: str, late_us: int) -> None:
+        """Object to a call that a node ended so much after its time, and ran all the while."""
+        if late_us > LATE_US:
+            self._report.fail(
+                "call-in-time", f"{node_id} ends call {number} {late_us / 1e6:.2f} s after its time was over"
+            )
 
     def healthy(self, from_us: int, until_us: int) -> None:
         """Object to calls that began in a stretch without faults and are over time at its end."""

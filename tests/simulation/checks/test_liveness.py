@@ -14,6 +14,9 @@ from tests.simulation.checks.liveness import (
     Liveness,
     Vitals,
 )
+from tests.simulation.checks.liveness import (
+    LATE_US as LATE_US_MAX,
+)
 from tests.simulation.checks.report import Report
 from tests.simulation.checks.scripted_cluster import objects
 
@@ -94,6 +97,13 @@ def test_a_call_without_an_end() -> None:
     liveness.begun(4, "n1.1", 2 * US, 5 * US)
     with objects("call-ends"):
         liveness.healthy(US, 12 * US)
+
+
+def test_a_command_that_ends_late() -> None:
+    """A command that a node gives up long after its time is found."""
+    bounds().ended_late(1, "n1.1", LATE_US_MAX)
+    with objects("call-in-time"):
+        bounds().ended_late(1, "n1.1", LATE_US_MAX + 1)
 
 
 def test_calls_without_an_outcome() -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from cluster.errors import ClusterError
 from cluster.node import Node
+from tests.simulation.faults.tampering import Tampering
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.machine import Machine
 from tests.simulation.world.network import Network
@@ -76,6 +77,7 @@ class BasicFaults:
             "half-open": self._between_nodes(self._half_open),
             "client-cut": self._client_cut,
             "wall-clock": self._wall_clock,
+            "tampered": self._between_nodes(self._tampered),
             "slow-node": self._between_nodes(self._slow_node),
             "slow-child": self._slow_child,
             "stall": self._stall,
@@ -351,6 +353,16 @@ class BasicFaults:
 
         def undo() -> None:
             path.late_us = path.bytes_per_s = 0
+
+        return undo
+
+    def _tampered(self) -> Undo | None:
+        one, other, *_ = self._nodes()
+        path = self._network.path(one, other)
+        path.tampering = Tampering(self._random)
+
+        def undo() -> None:
+            path.tampering = None
 
         return undo
 

@@ -50,6 +50,14 @@ def test_writers_of_snapshots_meet_snapshots_that_arrive() -> None:
     assert report.commands["read"] > 100
 
 
+def test_links_are_tampered_with() -> None:
+    """What somebody without keys does to the bytes between two nodes ends connections, and no promise."""
+    report = run(plan(1, tampered=20.0), 60)
+    assert not report.violation, report.violation
+    assert report.faults["tampered"] > 5
+    assert sum(report.commands.values()) > 50
+
+
 def test_power_is_lost_at_writes() -> None:
     """Machines that lose their power in the middle of what they write come back with all they promised."""
     report = run(plan(1, **{"power-at-write": 20.0}), 60)

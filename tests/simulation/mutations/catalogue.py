@@ -4,6 +4,8 @@ from typing import Final
 
 from tests.simulation.mutations.consensus import CONSENSUS
 from tests.simulation.mutations.disks import DISKS
+from tests.simulation.mutations.links import LINKS
+from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.membership import MEMBERSHIP
 from tests.simulation.mutations.mutation import Mutation
 from tests.simulation.mutations.requests import REQUESTS
@@ -18,6 +20,8 @@ __all__ = ["MUTATIONS", "SURVIVORS"]
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     *CONSENSUS,
     *DISKS,
+    *LINKS,
+    *LIVENESS,
     *MEMBERSHIP,
     *REQUESTS,
     *RULES,

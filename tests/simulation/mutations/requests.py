@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from cluster.commands.outbox import _BARRIER, SHARED_S_MAX, Outbox, _retrieve
+from cluster.commands.batcher import Batcher
+from cluster.commands.outbox import _BARRIER, SHARED_S_MAX, Outbox, Pending, _retrieve
 from cluster.storage.snapshot_store import SnapshotStore
 from lockstate.machine import LockMachine
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+from tests.simulation.plan import CROWDS, Limits
 
 
 def _read_with_any_barrier(
@@ -38,18 +40,68 @@ def _go_on_writing(_store: SnapshotStore) -> None:
     """Let a child that writes an older snapshot finish."""
 
 
+_next_entry = Batcher.next_entry
+
+
+def _next_entry_without_rest(batcher: Batcher, *args: Any) -> bytes | None:
+    """Forget what of a batch does not fit into an entry."""
+    count = len(batcher._queue)
+    entry = _next_entry(batcher, *args)
+    if batcher._queue and len(batcher._queue) == count:
+        batcher._queue.popleft()
+    return entry
+
+
+def _all_are_applied(outbox: Outbox, _seq: int) -> list[Pending]:
+    """Take everything that is pending for applied."""
+    return list(outbox._pending.values())
+
+
+_CROWDED: Final = Surroundings(
+    rates={"slow-node": 10.0}, fault_s=(1.0, 6.0), settings={"crowd": CROWDS[-3], "far_us": 40_000}
+)
+"""Many reads and writes at once, and nodes that hear late what is committed."""
+_PATIENT: Final = Surroundings(
+    rates={"transfer": 12.0, "isolate": 4.0},
+    fault_s=(0.5, 3.0),
+    settings={"crowd": CROWDS[-3]},
+    client_settings={"timeout_s": (3.0, 6.0)},
+)
+"""Leaders come and go while much is pending, for longer than that takes."""
+
 REQUESTS: Final = (
+    Mutation(
+        name="rest-of-batch-lost",
+        sentence="What of a batch does not fit into an entry is forgotten.",
+        found_by=("in-turn", "liveness", "outcome-known"),
+        apply=replaced(Batcher, "next_entry", _next_entry_without_rest),
+        surroundings=Surroundings(
+            settings={"limits": Limits(20_000, 1 << 20, 2_000, 1), "crowd": CROWDS[-3]}
+        ),
+    ),
+    Mutation(
+        name="reads-end-with-snapshot",
+        sentence="A node that took over a snapshot takes all its pending reads and commands for applied.",
+        found_by=("read-fresh", "reply", "read-view", "not-applied", "in-turn"),
+        apply=replaced(Outbox, "applied_up_to", _all_are_applied),
+        surroundings=Surroundings(
+            rates={"isolate": 8.0, "slow-node": 6.0},
+            settings={"compact_entries": 10, "crowd": CROWDS[-3]},
+        ),
+    ),
     Mutation(
         name="read-joins-sent-barrier",
         sentence="A read joins a barrier that was sent already.",
         found_by=("read-fresh",),
         apply=replaced(Outbox, "read", _read_with_any_barrier),
+        surroundings=_CROWDED,
     ),
     Mutation(
         name="sent-not-sent-again",
         sentence="After a failover only what was never sent is sent.",
         found_by=("in-turn", "liveness"),
         apply=replaced(Outbox, "rewind", _rewind_what_was_never_sent),
+        surroundings=_PATIENT,
     ),
     Mutation(
         name="older-snapshot-put-in-place",
@@ -57,7 +109,9 @@ REQUESTS: Final = (
         found_by=("snapshot-newer", "node-ends"),
         apply=replaced(SnapshotStore, "_stop_writing", _go_on_writing),
         surroundings=Surroundings(
-            rates={"slow-child": 6.0, "isolate": 6.0}, settings={"compact_entries": 10}
+            rates={"isolate": 12.0},
+            fault_s=(1.0, 6.0),
+            settings={"compact_entries": 10, "child_step_us": 1_000_000},
         ),
     ),
 )

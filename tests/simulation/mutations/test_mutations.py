@@ -14,7 +14,7 @@ import pytest
 
 import cluster
 import lockstate
-from tests.simulation.mutations import command
+from tests.simulation.mutations import command, swarm
 from tests.simulation.mutations.catalogue import MUTATIONS, SURVIVORS
 from tests.simulation.mutations.hunt import Hunt, hunt
 from tests.simulation.mutations.mutation import Mutation, Surroundings
@@ -23,7 +23,9 @@ from tests.simulation.world.files import SimFiles
 
 ROOT = Path(__file__).resolve().parents[3]
 ROW = re.compile(
-    r"^\| `([a-z0-9-]+)` \| (.*?) \| `([a-z-]+)` \| (\d+) \| (\d+) x [\d.]+ min \|$", re.MULTILINE
+    r"^\| `([a-z0-9-]+)` \| (.*?) \| `([a-z-]+)` \| (\d+) \| (\d+) x [\d.]+ min \|"
+    r"(?: (\d+ s|not in \d+ s) \|)?$",
+    re.MULTILINE,
 )
 QUICK = (
     "vote-not-stored",
@@ -99,12 +101,13 @@ def test_every_mutation_is_documented() -> None:
     """docs/robustness.md says of each mutation who found it, within its budget, and of no others."""
     text = (ROOT / "docs" / "robustness.md").read_text("utf-8")
     rows = {
-        name: (sentence, found_by, int(needed), int(budget))
-        for name, sentence, found_by, needed, budget in ROW.findall(text)
+        name: (sentence, found_by, int(needed), int(budget), swarm)
+        for name, sentence, found_by, needed, budget, swarm in ROW.findall(text)
     }
     assert rows.keys() == {mutation.name for mutation in MUTATIONS}
     for mutation in MUTATIONS:
-        sentence, found_by, needed, budget = rows[mutation.name]
+        sentence, found_by, needed, budget, swarm = rows[mutation.name]
+        assert swarm, mutation.name
         assert sentence == mutation.sentence
         assert found_by in mutation.found_by
         assert needed <= budget == mutation.seeds_max
@@ -157,4 +160,19 @@ def test_table_says_what_was_found() -> None:
     mutation = named("queue-overtaken")
     hunts = [Hunt(mutation=mutation, checker="reply", seed=2, seeds_count=2, seeds_max=10)]
     (row,) = ROW.findall(command.table(hunts))
-    assert row == (mutation.name, mutation.sentence, "reply", "2", "10")
+    assert row == (mutation.name, mutation.sentence, "reply", "2", "10", "")
+
+
+def test_hunt_in_the_swarm_goes_on(tmp_path: Path) -> None:
+    """A hunt in plain worlds finds a defect, writes down by which seed, and is over when it is repeated."""
+    path = tmp_path / "results"
+    mutation = named("vote-not-stored")
+    found = swarm.hunt_in_rounds([mutation], [60.0], path)[mutation.name]
+    assert found.checker in mutation.found_by
+    assert swarm.read(path) == {mutation.name: found}
+    again = swarm.hunt_in_rounds([mutation], [60.0, 60.0], path)[mutation.name]
+    assert again == found
+    assert "vote-not-stored: " in swarm.told(found)
+    assert swarm.summary([found]).startswith("found by the plain swarm: 1 of 1;")
+    lost = swarm.Found(name="lost", worlds=3)
+    assert swarm.summary([found, lost]).endswith("1 of 2; not: lost")

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from cluster.errors import NoLeader, OutcomeUnknown
 from cluster.node import Node
-from tests.simulation.checks.liveness import Liveness
-from tests.simulation.checks.turns import Kind, Turns
+from tests.simulation.checks.all_checkers import Checkers
+from tests.simulation.checks.turns import Kind
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.machine import Machine, Process
 from tests.simulation.world.network import Network
@@ -35,6 +35,7 @@ class PendingCall:
         self.work = work
         self.kind = kind
         self.allowed_s = allowed_s
+        self.waits_for = ""
         self.future: asyncio.Future[Any] = client.create_future()
         self.task: asyncio.Task[Any] | None = None
         self.process: Process | None = None
@@ -44,23 +45,28 @@ class PendingCall:
 class CallTransport:
     """Carries calls between clients and the processes of nodes."""
 
-    def __init__(
-        self, network: Network, machines: dict[str, Machine], turns: Turns, liveness: Liveness
-    ) -> None:
+    def __init__(self, network: Network, machines: dict[str, Machine], checkers: Checkers) -> None:
         self._network = network
         self._machines = machines
-        self._turns = turns
-        self._liveness = liveness
+        self._turns, self._liveness, self._told = checkers.turns, checkers.liveness, checkers.told
         self._counts_from_us: int | None = None
         self._total = self._unknown = 0
         self._under_way: dict[int, PendingCall] = {}
         self._count = 0
 
     def ask(
-        self, client: NodeLoop, node_id: str, work: Work, allowed_s: float, kind: Kind = "other"
+        self,
+        client: NodeLoop,
+        node_id: str,
+        work: Work,
+        allowed_s: float,
+        kind: Kind = "other",
+        *,
+        waits_for: str = "",
     ) -> PendingCall:
-        """Call a node, which is to end the call within `allowed_s`."""
+        """Call a node, which is to end the call within `allowed_s`, and may wait for this there."""
         asked = PendingCall(client, node_id, work, kind, allowed_s)
+        asked.waits_for = waits_for
         self._to_node(asked, self._arrive)
         return asked
 
@@ -101,16 +107,25 @@ class CallTransport:
         def done(task: "asyncio.Task[Any]") -> None:
             self._under_way.pop(number, None)
             self._liveness.ended(number)
+            self._look_at_time(process, asked, number, began_us)
             if not task.cancelled() and not process.loop.is_dead:
                 error = task.exception()
                 self._take_turn(process, asked.kind, number, error)
                 self._count_outcome(asked, began_us, error)
+                if asked.kind == "wait" and isinstance(error, OutcomeUnknown) and asked.waits_for:
+                    self._told.failed(asked.node_id, asked.waits_for, process.loop.now_us)
                 result = task.result() if error is None else None
                 self._answer(asked, process.loop.now_us, result=result, error=error)
 
         task.add_done_callback(done)
         if asked.is_cancelled:
             task.cancel()
+
+    def _look_at_time(self, process: Process, asked: PendingCall, number: int, began_us: int) -> None:
+        """Compare when a command ended, however it did, with the time that it was given."""
+        if asked.kind == "command" and process.loop.stood_us < began_us and not process.loop.is_dead:
+            late_us = process.loop.now_us - began_us - int(asked.allowed_s * 1_000_000)
+            self._liveness.ended_late(number, process.name, late_us)
 
     def begin_count(self, from_us: int) -> None:
         """Count calls that begin from then on, and how many of them have no certain outcome."""

@@ -77,7 +77,10 @@ class Caller:
         asked_us = self._loop.local_us()
         number = self._history.call(self._loop.name, node_id, command, self._loop.now_us)
         kind: Kind = "wait" if isinstance(command, MayWait) else "command"
-        asked = self._transport.ask(self._loop, node_id, work, wait_s + 2 * timeout_s, kind)
+        is_waiting = isinstance(command, MayWait)
+        allowed_s = wait_s + 2 * timeout_s if is_waiting else timeout_s
+        waits_for = getattr(command, "ticket_id", "") or getattr(command, "hold_id", "") if is_waiting else ""
+        asked = self._transport.ask(self._loop, node_id, work, allowed_s, kind, waits_for=waits_for)
         try:
             async with asyncio.timeout(wait_s + 2 * timeout_s + SLACK_S):
                 answer = await asked.future

@@ -253,7 +253,7 @@ class Disk:
         inode = self.names[path]
         if path.name.startswith("journal-") and path.suffix == ".log":
             return inode.provable_bytes
-        return len(inode.synced) if path.name == "snapshot" else 0
+        return len(inode.synced) if path.name == "snapshot" or path.suffix == ".json" else 0
 
     def copy(self) -> "Disk":
         """Return a disk with the same content, as a backup would have it."""

@@ -85,6 +85,10 @@ class Endpoint(asyncio.Transport):
 
     def enqueue(self, data: bytes) -> None:
         """Put bytes at the end of what is to be sent, whoever they are from."""
+        if self._path.tampering is not None:
+            data = self._path.tampering.pass_on(data)
+            if not data:
+                return
         self._queue.append(data)
         self._queued_bytes += len(data)
         self.pump()

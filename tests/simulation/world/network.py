@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.simulation.faults.hostile_network import Hostile
+from tests.simulation.faults.tampering import Tampering
 from tests.simulation.world.endpoint import Endpoint
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.scheduler import Scheduler
@@ -31,6 +32,8 @@ class Path:
         """Added while the path is slow."""
         self.bytes_per_s = 0
         """0: as fast as one likes."""
+        self.tampering: Tampering | None = None
+        """Who changes what passes."""
 
     def delay(self, random: Random) -> int:
         """Return how long the next packet takes."""

@@ -70,9 +70,7 @@ class World:
         self.machines = {node_id: self._machine(node_id, random) for node_id in plan.node_ids}
         self.machines[plan.node_ids[0]].usual_step_us = plan.child_step_us
         self._set_paths()
-        self.transport = CallTransport(
-            self.network, self.machines, self.checkers.turns, self.checkers.liveness
-        )
+        self.transport = CallTransport(self.network, self.machines, self.checkers)
         for machine in self.machines.values():
             machine.on_end = _Ended(self.transport, machine)
         self.clients: list[Client | Crowd] = [
@@ -206,8 +204,9 @@ class World:
         """Let everything happen; ends early at a violation."""
         with contextlib.suppress(Violation):
             self._begin_upgrade()
+            starts = Random(f"starts {self.plan.seed}")
             for machine in self.machines.values():
-                machine.start()
+                self.scheduler.after(int(starts.random() * self.plan.start_s * US), machine.start)
             self.chaos.begin()
             while self.scheduler.now_us < simulated_s * US and not self.scheduler.is_stopped:
                 self.run_slice()
