@@ -24,10 +24,12 @@ class HangingFiles(Files):
 
     def __init__(self) -> None:
         self.is_free = threading.Event()
+        self.is_hanging = False
         self.is_free.set()
 
     def fdatasync(self, fd: int) -> None:
         """Hang, then sync."""
+        self.is_hanging = not self.is_free.is_set()
         assert self.is_free.wait(DEADLINE_S)
         super().fdatasync(fd)
 
@@ -45,6 +47,12 @@ async def longest_gap_s(until: asyncio.Event) -> float:
         now_s = time.monotonic()
         longest_s, last_s = max(longest_s, now_s - last_s), now_s
     return longest_s
+
+
+async def turn() -> None:
+    """Let every task that was made have its first turn."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 async def leads(node: Node) -> None:
@@ -69,12 +77,14 @@ async def test_a_node_goes_on_while_its_disk_hangs(tmp_path: Path) -> None:
         await leads(node)
         is_over = asyncio.Event()
         gap = asyncio.create_task(longest_gap_s(is_over))
-        await asyncio.sleep(0.2)
+        await turn()
         files.hang(HANG_S)
         began_s = time.monotonic()
         command = OpenSession(SessionId("session-of-a-test-01"), 60_000)
         task: asyncio.Task[object] = asyncio.create_task(node.submit(command, DEADLINE_S))
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(DEADLINE_S):
+            while not files.is_hanging:  # noqa: ASYNC110 - told by another thread
+                await asyncio.sleep(0.01)
         assert node.status().leader == "n1"
         assert not task.done(), "nobody is told what is not stored"
         answer = await task

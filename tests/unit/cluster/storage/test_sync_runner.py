@@ -25,6 +25,12 @@ class SlowFiles(Files):
         super().fdatasync(fd)
 
 
+async def settle() -> None:
+    """Let everything happen that is due."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 def begun(journal: Journal) -> Sync:
     """Return a sync of one more entry."""
     journal.add(b"entry", journal.last_index + 1, 1)
@@ -57,7 +63,7 @@ async def test_a_quick_sync_is_waited_for(tmp_path: Path) -> None:
         journal.end_sync(sync)
     assert told == ["ended"] * 3
     assert files.threads[-3:] == ["sync"] * 3
-    await asyncio.sleep(0.01)
+    await settle()
     assert told == ["ended"] * 3, "it is told once"
     runner.close()
     runner.close()
@@ -74,9 +80,9 @@ async def test_a_slow_sync_is_told_later_and_the_loop_goes_on(tmp_path: Path) ->
     began_s = time.monotonic()
     runner.start(sync, lambda: told.append(threading.current_thread().name))
     assert time.monotonic() - began_s < 5
-    await asyncio.sleep(0.05)
+    await settle()
     assert told == []
-    files.is_free.set()
+    threading.Timer(0.05, files.is_free.set).start()
     async with asyncio.timeout(20):
         while not told:  # noqa: ASYNC110 - the end is told to a list
             await asyncio.sleep(0.001)
@@ -99,7 +105,7 @@ async def test_an_end_at_the_limit_of_patience_is_told_exactly_once(tmp_path: Pa
             while len(told) <= number:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0)
         journal.end_sync(sync)
-    await asyncio.sleep(0.01)
+    await settle()
     assert told == list(range(300))
     runner.close()
     journal.close()
