@@ -598,6 +598,7 @@ class Group:
             let_in_by=self.peering.pings.keys() & self.links.up(),
             is_joining_empty=self.beginning.joins and self.is_log_empty(),
             voters=self.replica.membership.voters or self._config.peers.keys(),
+            leader_id=self.replica.role.leader_id,
         )
         if verdict.stop is Stop.NO:
             return

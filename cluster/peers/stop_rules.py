@@ -2,10 +2,11 @@
 
 A node that must not take part harms nobody while it is not let in: it only tries again. To stop is for the
 operator, who shall see that it will never be let in. To stop wrongly costs a quorum. So one peer's word about
-who is a member stops nobody, and neither does any word at all while a leader is heard:
+who is a member stops nobody, and neither does any word while a leader is heard:
 
     removed        this very disk is in the list of those removed: nobody else can know its id. One word is
-                   enough, and the directory remembers it
+                   enough, and the directory remembers it. That of this node's leader counts at once: its
+                   clients shall go elsewhere
     other-disk     said by so many that no majority is left without them, and contradicted by nobody. The
                    directory remembers it, but not one that is yet to join: its peers may be behind
     other-cluster  the same, from peers that this node dialed. It is not remembered: to put a wrong address
@@ -49,6 +50,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     is_joining_empty: bool
     """Whether this node is to join and has nothing in its log."""
     node_id: str
+    leader_id: str | None
+    """Whom this node follows, heard or not."""
     voters: Collection[str]
     refusers: Collection[str]
     """Who says so at present."""
@@ -63,9 +66,12 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def decide(situation: Situation) -> Stop:
     """Return whether to stop."""
+    is_removed = situation.kind == Kind.REMOVED
+    if is_removed and situation.leader_id in situation.refusers:
+        return Stop.STOP_AND_REMEMBER
     if situation.is_leader_heard or not situation.refusers:
         return Stop.NO
-    if situation.kind == Kind.REMOVED:
+    if is_removed:
         return Stop.STOP_AND_REMEMBER
     rest = (set(situation.voters) | {situation.node_id}) - set(situation.refusers)
     if situation.is_let_in or has_majority(situation.voters, rest):
@@ -105,6 +111,7 @@ class Refusals:
         let_in_by: Collection[str],
         is_joining_empty: bool,
         voters: Collection[str],
+        leader_id: str | None = None,
     ) -> Verdict:
         """Return what comes of all that is said at present, the gravest first."""
         verdict = Verdict(Stop.NO)
@@ -115,6 +122,7 @@ class Refusals:
                 is_let_in=bool(set(let_in_by) - set(words)),
                 is_joining_empty=is_joining_empty,
                 node_id=node_id,
+                leader_id=leader_id,
                 voters=voters,
                 refusers=words,
             )

@@ -20,6 +20,7 @@ def situation(
     is_leader_heard: bool = False,
     is_let_in: bool = False,
     is_joining_empty: bool = False,
+    leader_id: str | None = None,
 ) -> Situation:
     """Return the situation of n1, refused by all, unless told otherwise."""
     return Situation(
@@ -28,6 +29,7 @@ def situation(
         is_let_in=is_let_in,
         is_joining_empty=is_joining_empty,
         node_id="n1",
+        leader_id=leader_id,
         voters=voters,
         refusers=refusers,
     )
@@ -69,6 +71,15 @@ def test_a_majority_without_the_refusers_keeps_a_node_alive(voters_count: int, e
     for count in range(1, voters_count):
         stop = decide(situation(voters=voters, refusers=others[:count]))
         assert (stop is Stop.STOP_AND_REMEMBER) == (count >= enough_count), count
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_leaders_word_counts_at_once_for_a_removal_only(kind: str) -> None:
+    """Who was removed hears it of the leader that did it, and keeps no client waiting."""
+    told = situation(kind, refusers=("n3",), leader_id="n3", is_leader_heard=True, is_let_in=True)
+    assert (decide(told) is Stop.STOP_AND_REMEMBER) == (kind == Kind.REMOVED)
+    told = situation(kind, refusers=("n3",), leader_id="n2", is_leader_heard=True, is_let_in=True)
+    assert decide(told) is Stop.NO
 
 
 def test_refusers_that_have_no_vote_do_not_count() -> None:
