@@ -421,10 +421,13 @@ class Group:
         """Go on with a handover, with changes of the members, and with an advance of the rules."""
         self.handovers.step()
         self.changes.step()
-        self._look_at_room()
+        if self._rules.step(self.machine.rules):
+            self.loop.request_tick()
+
+    def _propose_rare(self) -> None:
+        """Propose what is seldom due and can wait for half a heartbeat."""
         machine = self.machine
-        has_proposed = self._rules.step(machine.rules) or self._bound.step(machine.rules, machine.bytes_max)
-        if has_proposed or self._adoption.step() or self._move_alone():
+        if self._bound.step(machine.rules, machine.bytes_max) or self._adoption.step() or self._move_alone():
             self.loop.request_tick()
 
     def _move_alone(self) -> bool:
@@ -461,6 +464,8 @@ class Group:
             self.request_flush()
         self.outbox.give_up_due()
         self._look_at_refusals()
+        self._look_at_room()
+        self._propose_rare()
 
     def _mind_fitness(self) -> None:
         """Lead only if nothing speaks against it, or nobody else can."""

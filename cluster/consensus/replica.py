@@ -161,7 +161,8 @@ class Replica:
         Raises PeerFault, and has taken nothing, when no correct peer says that: its connection is to be cut.
         """
         engine = self.engine
-        bounds.check(message, self._terms.term_max(engine.now_s()))
+        is_newer = message.term > engine.term
+        bounds.check(message, self._terms.term_max(engine.now_s()) if is_newer else engine.term)
         ready = Ready()
         match message:
             case PreVoteRequest():

@@ -108,16 +108,12 @@ class Journal:
 
         A commit hint alone does not count.
         """
-        return self._is_changed or self._present is not None
+        return self._is_hard_state_dirty or bool(self._records) or self._present is not None
 
     @property
     def wants_sync(self) -> bool:
         """Whether a sync would have anything to do, beside the one that is under way."""
-        return self._is_changed or self._is_tidy_due
-
-    @property
-    def _is_changed(self) -> bool:
-        return self._is_hard_state_dirty or bool(self._records)
+        return self._is_hard_state_dirty or bool(self._records) or self._is_tidy_due
 
     @property
     def synced_index(self) -> int:
@@ -321,7 +317,9 @@ class Journal:
         """Take what has changed. The journal is not sound before the sync is in good hands."""
         self._is_sound = False
         self._present = sync = Sync(
-            self._disk, self._take_block() if self._is_changed else None, self._commit_index
+            self._disk,
+            self._take_block() if self._is_hard_state_dirty or self._records else None,
+            self._commit_index,
         )
         self._present_index = self.last_index
         self._is_tidy_due = False

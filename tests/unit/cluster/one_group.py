@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import cast
 
@@ -132,11 +132,10 @@ async def made(directory: Path, *flags: str, is_new: bool = False) -> AsyncItera
     try:
         yield Node(group, links)
     finally:
-        group.stop()
-        group.replica.close()
-        store.close()
-        journal.close()
-        datadir.close()
+        # Each of them, even if one before it fails.
+        with ExitStack() as stack:
+            for close in (datadir.close, journal.close, store.close, group.replica.close, group.stop):
+                stack.callback(close)
 
 
 @asynccontextmanager
