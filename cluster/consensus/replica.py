@@ -276,7 +276,9 @@ class Replica:
                 if peer_id not in self._connected:
                     continue
                 self._gate.sending(peer_id, message)
-                if is_dirty and type(message) in guards.PROMISES:
+                if is_dirty and (type(message) in guards.PROMISES or self.membership.is_alone):
+                    # Who votes alone leads by a vote that nobody has heard of: it is on disk before a learner
+                    # hears of the term, or a restart could lead in the same term with another log.
                     ready.promises.append((peer_id, message))
                 else:
                     ready.messages.append((peer_id, message))

@@ -125,6 +125,19 @@ class RaftReplay:
         if not self._lists:
             self._lists.append((0, new.base))
         self._nodes[name] = new
+        for led in [led for led, leader in self._leaders.items() if leader == name and led > new.term]:
+            self._forget_term(name, led)
+
+    def _forget_term(self, name: str, term: int) -> None:
+        """Forget a term that a node led alone, and not on its disk. Nobody else may have heard of it."""
+        for other, node in self._nodes.items():
+            if any(entry.term == term for entry in node.log.values()):
+                self._fail(
+                    f"{other} has an entry of term {term}, which {name} led with a vote not on its disk"
+                )
+        del self._leaders[term]
+        for terms in self._entries.values():
+            terms.pop(term, None)
 
     def _compare_disk(self, name: str, node: NodeTold, new: NodeTold, snapshot: int) -> None:
         """Check that a disk has what was synced. A snapshot that contradicts a log replaces all of it."""

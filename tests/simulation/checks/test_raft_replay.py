@@ -145,6 +145,36 @@ def test_an_honest_run_passes() -> None:
     assert replay(run).events_count == len(run)
 
 
+def alone() -> list[Event]:
+    """Return that a leads alone in term 1, makes index 2, and dies before anything of that is on its disk."""
+    lone, life = ("a",), ("a", 0, None, [(1, 0, 7, None)])
+    return [
+        ("recovers", *life, lone, 1, 1),
+        ("votes", "a", 1, "a"),
+        ("appends", "a", 2, 1, 102, None),
+        ("recovers", *life, lone, 1, 1),
+        ("votes", "a", 1, "a"),
+        ("appends", "a", 2, 1, 902, None),
+        ("syncs", "a", 1, "a", 2),
+        ("commits", "a", 2),
+    ]
+
+
+def test_who_votes_alone_may_lead_again_in_a_term_that_it_lost() -> None:
+    """Its vote was not on its disk, and nobody has heard of what it did: it may do something else."""
+    assert replay(alone()).events_count == len(alone())
+
+
+def test_nobody_hears_of_a_term_that_is_not_on_its_leaders_disk() -> None:
+    """A learner that has an entry of it would have another log than the cluster."""
+    events = alone()
+    learner = ("recovers", "b", 0, None, [(1, 0, 7, None)], ("a",), 1, 1)
+    told = speech(1, (1, 0), (2, 1))
+    heard = [("sends", "a", "b", told), ("receives", "b", "a", told), ("appends", "b", 2, 1, 102, None)]
+    with pytest.raises(Violation, match="led with a vote not on its disk"):
+        replay([events[0], learner, *events[1:3], *heard, *events[3:]])
+
+
 def test_an_old_election_may_end_late() -> None:
     """A leader of an old term need not have what was committed in a later one."""
     late = [

@@ -100,3 +100,13 @@ def test_members_of_the_log_are_those_after_a_restart(make: Callable[..., Site])
     again = make(members=members_of(["n1"]))
     assert again.replica.membership.latest == new
     assert again.replica.membership.latest.nodes["n4"] == Member("n4:1", is_voter=False)
+
+
+def test_who_votes_alone_tells_learners_of_its_term_behind_the_sync(make: Callable[..., Site]) -> None:
+    """A restart could lead in the same term, with another log, if its vote were not on disk by then."""
+    site = make("n1", members=members_of(["n1"], learners=["n2"]))
+    ready = site.replica.tick(has_entry=False)
+    assert site.replica.role.is_leader
+    assert site.journal.is_dirty, "the vote is not on disk yet"
+    assert AppendEntries not in [type(message) for _, message in ready.messages]
+    assert ("n2", AppendEntries) in kinds(ready.promises)
