@@ -161,7 +161,7 @@ class NodeObserver:
         self._checkers.stored(node_id, term, voted_for)
         self.raft.stored(node_id, term, voted_for, journal.synced_index)
         if journal.synced_index:
-            # Else a snapshot was installed meanwhile: the log before it is still on the disk, and the new one is
+            # Else a snapshot was installed meanwhile: the log before it is still on the disk, the new one is
             # yet to be synced.
             self._checkers.synced(node_id, journal.synced_index)
         # A node that is alone leads and commits in one tick, before anybody is told of its role.
