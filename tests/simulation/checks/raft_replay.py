@@ -125,8 +125,9 @@ class RaftReplay:
         if not self._lists:
             self._lists.append((0, new.base))
         self._nodes[name] = new
-        for led in [led for led, leader in self._leaders.items() if leader == name and led > new.term]:
-            self._forget_term(name, led)
+        if node.has_disk:
+            for led in [led for led, leader in self._leaders.items() if leader == name and led > new.term]:
+                self._forget_term(name, led)
 
     def _forget_term(self, name: str, term: int) -> None:
         """Forget a term that a node led alone, and not on its disk. Nobody else may have heard of it."""
