@@ -63,8 +63,11 @@ async def check_kept(http: Http, opened: list[str]) -> None:
 
 
 async def is_bounded(http: Http) -> bool:
-    """Whether the bound of the state is a quarter of the memory that the node has."""
-    return 16 * MIB <= await http.metric("n1", "holdfast_state_bytes_max") < 32 * MIB
+    """Whether the bound of the state is a quarter of the memory that the node has.
+
+    `ulimit -v` counts what is mapped: a thread, as for syncs, maps 64 MiB that it never uses.
+    """
+    return 16 * MIB <= await http.metric("n1", "holdfast_state_bytes_max") < 48 * MIB
 
 
 async def test_a_node_with_little_memory_refuses_before_it_is_full(tmp_path: Path) -> None:
