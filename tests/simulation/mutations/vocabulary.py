@@ -242,7 +242,7 @@ VOCABULARY: Final = (
     Mutation(
         name="several-unchecked",
         sentence="Of several locks the last is granted whoever has it.",
-        found_by=("holds-exclude", "delay-kept", "exclusion"),
+        found_by=("holds-exclude", "delay-kept", "exclusion", "model-state"),
         apply=replaced(lockstate.locks, "is_free", _is_free_but_for_the_last),
         surroundings=_VARIED,
     ),
