@@ -31,6 +31,8 @@ class NodeTold:
         self.disk: tuple[int, str | None, int] = (0, None, 0)
         self.has_disk = False
         self.leads = False
+        self.led: set[int] = set()
+        """The terms that it led with this disk."""
         self.has_votes: set[str] = set()
         self.matched: dict[str, int] = {}
         self.commit = 0

@@ -107,6 +107,7 @@ class RaftReplay:
         new = NodeTold()
         new.votes = node.told_votes() if node.has_disk else node.votes
         new.stood, new.has_disk = node.stood, True
+        new.led = {led for led in node.led if led <= term}
         new.term, new.vote, new.base = term, vote, frozenset(base)
         for index, *facts in entries:
             entry = entry_of(facts)
@@ -125,8 +126,8 @@ class RaftReplay:
         if not self._lists:
             self._lists.append((0, new.base))
         self._nodes[name] = new
-        if node.has_disk:
-            for led in [led for led, leader in self._leaders.items() if leader == name and led > new.term]:
+        for led in node.led:
+            if led > new.term:
                 self._forget_term(name, led)
 
     def _forget_term(self, name: str, term: int) -> None:
@@ -226,6 +227,7 @@ class RaftReplay:
         if not is_majority(node.has_votes, node.voters):
             self._fail(f"{name} leads in term {node.term} with the votes of {sorted(node.has_votes)} only")
         node.leads = True
+        node.led.add(node.term)
         for index in range(max(node.first, self._floor + 1), self._commit + 1):
             # What is committed in a later term need not be known to one that was elected before.
             known, term = self._committed.get(index, (None, 0))

@@ -167,7 +167,7 @@ def test_who_votes_alone_may_lead_again_in_a_term_that_it_lost() -> None:
 
 def test_a_lost_disk_takes_terms_along_that_others_have() -> None:
     """A leader that lost its disk comes back without a term that it led: that is no fault of its vote."""
-    replay([*honest(), ("loses-disk", "a"), *starts("a")])
+    replay([*honest(), ("loses-disk", "a"), *starts("a"), *starts("a")])
 
 
 def test_nobody_hears_of_a_term_that_is_not_on_its_leaders_disk() -> None:
