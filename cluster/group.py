@@ -194,7 +194,7 @@ class Group:
         )
         peering.found(
             {node_id: str(address) for node_id, address in self.config_peers().items()},
-            first_start.Means(
+            first_start.FoundingMeans(
                 send=lambda peer_id, news: links.send(peer_id, FrameKind.FOUNDING, news),
                 founded=self._founded,
                 run=self.loop.run,

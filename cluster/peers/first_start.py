@@ -34,7 +34,7 @@ EARLIER_RELEASE: Final = "it runs an earlier release: start the nodes of a new c
 logger = logging.getLogger(__name__)
 
 
-class Means(NamedTuple):
+class FoundingMeans(NamedTuple):
     """What the founding needs of the node."""
 
     send: Callable[[str, News], object]
@@ -49,7 +49,7 @@ class FirstStart:
     """One node's part in the founding of its cluster. One thread."""
 
     def __init__(
-        self, datadir: DataDir, configured: Mapping[str, str], means: Means, *, objection: str = ""
+        self, datadir: DataDir, configured: Mapping[str, str], means: FoundingMeans, *, objection: str = ""
     ) -> None:
         """Be founded by `configured`, with their addresses; `objection` is why this node founds nothing."""
         self._datadir = datadir

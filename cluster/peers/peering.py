@@ -200,7 +200,7 @@ class Peering:
         self.runs.keep(self._met.keys() | committed.nodes.keys())
         return gone
 
-    def found(self, configured: Mapping[str, str], means: first_start.Means, objection: str) -> None:
+    def found(self, configured: Mapping[str, str], means: first_start.FoundingMeans, objection: str) -> None:
         """Take part in the founding by the `configured` nodes, unless there is an `objection` to that."""
         self.first_start = FirstStart(self._datadir, configured, means, objection=objection)
 

@@ -57,7 +57,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """Who says so at present."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Ruling(msgspec.Struct, frozen=True):
     """Whether to stop, and the reason to give."""
 
     stop: Stop
@@ -112,9 +112,9 @@ class Refusals:
         is_joining_empty: bool,
         voters: Collection[str],
         leader_id: str | None = None,
-    ) -> Verdict:
+    ) -> Ruling:
         """Return what comes of all that is said at present, the gravest first."""
-        verdict = Verdict(Stop.NO)
+        verdict = Ruling(Stop.NO)
         for kind, words in self.by_kind().items():
             situation = Situation(
                 kind=kind,
@@ -129,7 +129,7 @@ class Refusals:
             stop = decide(situation)
             if stop.value > verdict.stop.value:
                 last = list(words.values())[-1]
-                verdict = Verdict(stop, f"refused by {', '.join(words)}: {last.reason}")
+                verdict = Ruling(stop, f"refused by {', '.join(words)}: {last.reason}")
         return verdict
 
     def by_kind(self) -> dict[str, dict[str, Objection]]:

@@ -167,7 +167,8 @@ def test_who_votes_alone_may_lead_again_in_a_term_that_it_lost() -> None:
 
 def test_a_lost_disk_takes_terms_along_that_others_have() -> None:
     """A leader that lost its disk comes back without a term that it led: the vote is gone with the disk."""
-    replay([*honest(), ("loses-disk", "a"), *starts("a"), *starts("a")])
+    events = [*honest(), ("loses-disk", "a"), *starts("a"), *starts("a")]
+    assert replay(events).events_count == len(events)
 
 
 def test_nobody_hears_of_a_term_that_is_not_on_its_leaders_disk() -> None:

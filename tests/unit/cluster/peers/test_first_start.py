@@ -11,7 +11,7 @@ import pytest
 from cluster.consensus.beginning import EARLIER, JOINS
 from cluster.consensus.founding import News
 from cluster.errors import NodeFailed
-from cluster.peers.first_start import RULES_FOUNDING, FirstStart, Means
+from cluster.peers.first_start import RULES_FOUNDING, FirstStart, FoundingMeans
 from cluster.peers.handshake import Particulars
 from cluster.peers.objections import Kind
 from cluster.storage.cluster_record import ClusterRecord, Founder, Founding
@@ -30,7 +30,7 @@ class Host:
         self.told: list[tuple[str, News, ClusterRecord]] = []
         self.foundings: list[Founding] = []
         self.failure: Exception | None = None
-        means = Means(self._send, self.foundings.append, self._run)
+        means = FoundingMeans(self._send, self.foundings.append, self._run)
         self.first_start = FirstStart(self.datadir, PEERS, means, **options)
 
     def _send(self, peer_id: str, news: News) -> None:

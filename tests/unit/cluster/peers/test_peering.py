@@ -419,7 +419,7 @@ def founded_alone(datadir: DataDir, host: Host) -> Peering:
     peering = Peering(datadir, "n1", "http://n1", host)
     peering.handlers = handlers(host.log)
     founded: list[Founding] = []
-    means = first_start.Means(lambda *_: None, founded.append, lambda call, *args: call(*args))
+    means = first_start.FoundingMeans(lambda *_: None, founded.append, lambda call, *args: call(*args))
     peering.found({"n1": "h:1"}, means, "")
     assert peering.first_start is not None
     peering.first_start.begin()
