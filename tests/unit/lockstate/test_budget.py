@@ -1,5 +1,6 @@
 """A state has a bound on the memory it takes: what makes it larger is refused there, what frees never is."""
 
+import sys
 import tracemalloc
 from collections.abc import Callable
 
@@ -256,7 +257,8 @@ def test_the_count_is_near_the_truth(commands: Callable[[int], Command]) -> None
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert taken / 1.5 < driver.machine.bytes_count < 2.2 * taken
+    most = 2 if sys.version_info < (3, 13) else 2.2
+    assert taken / 1.5 < driver.machine.bytes_count < most * taken
 
 
 @pytest.mark.parametrize("session_id", ["", "s"])
