@@ -39,7 +39,7 @@ class Problem(msgspec.Struct, kw_only=True):
     highest_token: int | msgspec.UnsetType = msgspec.UNSET
     oldest: int | msgspec.UnsetType = msgspec.UNSET
     revision: int | msgspec.UnsetType = msgspec.UNSET
-    lag_ms: int | msgspec.UnsetType = msgspec.UNSET
+    lag_ms: int | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ProblemError(Exception):
@@ -52,7 +52,7 @@ class ProblemError(Exception):
         *,
         retry_after_ms: int = 0,
         refused: Refused | None = None,
-        facts: Mapping[str, int] | None = None,
+        facts: Mapping[str, int | None] | None = None,
     ) -> None:
         """Make a problem.
 
@@ -61,7 +61,7 @@ class ProblemError(Exception):
         super().__init__(detail)
         self.code, self.detail = code, detail
         self.retry_after_ms, self.refused = retry_after_ms, refused
-        self.facts: Mapping[str, int] = facts or (refused.facts if refused is not None else {})
+        self.facts: Mapping[str, int | None] = facts or (refused.facts if refused is not None else {})
 
 
 def refusal(refused: Refused) -> ProblemError:
@@ -76,7 +76,7 @@ def compacted(detail: str, oldest: int) -> ProblemError:
     return ProblemError("compacted", detail, facts={"oldest": oldest})
 
 
-def as_of(missing: ProblemError, revision: int, lag_ms: int) -> ProblemError:
+def as_of(missing: ProblemError, revision: int, lag_ms: int | None) -> ProblemError:
     """Return the refusal of a stale read that found nothing: it may exist, and not be known here yet."""
     detail = f"{missing.detail}, or this node has not seen it yet"
     return ProblemError(missing.code, detail, facts={"revision": revision, "lag_ms": lag_ms})

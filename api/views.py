@@ -86,7 +86,7 @@ class Read(msgspec.Struct, kw_only=True):
     """Base of the answers to reads. Stale ones say how old they are."""
 
     revision: int | Unset = UNSET
-    lag_ms: int | Unset = UNSET
+    lag_ms: int | Unset | None = UNSET
 
 
 class Session(Read):

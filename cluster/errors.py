@@ -9,6 +9,7 @@ ClusterError
  |    +-- MemberChangePending   another change is under way; try again
  |    +-- MemberNotFound        no member has this id
  +-- OutcomeUnknown    unknown       it was sent and no outcome came before the deadline
+      +-- WaitCutOff   unknown       it waits in a queue of which this node hears nothing any more
 StartupError                         the node refuses to start; the message says what to do
  +-- ConfigError                     a wrong flag, variable or file entry
  +-- DataDirError                    a data directory that is in use, damaged or somebody else's
@@ -82,6 +83,10 @@ class OutcomeUnknown(ClusterError):
 
     code = "outcome-unknown"
     outcome = "unknown"
+
+
+class WaitCutOff(OutcomeUnknown):
+    """A request waits in a queue, and this node has known no leader for long; the ticket may live on."""
 
 
 class StartupError(Exception):

@@ -14,16 +14,14 @@ from cluster.commands.batcher import Batcher
 from cluster.commands.client_requests import ClientRequests
 from cluster.commands.clock import STALL_COUNTED_MS_MAX, ClusterClock, SystemClock
 from cluster.commands.clock_watch import ClockWatch
-from cluster.commands.expiry import Expiry, forgetting_ms
+from cluster.commands.expiry import Alarms
 from cluster.commands.outbox import Answer, Forwarded, Outbox, new_origin
 from cluster.commands.room import check_room
-from cluster.commands.rules import RulesAdvance, decode_entry, decode_state
-from cluster.commands.state_bound import StateBound, agreed
+from cluster.commands.rules import decode_entry, decode_state
 from cluster.commands.timers import GuardedTimers
 from cluster.commands.waiters import Waiters
 from cluster.config import Address, NodeConfig
 from cluster.consensus import member_list
-from cluster.consensus.adoption import Adoption
 from cluster.consensus.beginning import Beginning
 from cluster.consensus.compaction import LogRoom
 from cluster.consensus.divergence import Divergence
@@ -32,24 +30,24 @@ from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.log_digest import Difference
 from cluster.consensus.member_changes import Means, MemberChanges
 from cluster.consensus.replica import Replica
-from cluster.consensus.unfit_leader import UnfitLeader
-from cluster.errors import IdentityRefused, NoLeader, OutcomeUnknown, ShuttingDown, StateDamaged
+from cluster.errors import NoLeader, OutcomeUnknown, ShuttingDown, StateDamaged
 from cluster.loop import Loop
-from cluster.observing import audit_log
+from cluster.observing.audit_log import AuditLog
 from cluster.observing.event_log import EventLog, events_count_max
 from cluster.observing.gauges import gauges
 from cluster.observing.metrics import Metrics
 from cluster.peers import first_start, objections
-from cluster.peers.disk_watch import DiskWatch, is_slow
+from cluster.peers.disk_watch import DiskWatch
 from cluster.peers.handshake import Objection
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
-from cluster.peers.objections import Kind
 from cluster.peers.peering import Handlers, Peering
-from cluster.peers.stop_rules import SILENT_ELECTIONS_COUNT, Refusals, Stop
+from cluster.peers.refusal_watch import RefusalWatch
+from cluster.rare_proposals import RareProposals
 from cluster.storage.cluster_record import Founding
 from cluster.storage.snapshot_store import SnapshotStore
 from cluster.storage.sync_runner import InPlace, SyncRunner
+from cluster.upkeep import Upkeep
 from lockstate import codec, limits, snapshot
 from lockstate.commands import Command
 from lockstate.machine import LockMachine
@@ -88,23 +86,21 @@ class Group:
         self.events = EventLog(self._loop, events_count_max(self.state_bytes_max()))
         self.leadership = asyncio.Event()
         """Set, and replaced by a new one, when who leads may have changed."""
+        self.on_look: Callable[[], None] = lambda: None
+        """Called whenever this node has looked at the clock, at who leads and at deadlines."""
         self.is_shutting_down = False
         self._batcher = Batcher()
-        self._rules = RulesAdvance(self._batcher, self._rules_known_by_all)
-        self._bound = StateBound(self._batcher, self._state_bytes_wanted)
         self._clock = ClusterClock(SystemClock())
         timers = GuardedTimers(self._loop, self._guarded)
-        self._expiry = Expiry(timers, self._clock, self._pass_time)
-        self._forgetting = Expiry(timers, self._clock, self._pass_time)
+        self._alarms = Alarms(timers, self._clock, self._pass_time)
         self._abandoned = AbandonedWaits(
             self.outbox, timers, self._clock, self._waiting_origins, self.request_flush
         )
         self._was_leader = False
-        self._leader_seen: str | None = None
         self._is_flush_due = False
-        self._log_room_seen = LogRoom.ANYTHING
         self.disk = DiskWatch()
-        self._refusals = Refusals()
+        self._refusals = RefusalWatch(self, config, self._loop.time)
+        self._audit_log = AuditLog(self._loop.time)
         self._started_s = self._loop.time()
         self.replica = Replica(
             config,
@@ -120,10 +116,11 @@ class Group:
             self.replica.log,
             lambda: self.replica.membership.voters,
             self._loop.time,
+            newest=lambda: self.machine.fingerprint,
             stop=self.broke,
             tell=lambda: self.links.ping(),  # noqa: PLW0108 - there are no links yet
         )
-        self.divergence.restarted(self.machine.revision, self.machine.fingerprint)
+        self.divergence.restarted(self.machine.revision)
         state, self.replica.loaded_state = self.replica.loaded_state, None
         if state is not None:
             self.restore(state)
@@ -165,9 +162,7 @@ class Group:
             self._config.election_ms_max / 1000,
         )
         self.handovers.is_fit = self.clocks.is_fit
-        self._unfit = UnfitLeader(self.replica, self.handovers, self.clocks.is_fit, self._loop.time)
         self.loop.on_sync_begun = lambda: self.disk.begun(self._loop.time())
-        self._slow = UnfitLeader(self.replica, self.handovers, self._has_quicker_disk, self._loop.time)
         self.changes = MemberChanges(
             self.node_id,
             self.replica,
@@ -177,14 +172,23 @@ class Group:
                 answer=lambda peer_id, verdict: links.send(peer_id, FrameKind.CHANGED, verdict),
                 disk_ids=peering.disk_ids,
                 belongs=peering.belongs,
-                obstacle=peering.obstacles.reason,
+                why_not_joining=peering.objections_met.why_not_joining,
                 takes_peers=self._config.takes_peers,
                 hand_over=self.handovers.begin_with_most_caught_up,
                 request_tick=self.loop.request_tick,
             ),
             self._loop,
         )
-        self._adoption = Adoption(self.replica, peering.disk_ids, self.rules)
+        self._rare = RareProposals(self, self._config, self._batcher)
+        self.upkeep = Upkeep(
+            self,
+            self._config,
+            self._clock,
+            self._audit_log,
+            refusals=self._refusals,
+            rare=self._rare,
+            now_s=self._loop.time,
+        )
         peering.handlers = Handlers(
             raft=self.loop.receive,
             forwarded=self.forwarded,
@@ -217,7 +221,7 @@ class Group:
     def stop(self) -> None:
         """Stop all timers and end all requests. Idempotent."""
         self.loop.stop()
-        self._stop_alarms()
+        self._alarms.stop()
         self._abandoned.stop()
         self.failed()
 
@@ -246,7 +250,7 @@ class Group:
             self.loop.request_tick()
             return
         leader_id = self.leader_id()
-        while leader_id is not None and self.outbox.has_unsent:
+        while leader_id is not None and self.outbox.unsent:
             seqs, commands = self.outbox.take()
             forwarded = Forwarded(role.term, self.outbox.origin, seqs, commands)
             self.links.send(leader_id, FrameKind.FORWARD, forwarded)
@@ -280,20 +284,6 @@ class Group:
             for_what_frees=room < LogRoom.NOTHING,
         )
 
-    def _look_at_room(self) -> None:
-        """Tell everybody at once when the log of this leader has less room, or more."""
-        room = self.log_room()
-        if room is not self._log_room_seen:
-            self._log_room_seen = room
-            log = self.replica.log
-            logger.warning(
-                "event=log-room room=%s entries=%d bytes=%d",
-                room.name.lower().replace("_", "-"),
-                len(log),
-                self.journal.bytes_count,
-            )
-            self.links.ping()
-
     def _resend(self) -> None:
         """Begin again with whoever leads now: everything pending, from the lowest number on."""
         self.metrics.commands_resent += self.outbox.rewind()
@@ -308,13 +298,13 @@ class Group:
 
     def has_entry(self) -> bool:
         """Whether anything waits to be proposed, and may be."""
-        is_waiting = self.outbox.has_unsent or not self._batcher.is_empty
+        is_waiting = bool(self.outbox.unsent) or not self._batcher.is_empty
         return is_waiting and self.log_room() is not LogRoom.NOTHING
 
     def entries(self) -> Iterator[bytes]:
         """Yield the next batches, each stamped now: our own clients' commands join those of the followers."""
         while self.log_room() is not LogRoom.NOTHING:
-            while self.outbox.has_unsent:
+            while self.outbox.unsent:
                 self._batcher.add(self.outbox.origin, *self.outbox.take())
             entry = self._batcher.next_entry(self._clock.now_ms(), self.machine.rules)
             if entry is None:
@@ -325,7 +315,7 @@ class Group:
     def apply(self, index: int, entry: bytes) -> None:
         """Apply one committed entry and complete what it answers here."""
         outcome = self.machine.apply(decode_entry(entry, self.machine.rules))
-        self.divergence.applied(outcome.revision, self.machine.fingerprint)
+        self.divergence.applied(outcome.revision)
         for batch in outcome.batches:
             if batch.origin == self.outbox.origin:
                 for seq, result in zip(batch.seqs, batch.results, strict=True):
@@ -336,8 +326,8 @@ class Group:
         self.events.append(outcome.events)
         if self.replica.role.is_leader:
             if outcome.events and index > self._told_up_to:
-                audit_log.tell(outcome.events)
-            self._arm()
+                self._audit_log.tell(outcome.events)
+            self._alarms.arm(self.machine)
             self._abandoned.look()
 
     def _complete(self, seq: int, result: Result, revision: int) -> None:
@@ -363,7 +353,7 @@ class Group:
         """Replace the state machine by that of a snapshot; find out what it means for who waits here."""
         machine = state if isinstance(state, LockMachine) else snapshot.decode(cast("bytes", state))
         self.machine = machine
-        self.divergence.restarted(machine.revision, machine.fingerprint)
+        self.divergence.restarted(machine.revision)
         self.events.restart(machine.revision)
         self.metrics.restored(machine)
         lost = OutcomeUnknown("this node fell behind; repeat the request with the same request_id")
@@ -392,14 +382,13 @@ class Group:
         self._was_leader = role.is_leader
         self._batcher.clear()
         # A timer that is set went by another beginning of the clock.
-        self._stop_alarms()
+        self._alarms.stop()
         if role.is_leader:
-            self._arm()
+            self._alarms.arm(self.machine)
         self._abandoned.lead(is_leader=role.is_leader)
         self.handovers.step()
         self.changes.step()
-        self._rules.role_changed()
-        self._bound.role_changed()
+        self._rare.role_changed()
         self._resend()
         self._wake_observers()
 
@@ -421,58 +410,13 @@ class Group:
         """Go on with a handover, with changes of the members, and with an advance of the rules."""
         self.handovers.step()
         self.changes.step()
-        if self._rules.step(self.machine.rules):
+        if self._rare.rules_advance.step(self.machine.rules):
             self.loop.request_tick()
-
-    def _propose_rare(self) -> None:
-        """Propose what is seldom due and can wait for half a heartbeat."""
-        machine = self.machine
-        if self._bound.step(machine.rules, machine.bytes_max) or self._adoption.step() or self._move_alone():
-            self.loop.request_tick()
-
-    def _move_alone(self) -> bool:
-        """Propose the address that this node is configured with if nobody else is a member; whether it was.
-
-        A node that began as a cluster of its own gets the address by which others can join it.
-        """
-        membership, config = self.replica.membership, self._config
-        own = membership.latest.nodes.get(self.node_id)
-        address = config.peers.get(self.node_id, config.peer)
-        if (
-            own is None
-            or len(membership.latest.nodes) > 1
-            or own.peer == str(address)
-            or not (config.is_peer_given and address.port and self.replica.may_change_members)
-        ):
-            return False
-        self.replica.change_members(member_list.moved(membership.latest, self.node_id, str(address)))
-        return True
 
     def time_passed(self) -> None:
-        """Look at the clock, at who leads, and at the deadlines of commands."""
-        if self.replica.role.is_leader:
-            self._clock.now_ms()
-        self._mind_fitness()
-        self.divergence.look()
-        leader_id = self.leader_id()
-        if leader_id is None and self._leader_seen is not None:
-            # Nothing else happens then.
-            logger.warning("event=leader-lost leader=%s", self._leader_seen)
-        self._leader_seen = leader_id
-        if leader_id is not None and self.outbox.has_unsent:
-            # A leader that had been silent has spoken.
-            self.request_flush()
-        self.outbox.give_up_due()
-        self._look_at_refusals()
-        self._look_at_room()
-        self._propose_rare()
-
-    def _mind_fitness(self) -> None:
-        """Lead only if nothing speaks against it, or nobody else can."""
-        reason = "clock" if self.clocks.is_off else ""
-        self.replica.prevote.is_unfit = bool(reason)
-        self._unfit.step(reason)
-        self._slow.step(self.disk.reason_to_hand_over(self._syncs_elsewhere(), self._loop.time()))
+        """Look at what nothing but time tells."""
+        self.upkeep.look()
+        self.on_look()
 
     def _synced(self, took_s: float) -> None:
         """Record how long a sync took."""
@@ -483,17 +427,6 @@ class Group:
         """Return how long syncs take here."""
         return self.disk.sync_ms(self._loop.time())
 
-    def _syncs_elsewhere(self) -> dict[str, int]:
-        """Return how long syncs take on the other voters that are connected."""
-        voters = self.replica.membership.voters & self.links.up()
-        pings = self.peering.pings
-        return {peer_id: pings[peer_id].sync_ms for peer_id in voters if peer_id in pings}
-
-    def _has_quicker_disk(self, peer_id: str) -> bool:
-        """Whether a peer may lead in the place of this node, whose disk is slow."""
-        others_ms = self._syncs_elsewhere()
-        return self.clocks.is_fit(peer_id) and not is_slow(others_ms.get(peer_id, 0), min(others_ms.values()))
-
     def failed(self) -> None:
         """End what clients wait for: this node stops."""
         unknown = OutcomeUnknown(
@@ -501,16 +434,6 @@ class Group:
         )
         self.outbox.close(ShuttingDown("this node stops; ask another"), unknown)
         self.waiters.fail_all(unknown)
-
-    def _arm(self) -> None:
-        """Set the leader's alarms by the state: for what ends, and for what may be forgotten."""
-        machine = self.machine
-        self._expiry.arm(machine.next_deadline_ms())
-        self._forgetting.arm(forgetting_ms(machine.next_forgetting_ms(), machine.now_ms))
-
-    def _stop_alarms(self) -> None:
-        self._expiry.stop()
-        self._forgetting.stop()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """Do the work of a timer; whatever it raises stops this node."""
@@ -522,29 +445,9 @@ class Group:
             self._batcher.add_tick()
             self.loop.request_tick()
 
-    def _rules_known_by_all(self) -> int:
-        """Return the newest rules that all members know, 0 if this leader cannot be sure of that."""
-        replica = self.replica
-        if not replica.role.is_leader or replica.membership.learners or not replica.may_change_members:
-            return 0
-        known = (self.peering.rules_known(node_id) for node_id in replica.membership.latest.nodes)
-        return min(known, default=0)
-
     def state_bytes_max(self) -> int:
         """Return how much memory for the state this node can bear."""
         return self._config.state_bytes_max or limits.STATE_BYTES_MAX
-
-    def _state_bytes_wanted(self) -> int:
-        """Return the bound on the state that the cluster should have; 0 if this node does not lead."""
-        if not self.replica.role.is_leader:
-            return 0
-        pings = self.peering.pings
-        others = [
-            pings[node_id].state_bytes_max if node_id in pings else None
-            for node_id in self.replica.membership.latest.nodes
-            if node_id != self.node_id
-        ]
-        return agreed(self.state_bytes_max(), others, self.machine.bytes_max)
 
     def _waiting_origins(self) -> list[str]:
         """Return whose clients wait. The machine is another one after a snapshot."""
@@ -575,41 +478,19 @@ class Group:
 
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Record that a peer does not let this node in. Whether to stop for that is looked at later."""
-        is_cross_call = objection.kind == Kind.OTHER_CLUSTER and not is_dialed
-        logger.warning(
-            "event=not-let-in peer=%s kind=%s reason=%r", peer_id, objection.kind or "-", objection.reason
-        )
-        if not is_cross_call:
-            self._refusals.add(peer_id, objection, self._loop.time())
+        self._refusals.refused(peer_id, objection, is_dialed=is_dialed)
 
     def let_in(self, peer_id: str) -> None:
         """Record that a peer lets this node in."""
-        self._refusals.forget(peer_id)
+        self._refusals.let_in(peer_id)
+
+    def uptime_s(self) -> float:
+        """Return for how long this node has run."""
+        return self._loop.time() - self._started_s
 
     def is_log_empty(self) -> bool:
         """Whether the log holds nothing that came from anybody."""
         return self.replica.log.last_index <= 1
-
-    def _look_at_refusals(self) -> None:
-        """Stop, if it is sure that this node must not take part."""
-        if not len(self._refusals):
-            return
-        self._refusals.keep(self.peer_addresses(), self._loop.time())
-        patience_s = SILENT_ELECTIONS_COUNT * self._config.election_ms_max / 1000
-        silence_s = min(self.replica.prevote.leader_silence_s, self._loop.time() - self._started_s)
-        verdict = self._refusals.verdict(
-            node_id=self.node_id,
-            is_leader_heard=silence_s < patience_s,
-            let_in_by=self.peering.pings.keys() & self.links.up(),
-            is_joining_empty=self.beginning.joins and self.is_log_empty(),
-            voters=self.replica.membership.voters or self._config.peers.keys(),
-            leader_id=self.replica.role.leader_id,
-        )
-        if verdict.stop is Stop.NO:
-            return
-        if verdict.stop is Stop.STOP_AND_REMEMBER:
-            self.peering.remember_refusal(verdict.reason)
-        self.loop.fail(IdentityRefused(verdict.reason))
 
     def broke(self, error: BaseException) -> None:
         """Stop: the disk failed while somebody waited for its answer elsewhere than in a tick."""

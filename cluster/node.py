@@ -6,19 +6,22 @@ Faces see a node through `api/node.py`: commands and reads in, outcomes out.
 import asyncio
 import contextlib
 import logging
+import math
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from cluster.commands.outbox import Answer
 from cluster.config import Address, NodeConfig, check_member, format_peers
 from cluster.consensus import member_list
-from cluster.consensus.beginning import Configured, beginning_of, contradiction, listed_members
+from cluster.consensus.beginning import Configured, beginning_of, contradiction, listed_members, met_founders
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import Members
 from cluster.errors import ConfigError, DataDirError, NoLeader, OutcomeUnknown, TransferFailed
 from cluster.group import Group
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Metrics
+from cluster.observing.obstacles import obstacles
 from cluster.observing.status import ClusterStatus, PeerStatus
 from cluster.observing.troubles import troubles
 from cluster.peers.link import FrameKind
@@ -26,10 +29,12 @@ from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
 from cluster.peers.secret_watch import SecretWatch
 from cluster.storage.data_directory import DataDir
+from cluster.storage.disk_work import DiskWork, WorkThread
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child
+from cluster.storage.kernel_syncs import runner_for
 from cluster.storage.snapshot_store import SnapshotStore
-from cluster.storage.sync_runner import SyncRunner, SyncThread
+from cluster.storage.sync_runner import SyncRunner
 from lockstate import snapshot
 from lockstate.commands import Command, MayWait
 from lockstate.machine import LockMachine
@@ -60,15 +65,18 @@ class Node:
         files: Files | None = None,
         child: Child | None = None,
         syncs: SyncRunner | None = None,
+        work: DiskWork | None = None,
     ) -> None:
         """Be a node of `config`.
 
-        `files` and `child` are its disk and how it forks, `syncs` runs its syncs, for tests to replace.
+        `files` and `child` are its disk and how it forks, `syncs` runs the syncs of its journal, `work`
+        does its other long work on the disk; for tests to replace.
         """
         self.config = config
         self._files = files or Files()
         self._child = child or Child()
         self._given_syncs = syncs
+        self._given_work = work
         self._shutdown = asyncio.Event()
         self._group: Group | None = None
         self._secret_watch: SecretWatch | None = None
@@ -83,8 +91,9 @@ class Node:
             group = self._recover()
             peering = Peering(self._datadir, config.node_id, config.advertise_http, group)
             links = PeerLinks(config.node_id, config.secrets, {}, peering, configured=config.peers)
-            self._syncs = self._given_syncs or SyncThread(asyncio.get_running_loop().call_soon_threadsafe)
+            self._syncs = self._given_syncs or runner_for(asyncio.get_running_loop(), self._files)
             group.connect(links, peering, self._syncs)
+            self._store.woken = group.loop.request_tick
         except snapshot.SnapshotError as error:
             self._datadir.close()
             raise DataDirError(
@@ -109,14 +118,16 @@ class Node:
     def _recover(self) -> Group:
         """Read log and state back. Raises StartupError, SnapshotError."""
         config = self.config
-        self._store = SnapshotStore(config.data_dir, self._files, self._child)
+        self._work = self._given_work or WorkThread(asyncio.get_running_loop().call_soon_threadsafe)
+        self._store = SnapshotStore(config.data_dir, self._files, self._child, self._work)
         self._journal = EngineJournal.open(config.data_dir, files=self._files)
         journal, record = self._journal, self._datadir.cluster
         is_in_use = journal.last_index > 1 or journal.term > 0 or self._store.exists()
         if is_in_use and record.founding is not None and not record.is_complete:
             raise DataDirError(
                 f"{config.data_dir}: the journal was in use before the cluster was founded: files of"
-                " different directories were mixed. Restore the directory from a backup, or replace this node"
+                " different directories were mixed. Restore the directory"
+                " from a copy made after the node's last stop (an older one is unsafe), or replace this node"
                 " with a new one (new id, empty directory)"
             )
         beginning = beginning_of(
@@ -142,15 +153,20 @@ class Node:
     def _check_configuration(self, group: Group) -> None:
         """Refuse a configuration of another cluster than that in the data directory. Raises ConfigError."""
         config, record, datadir = self.config, self._datadir.cluster, self._datadir
-        # Of a cluster that an earlier release began, a directory that was in use has met all founders.
-        met = sorted({config.node_id, *datadir.known}) if group.replica.log.last_index > 1 else ()
+        met = met_founders(
+            config.node_id,
+            datadir.known,
+            config.peers,
+            joins=datadir.identity.joins,
+            has_log=group.replica.log.last_index > 1,
+        )
         disks = member_list.founders({node_id: config.peers.get(node_id, "-") for node_id in met})
         membership = group.replica.membership
         if record.cluster_id and membership.latest.cluster_id not in ("", record.cluster_id):
             raise DataDirError(
                 f"{config.data_dir}: the log is that of cluster {membership.latest.cluster_id}, and the"
                 f" directory belongs to {record.cluster_id}: files of different directories were mixed."
-                " Restore the directory from a backup"
+                " Restore the directory from a copy made after the node's last stop (an older one is unsafe)"
             )
         members = listed_members(record, membership.latest, group.beginning, disks)
         founders = record.founding.nodes if record.founding is not None else record.accepted
@@ -231,6 +247,7 @@ class Node:
             stack.callback(self._syncs.close)
             stack.callback(self._journal.close)
             stack.callback(self._store.close)
+            stack.callback(self._work.close)
             stack.callback(group.replica.close)
             group.stop()
             if self._secret_watch is not None:
@@ -310,7 +327,7 @@ class Node:
         """Return the cluster as this node sees it."""
         group = self.group
         leader_id = group.leader_id()
-        lag_ms = int(min(group.replica.prevote.lag_s, 10**6) * 1000)
+        lag_ms = self._lag_ms()
         members = set(group.replica.membership.latest.nodes) | {self.config.node_id}
         return ClusterStatus(
             node_id=self.config.node_id,
@@ -320,18 +337,32 @@ class Node:
             lag_ms=lag_ms,
             ready=self._is_ready(leader_id, lag_ms),
             nodes=tuple(self._peer_status(node_id, leader_id) for node_id in sorted(members)),
+            obstacles=obstacles(group, now_s=asyncio.get_running_loop().time(), monotonic_s=time.monotonic()),
+            digest=f"{group.machine.fingerprint:016x}",
         )
 
     def troubles(self) -> tuple[str, ...]:
         """Return what is wrong with this node although it runs, in sentences."""
         group = self.group
-        age_s = group.disk.age_s(asyncio.get_running_loop().time())
-        return troubles(group.replica.engine, group.clocks, group.divergence, age_s)
+        now_s = asyncio.get_running_loop().time()
+        found = troubles(group.replica.engine, group.clocks, group.divergence, group.disk, now_s)
+        return tuple(trouble.detail for trouble in found)
 
-    def _is_ready(self, leader_id: str | None, lag_ms: int) -> bool:
+    @property
+    def is_ready(self) -> bool:
+        """Whether this node counts, serves, and has heard from a leader lately."""
+        return self._is_ready(self.group.leader_id(), self._lag_ms())
+
+    def _is_ready(self, leader_id: str | None, lag_ms: int | None) -> bool:
         is_broken = self.is_shutting_down or self.has_failed or self.group.divergence.is_in_doubt
         is_voter = self.config.node_id in self.group.replica.membership.voters
-        return not is_broken and is_voter and leader_id is not None and lag_ms < READY_LAG_MS_MAX
+        is_led = leader_id is not None and lag_ms is not None and lag_ms < READY_LAG_MS_MAX
+        return not is_broken and is_voter and is_led
+
+    def _lag_ms(self) -> int | None:
+        """Return for how long this node has heard from no leader, None if it never has since it started."""
+        lag_s = self.group.replica.prevote.lag_s
+        return None if math.isinf(lag_s) else int(lag_s * 1000)
 
     def _peer_status(self, node_id: str, leader_id: str | None) -> PeerStatus:
         group = self.group

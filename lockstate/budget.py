@@ -14,8 +14,9 @@ reads something is never refused for want of room, so it can get below the bound
 from typing import Final
 
 from lockstate import limits, marks
+from lockstate.ledger import NO_ROOM, NOTED_MAX, mark_of_session
 from lockstate.results import Reason, Refused
-from lockstate.state import State, mark_of_session
+from lockstate.state import State
 from lockstate.versions import RULES_BOUNDED
 
 RETRY_MS: Final = 1000
@@ -35,11 +36,14 @@ _RATE_LIMIT: Final = 650
 _RATE_ROW: Final = 20
 """Bytes that a record of each table takes in memory beside its texts, with its places in all tables: as
 measured with CPython 3.11, rounded up."""
+_NOTED_BYTES_MAX: Final = 1 << 20
+"""Bytes that a record which the ledger has noted may take, with all that came with it: more than a hold of 64
+names with 30 ancestors each does, or a rate limit with the longest log."""
 
 
 def bytes_of(state: State) -> int:
     """Return how many bytes `state` takes. It costs a microsecond, however large the state is."""
-    return _with_records(state, state.sum + state.requests.sum + state.rates.sum)
+    return _with_records(state, state.ledger.sum)
 
 
 def recounted(state: State) -> int:
@@ -69,10 +73,27 @@ def _with_records(state: State, sums: int) -> int:
 
 
 def begin_entry(state: State) -> None:
-    """Find out whether the state is so near to its bound that each command of an entry must be looked at."""
-    state.is_tight = (
-        state.rules >= RULES_BOUNDED and bytes_of(state) + limits.STATE_GROWTH_MAX > state.bytes_max
-    )
+    """Find out whether the state is so near to its bound that each command of an entry must be looked at.
+
+    Whether it is does not depend on what was made up in the ledger: as long as what is noted there can take
+    no more than there is room for, the state is not near to its bound, whatever it really takes.
+    """
+    ledger = state.ledger
+    if ledger.settled_sum == ledger.counted_sum and len(ledger.noted) <= ledger.room:
+        return
+    spare_bytes = _spare_bytes(state, ledger.settled_sum)
+    if len(ledger.noted) > min(NOTED_MAX, spare_bytes // _NOTED_BYTES_MAX):
+        spare_bytes = _spare_bytes(state, ledger.sum)
+    state.is_tight = spare_bytes < 0
+    ledger.counted_sum = ledger.settled_sum
+    ledger.room = min(NOTED_MAX, spare_bytes // _NOTED_BYTES_MAX)
+
+
+def _spare_bytes(state: State, sums: int) -> int:
+    """Return how much larger the state could be without being near to its bound; negative if it is near."""
+    if state.rules < RULES_BOUNDED:
+        return limits.STATE_BYTES_MAX
+    return state.bytes_max - limits.STATE_GROWTH_MAX - _with_records(state, sums)
 
 
 def is_full(state: State) -> bool:
@@ -97,3 +118,4 @@ def set_bound(state: State, bytes_max: int) -> None:
     """Set another bound. Rules before it know none."""
     if state.rules >= RULES_BOUNDED and bytes_max >= limits.STATE_BYTES_LEAST:
         state.bytes_max = bytes_max
+        state.ledger.room = NO_ROOM

@@ -38,10 +38,10 @@ class Lease(Timed, eq=False, gc=False, array_like=True):
     ttl_ms: int
 
 
-def _mark(record: Timed) -> int:
-    """Return the mark of a deadline: its time by a weight of its record (see `marks`)."""
+def _weight(record: Timed) -> int:
+    """Return the weight of a record: the mark of its deadline is the time by this (see `marks`)."""
     weight = record.order * _SPREAD & _WEIGHT_MASK
-    return (weight ^ weight >> _FOLD_BITS) * record.expires_at_ms
+    return weight ^ weight >> _FOLD_BITS
 
 
 class _Bucket:
@@ -84,8 +84,9 @@ class Deadlines:
         self._buckets: dict[int, _Bucket] = {}
         self._heap: list[int] = []
         self._count = 0
-        self.sum = 0
-        """The sum of the marks of all deadlines (see `marks`): each is its time by a weight of its record."""
+        self._settled_sum = 0
+        self.noted: dict[Timed, int] = {}
+        """Records whose deadlines are not in the sum yet, with those that the sum has of them: 0 if none."""
 
     def __len__(self) -> int:
         """Return how many records there are."""
@@ -96,32 +97,57 @@ class Deadlines:
         number = record.expires_at_ms >> _BUCKET_BITS
         bucket = self._buckets.get(number)
         if bucket is None:
-            bucket = self._buckets[number] = _Bucket()
-            heapq.heappush(self._heap, number)
+            bucket = self._add_bucket(number)
         bucket.records[record.order] = record
         if bucket.keys is not None:
             heapq.heappush(bucket.keys, record.expires_at_ms << _ORDER_BITS | record.order)
         self._count += 1
-        self.sum += _mark(record)
+        self.noted[record] = 0
 
     def remove(self, record: Timed) -> None:
         """Take out `record`, which must be there with the deadline that it had when it was added."""
         del self._buckets[record.expires_at_ms >> _BUCKET_BITS].records[record.order]
         self._count -= 1
-        self.sum -= _mark(record)
-        if len(self._buckets) > 2 * self._count + _EMPTY_MAX:
-            self._drop_empty()
+        old_ms = self.noted.pop(record, record.expires_at_ms)
+        if old_ms:
+            self._settled_sum -= _weight(record) * old_ms
 
     def move(self, record: Timed, expires_at_ms: int) -> None:
         """Give a record that is there another deadline."""
-        if record.expires_at_ms != expires_at_ms:
-            self.remove(record)
-            record.expires_at_ms = expires_at_ms
-            self.add(record)
+        before_ms = record.expires_at_ms
+        if before_ms == expires_at_ms:
+            return
+        if record not in self.noted:
+            self.noted[record] = before_ms
+        order, buckets = record.order, self._buckets
+        del buckets[before_ms >> _BUCKET_BITS].records[order]
+        record.expires_at_ms = expires_at_ms
+        number = expires_at_ms >> _BUCKET_BITS
+        bucket = buckets.get(number)
+        if bucket is None:
+            bucket = self._add_bucket(number)
+        bucket.records[order] = record
+        if bucket.keys is not None:
+            heapq.heappush(bucket.keys, expires_at_ms << _ORDER_BITS | order)
+
+    def settle(self) -> None:
+        """Make up the sum of what was noted."""
+        if self.noted:
+            self._settled_sum += sum(
+                [_weight(record) * (record.expires_at_ms - old_ms) for record, old_ms in self.noted.items()]
+            )
+            self.noted.clear()
+
+    @property
+    def sum(self) -> int:
+        """The sum of the marks of all deadlines (see `marks`): each is its time by a weight of its record."""
+        self.settle()
+        return self._settled_sum
 
     def recomputed_sum(self) -> int:
         """Return what `sum` must be."""
-        return sum([_mark(record) for bucket in self._buckets.values() for record in bucket.records.values()])
+        records = [record for bucket in self._buckets.values() for record in bucket.records.values()]
+        return sum([_weight(record) * record.expires_at_ms for record in records])
 
     def due(self, now_ms: int) -> Timed | None:
         """Return the first record if `now_ms` has passed its deadline. The caller takes it out."""
@@ -142,6 +168,13 @@ class Deadlines:
                 return record
             del self._buckets[heapq.heappop(self._heap)]
         return None
+
+    def _add_bucket(self, number: int) -> _Bucket:
+        if len(self._buckets) >= 2 * self._count + _EMPTY_MAX:
+            self._drop_empty()
+        bucket = self._buckets[number] = _Bucket()
+        heapq.heappush(self._heap, number)
+        return bucket
 
     def _drop_empty(self) -> None:
         self._buckets = {number: bucket for number, bucket in self._buckets.items() if bucket.records}

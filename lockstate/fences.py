@@ -12,9 +12,8 @@ def advance(state: State, command: AdvanceFence) -> Result:
     refused = limits.check_name(command.resource)
     if refused is not None:
         return refused
-    refused = limits.check_range("token", command.token, limits.TOKEN_MAX)
-    if refused is not None:
-        return refused
+    if not 0 <= command.token <= limits.TOKEN_MAX:
+        return limits.out_of_range("token", command.token, limits.TOKEN_MAX)
     highest = state.fences.get(command.resource)
     if highest is None:
         refused = check_count(len(state.fences), limits.FENCES_COUNT_MAX, "fences") or budget.check_room(

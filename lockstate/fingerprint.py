@@ -12,7 +12,8 @@ each event tells of a change that is in it; and what is derived from all this, a
 from typing import Final
 
 from lockstate import limits, marks
-from lockstate.state import State, mark_of_semaphore, mark_of_session, value_of_origin
+from lockstate.ledger import mark_of_session
+from lockstate.state import State, number_of_fence, number_of_origin, number_of_semaphore
 
 VERSION: Final = 1
 """The version of what is in a fingerprint: only those of one version are compared. Whoever changes a stored
@@ -28,9 +29,9 @@ _BYTES_MAX: Final = 0xC4CEB9FE1A85EC53
 
 
 def of(state: State) -> int:
-    """Return the fingerprint of `state`. It costs a microsecond, however large the state is."""
-    sums = state.sum + state.values_sum + state.deadlines.sum + state.rates.sum + state.requests.sum
-    return _with_counters(state, sums)
+    """Return the fingerprint of `state`. It takes as long as much has changed since it was last asked for."""
+    values_sum = state.semaphore_values.sum + state.fence_values.sum + state.origin_values.sum
+    return _with_counters(state, state.ledger.sum + state.deadlines.sum + values_sum)
 
 
 def recomputed(state: State) -> int:
@@ -38,9 +39,9 @@ def recomputed(state: State) -> int:
     sums = sum([mark_of_session(session) for session in state.sessions.values()])
     for records in (state.holds, state.tickets, state.delays, state.permit_delays):
         sums += sum([marks.of_record(record) for record in records.values()])
-    sums += sum([mark_of_semaphore(semaphore) for semaphore in state.semaphores.values()])
-    sums += sum([marks.of_name(resource) * (token + 1) for resource, token in state.fences.items()])
-    sums += sum([marks.of_name(name) * value_of_origin(origin) for name, origin in state.origins.items()])
+    sums += sum([marks.of_name(name) * number_of_semaphore(one) for name, one in state.semaphores.items()])
+    sums += sum([marks.of_name(name) * number_of_fence(token) for name, token in state.fences.items()])
+    sums += sum([marks.of_name(name) * number_of_origin(origin) for name, origin in state.origins.items()])
     sums += sum([marks.of_content(remembered) for _, remembered in state.requests.dump()])
     sums += state.rates.recomputed_sum() + state.deadlines.recomputed_sum()
     return _with_counters(state, sums)

@@ -50,7 +50,7 @@ from typing import Final
 
 import msgspec
 
-from lockstate import budget, deadlocks, limits, marks, views
+from lockstate import budget, deadlocks, limits, views
 from lockstate.blockers import shown_conflicts, shown_covering
 from lockstate.claims import Claims, claims_of, semaphore_of, shown_name
 from lockstate.commands import Wanted
@@ -180,18 +180,16 @@ class Holds:
         return self._passed_on(hold, attempt_id, key, value)
 
     def _passed_on(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str) -> Granted:
-        before = marks.of_record(hold)
+        self.state.ledger.change(hold)
         hold.attempt_id, hold.request = attempt_id, key
-        self.state.sum += marks.of_record(hold) - before
         self.proclaim(hold, value)
         return self.granted(hold)
 
     def proclaim(self, hold: Hold, value: str) -> None:
         """Set what a leader says; nothing happens if it says that already."""
         if value != hold.value:
-            before = marks.of_record(hold)
+            self.state.ledger.change(hold)
             hold.value = value
-            self.state.sum += marks.of_record(hold) - before
             self.effects.tell(EventKind.ELECTED, hold, 0)
 
     def wait(self, ticket: Ticket, claims: Claims, wait_ms: int) -> Queued | Refused:
@@ -229,12 +227,13 @@ class Holds:
         A hold that its holder did not end leaves a lock-delay: the longer of its own and of the force's.
         """
         state = self.state
-        freed: Freed = []
         if hold.converting:
             freed = self.end_wait(state.tickets[hold.converting], LEASE_EXPIRED)
-        freed += state.remove_hold(hold)
-        delay_ms = max(hold.lock_delay_ms, delay_ms)
-        if delay_ms and kind in _LEAVE_DELAYS:
+            freed += state.remove_hold(hold)
+        else:
+            freed = state.remove_hold(hold)
+        if kind in _LEAVE_DELAYS and (hold.lock_delay_ms or delay_ms):
+            delay_ms = max(hold.lock_delay_ms, delay_ms)
             if hold.kind is _SEMAPHORE:
                 state.withhold_permits(hold.name, hold.permits, delay_ms)
             else:
@@ -372,9 +371,8 @@ class Holds:
             token = state.next_token
             state.next_token += 1
         freed = state.reclaim(hold, claims, token)
-        before = marks.of_record(hold)
+        state.ledger.change(hold)
         hold.mode, hold.locks = mode, locks
-        state.sum += marks.of_record(hold) - before
         self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms)
         return freed
 
@@ -383,9 +381,8 @@ class Holds:
         state = self.state
         freed = state.reclaim(hold, claims_of(hold.name, hold.mode, hold.scope, kept), hold.token)
         self.effects.tell(_RELEASED, hold, state.now_ms - hold.since_ms, locks=gone)
-        before = marks.of_record(hold)
+        state.ledger.change(hold)
         hold.locks = kept
-        state.sum += marks.of_record(hold) - before
         return freed
 
 

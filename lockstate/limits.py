@@ -141,7 +141,7 @@ def check_name(name: str) -> Refused | None:
         return Refused(Reason.INVALID_REQUEST, "name: must not be empty")
     if not name.isprintable():
         return Refused(Reason.INVALID_REQUEST, "name: only printable characters are allowed")
-    if name[0] == "/" or name[-1] == "/" or "//" in name:
+    if "/" in name and (name[0] == "/" or name[-1] == "/" or "//" in name):
         return Refused(Reason.INVALID_REQUEST, "name: no part between two '/' may be empty")
     if "." in name and not _DOTS.isdisjoint(name.split("/")):
         return Refused(Reason.INVALID_REQUEST, "name: no part may be '.' or '..': no URL could name it")
@@ -157,8 +157,11 @@ def check_ttl(ttl_ms: int) -> Refused | None:
 
 def check_range(field: str, value: int, largest: int) -> Refused | None:
     """Return why `value` is not between 0 and `largest`, or None."""
-    if 0 <= value <= largest:
-        return None
+    return None if 0 <= value <= largest else out_of_range(field, value, largest)
+
+
+def out_of_range(field: str, value: int, largest: int) -> Refused:
+    """Return the refusal of a value that is not between 0 and `largest`."""
     return Refused(Reason.INVALID_REQUEST, f"{field}: {value}; must be 0 to {largest}")
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from lockstate import budget, fingerprint, limits, marks, views
+from lockstate import budget, fingerprint, limits, views
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
@@ -43,7 +43,9 @@ from lockstate.elections import Elections
 from lockstate.fences import advance
 from lockstate.holds import Holds
 from lockstate.ids import NO_SESSION, HoldId, SessionId
+from lockstate.ledger import NO_ROOM, NOTED_MAX
 from lockstate.locks import Locks
+from lockstate.names import YOUNG_MAX
 from lockstate.records import RequestKey, Ticket
 from lockstate.requests import Remembered, content_digest, request_key
 from lockstate.results import (
@@ -82,7 +84,7 @@ _NO_OUTCOME: Final = frozenset(
 )
 """Reasons of refusals that are not remembered: the command must be corrected, or tried again later."""
 
-_MAY_WAIT: Final = get_args(MayWait)
+_MAY_WAIT: Final = frozenset(get_args(MayWait))
 """The classes of `MayWait`."""
 _FREES: Final = (CloseSession, Release, ForceRelease, Renew)
 """The classes of commands with a `request_id` that are carried out whether or not there is room."""
@@ -115,7 +117,9 @@ class LockMachine:
             ForceRelease: locks.force_release,
             ResizeSemaphore: semaphores.resize,
             Proclaim: elections.proclaim,
-            TakeRate: lambda command: state.rates.take(command, state.now_ms, budget.check_room(state)),
+            TakeRate: lambda command: state.rates.take(
+                command, state.now_ms, budget.check_room(state) if state.is_tight else None
+            ),
             AdvanceFence: lambda command: advance(state, command),
             Tick: lambda _: _DONE,
             Barrier: lambda _: _DONE,
@@ -255,18 +259,23 @@ class LockMachine:
         self._advance_time(entry.now_ms)
         budget.begin_entry(state)
         batches = tuple([self._apply_batch(batch) for batch in entry.batches])
-        state.names.settle()
+        if len(state.names.young) > YOUNG_MAX:
+            state.names.settle()
+        if len(state.ledger.noted) > NOTED_MAX or len(state.deadlines.noted) > NOTED_MAX:
+            state.make_up()
         return Outcome(state.revision, state.now_ms, batches, *self._effects.take())
 
     def _advance_rules(self, advance: AdvanceVersion) -> None:
         """Follow the next rules from here on. A repetition has no effect, and no version is left out."""
         if advance.to == self.state.rules + 1 and advance.to in RULES:
             self.state.rules = advance.to
+            self.state.ledger.room = NO_ROOM
 
     def _advance_time(self, now_ms: int) -> None:
         """Let cluster time pass; it never goes back."""
         state = self.state
-        state.now_ms = max(state.now_ms, now_ms)
+        if now_ms > state.now_ms:  # noqa: PLR1730 - in every entry, and max() takes longer
+            state.now_ms = now_ms
         self._sessions.expire_due()
         state.requests.prune(state.now_ms)
 
@@ -293,7 +302,7 @@ class LockMachine:
     def _apply(self, command: Command, key: RequestKey | None) -> Result:
         """Apply a command, and pass the key under which it is remembered on to those that may wait."""
         act = self._acts[command.__class__]
-        return act(command, key) if isinstance(command, _MAY_WAIT) else act(command)
+        return act(command, key) if command.__class__ in _MAY_WAIT else act(command)
 
     def _apply_once(self, command: Any) -> Result:
         """Apply a command that carries a `request_id`, or answer with the outcome of what it repeats."""
@@ -308,7 +317,7 @@ class LockMachine:
         remembered = requests.get(key)
         if remembered is not None:
             return self._repeat(remembered, digest, command)
-        if requests.is_full or budget.is_full(self.state):
+        if requests.is_full or (self.state.is_tight and budget.is_full(self.state)):
             return self._apply_without_room(command, key, digest)
         result = self._apply(command, key)
         if not (isinstance(result, Refused) and result.reason in _NO_OUTCOME):
@@ -371,7 +380,6 @@ class LockMachine:
         if hold is None:
             return msgspec.structs.replace(first, expires_in_ms=0)
         if hold.request == request_key(command):
-            before = marks.of_record(hold)
+            self.state.ledger.change(hold)
             hold.attempt_id = command.attempt_id
-            self.state.sum += marks.of_record(hold) - before
         return msgspec.structs.replace(first, expires_in_ms=views.remaining_ms(self.state, hold))

@@ -7,9 +7,10 @@ exists from the first admission until it is whole again.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from lockstate import limits, marks
+from lockstate import limits
 from lockstate.commands import Algorithm, TakeRate
 from lockstate.deadlines import Deadlines
+from lockstate.ledger import Ledger, mark_of_limiter
 from lockstate.rate_algorithms import FixedWindow, Gcra, Limiter, SlidingRow, SlidingWindow
 from lockstate.results import RateTaken, Reason, Refused
 
@@ -31,7 +32,16 @@ def _check_between(field: str, value: int, smallest: int, largest: int) -> Refus
 
 
 def _check(command: TakeRate) -> Refused | None:
-    """Return what is wrong with the command itself, or None. A cost above the limit would never fit."""
+    """Return what is wrong with the command itself, or None. A cost above the limit would never fit.
+
+    One condition lets nearly all of them pass.
+    """
+    if (
+        1 <= command.cost <= command.limit <= limits.RATE_LIMIT_MAX
+        and limits.RATE_WINDOW_MS_MIN <= command.window_ms <= limits.RATE_WINDOW_MS_MAX
+        and 0 <= command.wait_ms <= limits.WAIT_MS_MAX
+    ):
+        return limits.check_name(command.name)
     return (
         limits.check_name(command.name)
         or _check_between("limit", command.limit, 1, limits.RATE_LIMIT_MAX)
@@ -52,13 +62,14 @@ def _overloaded(count: int, what: str) -> Refused:
 class RateLimits:
     """All rate limits that are not whole, in order of creation."""
 
-    def __init__(self, deadlines: Deadlines, take_order: Callable[[], int]) -> None:
+    def __init__(
+        self, deadlines: Deadlines, take_order: Callable[[], int], ledger: Ledger | None = None
+    ) -> None:
         self._deadlines = deadlines
         self._take_order = take_order
         self._limiters: dict[_Key, FixedWindow | SlidingWindow | Gcra] = {}
         self._rows_count = 0
-        self.sum = 0
-        """The sum of the marks of all of them (see `marks`), but for their deadlines."""
+        self._ledger = Ledger() if ledger is None else ledger
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -100,8 +111,8 @@ class RateLimits:
             return _overloaded(self._rows_count, "rows in the logs of sliding windows")
         if limiter is None:
             limiter = self._add(key, now_ms)
-        else:
-            self.sum -= marks.of_content(limiter.told())
+        elif limiter not in self._ledger.noted:
+            self._ledger.change(limiter)
         whole_ms = self._admit(limiter, at_ms, limit, command.cost)
         return RateTaken(True, limit, limiter.remaining(now_ms, limit), 0, whole_ms - now_ms, at_ms)
 
@@ -112,6 +123,7 @@ class RateLimits:
         )
         self._limiters[key] = limiter
         self._deadlines.add(limiter)
+        self._ledger.noted[limiter] = 0
         return limiter
 
     def _admit(self, limiter: FixedWindow | SlidingWindow | Gcra, at_ms: int, limit: int, cost: int) -> int:
@@ -122,7 +134,6 @@ class RateLimits:
             self._rows_count += limiter.rows_count
         else:
             whole_ms = limiter.admit(at_ms, limit, cost)
-        self.sum += marks.of_content(limiter.told())
         self._deadlines.move(limiter, whole_ms)
         return whole_ms
 
@@ -130,7 +141,7 @@ class RateLimits:
         """Forget a rate limit that is whole, and its deadline."""
         self._deadlines.remove(limiter)
         gone = self._limiters.pop((limiter.name, limiter.algorithm, limiter.window_ms))
-        self.sum -= marks.of_content(gone.told())
+        self._ledger.remove(gone)
         if isinstance(gone, SlidingWindow):
             self._rows_count -= gone.rows_count
 
@@ -140,8 +151,8 @@ class RateLimits:
         return self._rows_count
 
     def recomputed_sum(self) -> int:
-        """Return what `sum` must be."""
-        return sum([marks.of_content(limiter.told()) for limiter in self._limiters.values()])
+        """Return the sum of the marks of all of them, but for their deadlines (see `marks`)."""
+        return sum([mark_of_limiter(limiter) for limiter in self._limiters.values()])
 
     def dump(self) -> list[RateRow]:
         """Return what must be stored, in order of creation; equal states give equal rows.
@@ -159,6 +170,6 @@ class RateLimits:
             limiter = row.limiter() if isinstance(row, SlidingRow) else row
             self._limiters[limiter.name, limiter.algorithm, limiter.window_ms] = limiter
             self._deadlines.add(limiter)
-            self.sum += marks.of_content(limiter.told())
+            self._ledger.noted[limiter] = 0
             if isinstance(limiter, SlidingWindow):
                 self._rows_count += limiter.rows_count

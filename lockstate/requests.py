@@ -1,7 +1,10 @@
 """The memory of requests: a repeated `request_id` gets the first outcome. Part of the replicated state."""
 
 import hashlib
+import operator
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
@@ -23,13 +26,46 @@ from lockstate.commands import (
     TakeRate,
 )
 from lockstate.ids import NO_HOLD, HoldId
+from lockstate.ledger import Ledger
 from lockstate.records import RequestKey
 from lockstate.results import Granted, Queued, Refused, Result
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _DIGEST_BYTES = 12
 """Bytes of a digest of what a request asks."""
+_new_digest = hashlib.blake2b(digest_size=_DIGEST_BYTES).copy
+"""A copy of an empty digest takes half as long as a new one."""
 _mark = marks.of_content
+
+
+_of_session = operator.attrgetter("session_id")
+_of_hold = operator.attrgetter("hold_id")
+_of_name = operator.attrgetter("name")
+_SCOPES: Final[dict[type, Callable[[Any], str]]] = {
+    Acquire: lambda command: command.session_id or command.owner,
+    AcquirePermits: lambda command: command.session_id or command.owner,
+    Campaign: lambda command: command.session_id or command.owner,
+    OpenSession: lambda _: "",
+    CloseSession: _of_session,
+    Renew: _of_hold,
+    Release: _of_hold,
+    Convert: _of_hold,
+    Proclaim: _of_hold,
+    ForceRelease: _of_name,
+    ResizeSemaphore: _of_name,
+    TakeRate: _of_name,
+    AdvanceFence: operator.attrgetter("resource"),
+}
+"""What tells apart clients that count their requests from 1: for each command that may be remembered."""
+_ATTEMPT: Final = {"hold_id": "", "attempt_id": ""}
+_IDS_OF_ATTEMPTS: Final[dict[type, dict[str, str]]] = {
+    Acquire: _ATTEMPT,
+    AcquirePermits: _ATTEMPT,
+    Campaign: _ATTEMPT,
+    Convert: {"ticket_id": "", "attempt_id": ""},
+    OpenSession: {"session_id": ""},
+}
+"""The ids that differ between attempts of one request."""
 
 
 class Remembered(msgspec.Struct, array_like=True, gc=False):
@@ -46,35 +82,18 @@ def request_key(command: Command) -> RequestKey | None:
     The scope tells apart clients that count their requests from 1. It is the session or hold that a request
     is about (both secrets), else the owner or the name that it gives.
     """
-    if not command.request_id:
-        return None
-    scope: str
-    match command:
-        case Acquire() | AcquirePermits() | Campaign():
-            scope = command.session_id or command.owner
-        case CloseSession():
-            scope = command.session_id
-        case Renew() | Release() | Convert() | Proclaim():
-            scope = command.hold_id
-        case ForceRelease() | ResizeSemaphore() | TakeRate():
-            scope = command.name
-        case AdvanceFence():
-            scope = command.resource
-        case _:
-            scope = ""
-    return scope, command.request_id
+    request_id = command.request_id
+    return (_SCOPES[command.__class__](command), request_id) if request_id else None
 
 
 def content_digest(command: Command) -> bytes:
     """Return a digest of what `command` asks, without the ids that differ between attempts."""
-    match command:
-        case Acquire() | AcquirePermits() | Campaign():
-            command = msgspec.structs.replace(command, hold_id="", attempt_id="")
-        case Convert():
-            command = msgspec.structs.replace(command, ticket_id="", attempt_id="")
-        case OpenSession():
-            command = msgspec.structs.replace(command, session_id="")
-    return hashlib.blake2b(_encoder.encode(command), digest_size=_DIGEST_BYTES).digest()
+    ids = _IDS_OF_ATTEMPTS.get(command.__class__)
+    if ids is not None:
+        command = msgspec.structs.replace(command, **ids)
+    digest = _new_digest()
+    digest.update(_encoder.encode(command))
+    return digest.digest()
 
 
 def _hold_id(result: Result) -> HoldId:
@@ -100,10 +119,9 @@ def _key_mark(key: RequestKey) -> int:
 class RequestMemory:
     """Outcomes by request key, oldest first; bounded by age and count, see `limits`."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger | None = None) -> None:
         self._requests: OrderedDict[RequestKey, Remembered] = OrderedDict()
-        self.sum = 0
-        """The sum of the marks of all outcomes (see `marks`). The key of one is implied by its digest."""
+        self._ledger = Ledger() if ledger is None else ledger
 
     def __len__(self) -> int:
         """Return how many requests are remembered."""
@@ -120,18 +138,20 @@ class RequestMemory:
 
     def remember(self, key: RequestKey, digest: bytes, now_ms: int, result: Result) -> None:
         """Remember the first outcome of a request; if that is `Queued`, it is settled later."""
-        self._requests[key] = remembered = Remembered(digest, now_ms, _brief(result))
-        self.sum += _mark(remembered) + _key_mark(key)
+        if result.__class__ is Refused:
+            result = _brief(result)
+        self._requests[key] = remembered = Remembered(digest, now_ms, result)
+        self._ledger.settled_sum += _mark(remembered) + marks.of_length(len(key[0]) + len(key[1]))
 
     def settle(self, key: RequestKey | None, now_ms: int, result: Result) -> None:
         """Replace the outcome of a request that waited. Its age counts from now."""
         remembered = None if key is None else self._requests.get(key)
         if key is None or remembered is None:
             return
-        self.sum -= _mark(remembered)
+        self._ledger.settled_sum -= _mark(remembered)
         remembered.result = _brief(result)
         remembered.at_ms = now_ms
-        self.sum += _mark(remembered)
+        self._ledger.settled_sum += _mark(remembered)
         self._requests.move_to_end(key)
 
     def forget(self, key: RequestKey | None, hold_id: HoldId) -> None:
@@ -139,7 +159,7 @@ class RequestMemory:
         remembered = None if key is None else self._requests.get(key)
         if key is not None and remembered is not None and _hold_id(remembered.result) == hold_id:
             del self._requests[key]
-            self.sum -= _mark(remembered) + _key_mark(key)
+            self._ledger.settled_sum -= _mark(remembered) + _key_mark(key)
 
     def next_ms(self) -> int | None:
         """Return the last millisecond for which the oldest outcome is remembered; None if there is none."""
@@ -148,18 +168,20 @@ class RequestMemory:
 
     def prune(self, now_ms: int) -> None:
         """Forget a limited number of outcomes that are old enough. Requests that still wait stay."""
+        if not self._requests:
+            return
         for _ in range(min(len(self._requests), limits.REQUESTS_PER_ENTRY_MAX)):
             key, oldest = next(iter(self._requests.items()))
             if oldest.at_ms + limits.REQUEST_AGE_MS >= now_ms:
                 return
-            self.sum -= _mark(oldest)
+            self._ledger.settled_sum -= _mark(oldest)
             if isinstance(oldest.result, Queued):
                 oldest.at_ms = now_ms
-                self.sum += _mark(oldest)
+                self._ledger.settled_sum += _mark(oldest)
                 self._requests.move_to_end(key)
             else:
                 del self._requests[key]
-                self.sum -= _key_mark(key)
+                self._ledger.settled_sum -= _key_mark(key)
 
     def dump(self) -> list[tuple[RequestKey, Remembered]]:
         """Return everything, oldest first, for a snapshot."""
@@ -168,8 +190,8 @@ class RequestMemory:
     def load(self, items: list[tuple[RequestKey, Remembered]]) -> None:
         """Add a part of what `dump` returned, after what is there."""
         self._requests.update(items)
-        self.sum += sum([_mark(remembered) + _key_mark(key) for key, remembered in items])
+        self._ledger.settled_sum += sum([_mark(remembered) + _key_mark(key) for key, remembered in items])
 
     def recomputed_sum(self) -> int:
-        """Return what `sum` must be."""
+        """Return the sum of the marks of all outcomes, and of the lengths of their keys (see `marks`)."""
         return sum([_mark(remembered) + _key_mark(key) for key, remembered in self._requests.items()])

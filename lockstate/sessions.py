@@ -1,6 +1,6 @@
 """Sessions: how they begin, live and end. And expiry: what ends because its time is over."""
 
-from lockstate import budget, limits, marks
+from lockstate import budget, limits
 from lockstate.commands import CloseSession, KeepAlive, OpenSession, Renew
 from lockstate.deadlines import Timed
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
@@ -79,9 +79,8 @@ class Sessions:
                 return refused
             if hold.session_id:
                 return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold lives as long as its session")
-            before = marks.of_record(hold)
+            self._state.ledger.change(hold)
             hold.ttl_ms = command.ttl_ms
-            self._state.sum += marks.of_record(hold) - before
         self._state.extend(self._state.lease_of(hold))
         return Renewed(hold.token, remaining_ms(self._state, hold))
 

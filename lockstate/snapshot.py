@@ -253,6 +253,7 @@ def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, LockMachin
         for table, rows in _rows(tables):
             table.load(state, rows)
             state.names.settle()
+            state.make_up()
             yield
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotError(f"not a snapshot of this version: {error}") from error

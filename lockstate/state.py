@@ -9,6 +9,7 @@ from lockstate import limits, marks
 from lockstate.claims import Claims, claims_of, parent, permits_of
 from lockstate.deadlines import Deadlines, Lease
 from lockstate.ids import NO_HOLD, AttemptId, HoldId, SessionId
+from lockstate.ledger import Ledger, NamedValues
 from lockstate.modes import CONFLICTS, INTENT, UNIT, Claim, Mode, Scope, claim_of, is_intent
 from lockstate.names import NameIndex
 from lockstate.owners import Party, Wish, party_of, wish_of
@@ -25,13 +26,8 @@ _LOCK: Final = HoldKind.LOCK
 _SEMAPHORE: Final = HoldKind.SEMAPHORE
 _NODE: Final = Scope.NODE
 
-NO_FENCE: Final = -1
-"""Stands for the token of a resource without one: its mark is 0, and that of token 0 is not."""
-_LABEL_BYTES: Final = 50
-"""What a session's label is counted as having beside its texts: two strings and a place in a table."""
 _SEEN_BITS: Final = 43
 """Bits in which the milliseconds at which an origin was seen stand, below its last sequence number."""
-_mark: Final = marks.of_record
 
 WHOLE: Claim = claim_of(Mode.EXCLUSIVE, Scope.SUBTREE)
 """The claim that conflicts with every other."""
@@ -73,14 +69,15 @@ class State:
         """The origin of the batch that is being applied."""
         self.fences: dict[str, int] = {}
         self.deadlines = Deadlines()
-        self.rates = RateLimits(self.deadlines, self.take_order)
-        self.requests = RequestMemory()
+        self.ledger = Ledger()
+        """The sum of the marks of all records, and of the lengths of what has no mark of its own."""
+        self.rates = RateLimits(self.deadlines, self.take_order, self.ledger)
+        self.requests = RequestMemory(self.ledger)
         self.origins: dict[str, Origin] = {}
         self.audit: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)
-        self.sum = 0
-        """The sum of the marks of sessions, holds, tickets, delays, and of the lengths of fences."""
-        self.values_sum = 0
-        """The sum of the marks of semaphores, fences and origins: values under a name."""
+        self.semaphore_values = NamedValues(self.semaphores, number_of_semaphore)
+        self.fence_values = NamedValues(self.fences, number_of_fence)
+        self.origin_values = NamedValues(self.origins, number_of_origin)
         self.bytes_max = limits.STATE_BYTES_MAX
         """The bound on the bytes that this state takes (see `budget`)."""
         self.is_tight = False
@@ -91,6 +88,11 @@ class State:
         order = self.next_order
         self.next_order += 1
         return order
+
+    def make_up(self) -> None:
+        """Make up the sums of marks, so that nothing is noted any more (see `ledger`)."""
+        self.ledger.settle()
+        self.deadlines.settle()
 
     # -- claims ---------------------------------------------------------------------------------------------
 
@@ -135,13 +137,13 @@ class State:
         """Add a session and its deadline."""
         self.sessions[session.session_id] = session
         self.deadlines.add(session)
-        self.sum += mark_of_session(session)
+        self.ledger.noted[session] = 0
 
     def remove_session(self, session: Session) -> None:
         """Take a session out; the caller ends its holds and tickets."""
         del self.sessions[session.session_id]
         self.deadlines.remove(session)
-        self.sum -= mark_of_session(session)
+        self.ledger.remove(session)
 
     def lease_of(self, hold: Hold) -> Lease:
         """Return the lease that `hold` lives by: its own, or its session's."""
@@ -156,7 +158,7 @@ class State:
     def add_hold(self, hold: Hold, claims: Claims) -> Lease:
         """Add a hold with its claims and return its lease. A semaphore's hold has permits and no claims."""
         self.holds[hold.hold_id] = hold
-        self.sum += _mark(hold)
+        self.ledger.noted[hold] = 0
         if claims:
             self._add_claims(claims, hold)
         else:
@@ -180,7 +182,10 @@ class State:
         Its semaphore stays, even if it is idle, until the queue has been served.
         """
         del self.holds[hold.hold_id]
-        self.sum -= _mark(hold)
+        if hold in self.ledger.noted:
+            self.ledger.settled_sum -= self.ledger.noted.pop(hold)
+        else:
+            self.ledger.remove(hold)
         claims = claims_of_hold(hold)
         if hold.ttl_ms:
             self.deadlines.remove(hold)
@@ -213,9 +218,8 @@ class State:
         if session is not None:
             session.claims_count += len(claims) - len(old)
         if token != hold.token:
-            self.sum -= _mark(hold)
+            self.ledger.change(hold)
             hold.token = token
-            self.sum += _mark(hold)
             self.holds[hold.hold_id] = self.holds.pop(hold.hold_id)
             if session is not None:
                 session.remove_hold(hold)
@@ -231,7 +235,7 @@ class State:
         """Add a waiter to its queues, its session, its node process and the deadlines."""
         self.deadlines.add(ticket)
         self.tickets[ticket.hold_id] = ticket
-        self.sum += _mark(ticket)
+        self.ledger.noted[ticket] = 0
         self.origin_tickets.setdefault(ticket.origin, {})[ticket.hold_id] = ticket
         self.party_tickets.setdefault(party_of(ticket), {})[ticket.hold_id] = ticket
         if wish := wish_of(ticket):
@@ -244,9 +248,8 @@ class State:
             session.tickets[ticket.hold_id] = ticket
         if ticket.converts:
             hold = self.holds[ticket.converts]
-            self.sum -= _mark(hold)
+            self.ledger.change(hold)
             hold.converting = ticket.hold_id
-            self.sum += _mark(hold)
         if ticket.kind is _SEMAPHORE:
             self.semaphores[ticket.name].queue[ticket.hold_id] = ticket
         for name, claim in claims:
@@ -278,7 +281,7 @@ class State:
         """Take a waiter out of its queues; return what became free."""
         del self.tickets[ticket.hold_id]
         self.deadlines.remove(ticket)
-        self.sum -= _mark(ticket)
+        self.ledger.remove(ticket)
         _leave(self.origin_tickets, ticket.origin, ticket)
         _leave(self.party_tickets, party_of(ticket), ticket)
         if wish := wish_of(ticket):
@@ -289,9 +292,8 @@ class State:
             del session.tickets[ticket.hold_id]
         hold = self.holds.get(ticket.converts)
         if hold is not None:
-            self.sum -= _mark(hold)
+            self.ledger.change(hold)
             hold.converting = NO_HOLD
-            self.sum += _mark(hold)
         if ticket.kind is _SEMAPHORE:
             del self.semaphores[ticket.name].queue[ticket.hold_id]
             return [permits_of(ticket.name)]
@@ -306,9 +308,8 @@ class State:
     def move_ticket(self, ticket: Ticket, attempt_id: AttemptId, origin: str) -> None:
         """Record that another attempt waits, and which node process keeps the connection of its client."""
         _leave(self.origin_tickets, ticket.origin, ticket)
-        self.sum -= _mark(ticket)
+        self.ledger.change(ticket)
         ticket.attempt_id, ticket.origin = attempt_id, origin
-        self.sum += _mark(ticket)
         self.origin_tickets.setdefault(origin, {})[ticket.hold_id] = ticket
 
     def _leave_queue(self, name: str, claim: Claim, ticket: Ticket) -> tuple[str, Claim] | None:
@@ -337,19 +338,19 @@ class State:
     def add_semaphore(self, semaphore: Semaphore) -> None:
         """Add a semaphore, or find it there."""
         if semaphore.name not in self.semaphores:
+            self.semaphore_values.change(semaphore.name)
             self.semaphores[semaphore.name] = semaphore
-            self.values_sum += mark_of_semaphore(semaphore)
 
     def resize(self, semaphore: Semaphore, limit: int) -> None:
         """Give a semaphore another limit."""
-        self.values_sum -= mark_of_semaphore(semaphore)
+        self.semaphore_values.change(semaphore.name)
         semaphore.limit = limit
-        self.values_sum += mark_of_semaphore(semaphore)
 
     def drop_if_idle(self, semaphore: Semaphore) -> None:
         """Forget a semaphore that nobody holds or wants."""
-        if semaphore.is_idle and self.semaphores.pop(semaphore.name, None) is not None:
-            self.values_sum -= mark_of_semaphore(semaphore)
+        if semaphore.is_idle:
+            self.semaphore_values.change(semaphore.name)
+            self.semaphores.pop(semaphore.name, None)
 
     def set_delay(self, name: str, scope: Scope, delay_ms: int) -> None:
         """Keep everybody from what a lock covers for `delay_ms`; a longer delay that already runs stays."""
@@ -375,7 +376,7 @@ class State:
     def enter_delay(self, delay: Delay) -> None:
         """Add a delay with what it claims or withholds, and its deadline."""
         self.deadlines.add(delay)
-        self.sum += _mark(delay)
+        self.ledger.noted[delay] = 0
         if delay.kind is _SEMAPHORE:
             self.permit_delays[delay.order] = delay
             semaphore = self.semaphores[delay.name]
@@ -388,7 +389,7 @@ class State:
     def end_delay(self, delay: Delay) -> Freed:
         """Take a delay out; return what became free."""
         self.deadlines.remove(delay)
-        self.sum -= _mark(delay)
+        self.ledger.remove(delay)
         if delay.kind is _SEMAPHORE:
             del self.permit_delays[delay.order]
             semaphore = self.semaphores[delay.name]
@@ -406,45 +407,47 @@ class State:
         if origin is None:
             if len(self.origins) >= limits.ORIGINS_COUNT_MAX:
                 oldest = min(self.origins, key=lambda known: (self.origins[known].seen_ms, known))
-                self.values_sum -= marks.of_name(oldest) * value_of_origin(self.origins.pop(oldest))
+                self.origin_values.change(oldest)
+                del self.origins[oldest]
             origin = Origin(0, self.now_ms)
             self.enter_origin(name, origin)
         return origin
 
     def enter_origin(self, name: str, origin: Origin) -> None:
         """Add an origin."""
+        self.origin_values.change(name)
         self.origins[name] = origin
-        self.values_sum += marks.of_name(name) * value_of_origin(origin)
 
     def note_batch(self, name: str, origin: Origin, last_seq: int) -> None:
         """Record that an origin's commands up to `last_seq` were applied now."""
-        before = value_of_origin(origin)
+        noted = self.origin_values.noted
+        if name not in noted:
+            noted[name] = number_of_origin(origin)
         origin.last_seq, origin.seen_ms = last_seq, self.now_ms
-        self.values_sum += marks.of_name(name) * (value_of_origin(origin) - before)
 
     # -- fences ---------------------------------------------------------------------------------------------
 
     def set_fence(self, resource: str, token: int) -> None:
         """Make `token` the highest of a resource."""
-        if resource not in self.fences:
-            self.sum += marks.of_length(len(resource))
-        self.values_sum += marks.of_name(resource) * (token - self.fences.get(resource, NO_FENCE))
+        if resource not in self.fence_values.noted:
+            if resource not in self.fences:
+                self.ledger.settled_sum += marks.of_length(len(resource))
+            self.fence_values.change(resource)
         self.fences[resource] = token
 
 
-def mark_of_session(session: Session) -> int:
-    """Return the mark of a session, which has what it holds and wants in tables, but for its deadline."""
-    content = (session.order, session.ttl_ms, session.session_id, session.owner, session.labels)
-    return marks.of_content(content) + marks.of_length(_LABEL_BYTES * len(session.labels))
+def number_of_semaphore(semaphore: Semaphore) -> int:
+    """Return the number that stands for a semaphore: its limit is all that cannot be derived."""
+    return semaphore.limit + 1
 
 
-def mark_of_semaphore(semaphore: Semaphore) -> int:
-    """Return the mark of a semaphore: its limit is all that cannot be derived."""
-    return marks.of_name(semaphore.name) * (semaphore.limit + 1)
+def number_of_fence(token: int) -> int:
+    """Return the number that stands for the highest token of a resource: that of token 0 is not 0."""
+    return token + 1
 
 
-def value_of_origin(origin: Origin) -> int:
-    """Return what the mark of an origin has besides the weight of its name."""
+def number_of_origin(origin: Origin) -> int:
+    """Return the number that stands for an origin."""
     return (origin.last_seq << _SEEN_BITS) + origin.seen_ms + 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from cluster.commands.outbox import Answer, Outbox, Pending
-from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown
+from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
 from lockstate import codec
 from lockstate.commands import Barrier, Cancel, Command, Convert, MayWait
 from lockstate.ids import NO_HOLD, HoldId
@@ -17,7 +17,9 @@ from lockstate.results import Granted, Queued, Result
 T = TypeVar("T")
 
 CANCEL_S: Final = 5.0
-"""The time, in seconds, for which the cancel of an abandoned request is tried."""
+"""The time, in seconds, for which the cancel of an abandoned request is tried at once."""
+RETRY_S = 1.0
+"""The pause, in seconds, before it is tried again."""
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +84,11 @@ class ClientRequests:
         except asyncio.CancelledError:
             self._undo(command, answer)
             raise
+        except WaitCutOff:
+            if not command.request_id:
+                # Nobody can ask for this outcome again.
+                self._undo(command, answer)
+            raise
         except OutcomeUnknown:
             if not self._is_open() and not command.request_id:
                 # Nobody can ask for this outcome again: take the ticket back rather than leave it behind.
@@ -144,18 +151,32 @@ class ClientRequests:
             task.add_done_callback(self._cancels.discard)
 
     async def _cancel(self, command: MayWait, answer: Answer) -> None:
-        """Take back a wait, or a grant. If no leader can be told, ticket and hold end by themselves."""
+        """Take back a wait, or a grant. It is tried until there is an outcome, or this node stops.
+
+        A ticket whose client was told that its wait is over may get a lock that a session then keeps as long
+        as it lives, and the cluster may be without a leader for longer than one try lasts. To cancel twice
+        does no harm: ids are used once.
+        """
         undone = _to_undo(command, answer.result)
         if not undone:
             return
         cancel = codec.encode_command(Cancel(undone, command.attempt_id))
-        try:
-            pending = self._outbox.submit(cancel, CANCEL_S)
-            self._request_flush()
-            await pending.future
-        except ClusterError as error:
-            name = "" if isinstance(command, Convert) else command.name
-            logger.warning("event=cancel-failed code=%s name=%r", error.code, name)
+        is_told = False
+        while True:
+            try:
+                pending = self._outbox.submit(cancel, CANCEL_S)
+                self._request_flush()
+                await pending.future
+            except ClusterError as error:
+                if not is_told:
+                    is_told = True
+                    name = "" if isinstance(command, Convert) else command.name
+                    logger.warning("event=cancel-failed code=%s name=%r", error.code, name)
+            else:
+                return
+            if not self._is_open():
+                return
+            await asyncio.sleep(RETRY_S)
 
 
 def _to_undo(command: MayWait, result: Result) -> HoldId:

@@ -1,4 +1,4 @@
-"""The leader's alarm: when something in the state is due, time must be made to pass in the log."""
+"""The leader's alarms: when something in the state is due, time must be made to pass in the log."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from typing import Final
 
 from cluster.commands.clock import ClusterClock
 from cluster.commands.timers import Timers
+from lockstate.machine import LockMachine
 
 WAKE_MS_MAX: Final = 60_000
 """The longest sleep; a later deadline is looked at again then."""
@@ -70,3 +71,22 @@ class Expiry:
             self._pass_time()
             deadline_ms = now_ms + RETRY_MS
         self._set_timer(deadline_ms)
+
+
+class Alarms:
+    """A leader's alarms by its state: for what ends, and for what may be forgotten. One thread."""
+
+    def __init__(self, timers: Timers, clock: ClusterClock, pass_time: Callable[[], None]) -> None:
+        """`pass_time` proposes an entry."""
+        self._ends = Expiry(timers, clock, pass_time)
+        self._forgetting = Expiry(timers, clock, pass_time)
+
+    def arm(self, machine: LockMachine) -> None:
+        """Set the alarms by this state."""
+        self._ends.arm(machine.next_deadline_ms())
+        self._forgetting.arm(forgetting_ms(machine.next_forgetting_ms(), machine.now_ms))
+
+    def stop(self) -> None:
+        """Never ring again, unless armed anew."""
+        self._ends.stop()
+        self._forgetting.stop()

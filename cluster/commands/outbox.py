@@ -103,7 +103,8 @@ class Outbox:
         self._next_seq = 1
         self._pending: dict[int, Pending] = {}
         self._pending_bytes = 0
-        self._unsent: list[Pending] = []
+        self.unsent: Final[list[Pending]] = []
+        """What waits to be sent, in order."""
         self._deadlines: list[tuple[float, int]] = []
         self._barrier: Pending | None = None
         self._barrier_deadline_s = 0.0
@@ -112,11 +113,6 @@ class Outbox:
     def __len__(self) -> int:
         """Return how many commands have no outcome yet."""
         return len(self._pending)
-
-    @property
-    def has_unsent(self) -> bool:
-        """Whether something waits to be sent."""
-        return bool(self._unsent)
 
     def submit(self, command: bytes, timeout_s: float) -> Pending:
         """Give a command its number; its future gets the Answer or a ClusterError.
@@ -136,7 +132,7 @@ class Outbox:
         heapq.heappush(self._deadlines, (self._loop.time() + timeout_s, pending.seq))
         self._pending[pending.seq] = pending
         self._pending_bytes += len(command)
-        self._unsent.append(pending)
+        self.unsent.append(pending)
         return pending
 
     def read(self, query: Callable[[LockMachine], T], timeout_s: float) -> "asyncio.Future[T]":
@@ -159,7 +155,7 @@ class Outbox:
         seqs: list[int] = []
         commands: list[bytes] = []
         size_bytes = taken = 0
-        for pending in self._unsent:
+        for pending in self.unsent:
             if size_bytes >= SEND_BYTES_MAX:
                 break
             taken += 1
@@ -168,13 +164,13 @@ class Outbox:
                 seqs.append(pending.seq)
                 commands.append(pending.command)
                 size_bytes += len(pending.command)
-        del self._unsent[:taken]
+        del self.unsent[:taken]
         return seqs, commands
 
     def rewind(self) -> int:
         """Make everything pending unsent; return how much of it had been sent."""
-        self._unsent = list(self._pending.values())
-        return sum(pending.is_sent for pending in self._unsent)
+        self.unsent[:] = self._pending.values()
+        return sum(pending.is_sent for pending in self.unsent)
 
     def is_pending(self, seq: int) -> bool:
         """Whether somebody still waits for the outcome."""
@@ -245,6 +241,9 @@ class Outbox:
             if len(self._deadlines) > 2 * len(self._pending) + 1024:
                 self._deadlines = [item for item in self._deadlines if item[1] in self._pending]
                 heapq.heapify(self._deadlines)
+            if len(self.unsent) > 2 * len(self._pending) + 1024:
+                # While there is no leader nobody takes from it what was given up.
+                self.unsent[:] = [waiting for waiting in self.unsent if waiting.seq in self._pending]
         return pending
 
 

@@ -8,7 +8,7 @@ committed entries are others than those of this node.
 from cluster.consensus import guards, log_digest
 from cluster.consensus.engine import Engine
 from cluster.consensus.guards import Admission, GuardViolationError
-from cluster.consensus.log import ReplicatedLog
+from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.log_digest import Difference
 from cluster.consensus.member_list import has_majority
 from cluster.consensus.membership import Membership
@@ -40,7 +40,7 @@ class Gate:
 
     def __init__(
         self,
-        log: ReplicatedLog,
+        log: EngineJournal,
         engine: Engine,
         membership: Membership,
         prevote: PreVote,

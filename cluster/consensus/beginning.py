@@ -61,17 +61,30 @@ class Configured(NamedTuple):
     takes_peers: bool
 
 
+def met_founders(
+    node_id: str, known: Collection[str], configured: Collection[str], *, joins: bool, has_log: bool
+) -> list[str]:
+    """Return the founders of a cluster that an earlier release began, as far as a directory knows them.
+
+    `known` are the peers whose disks it remembers. It had met all founders before anything came into its log;
+    until then, without a log, `configured` may also name those that it has yet to meet.
+    """
+    met = sorted({node_id, *known})
+    if joins or not (has_log or (known and not set(met) <= set(configured))):
+        return []
+    return met
+
+
 def listed_members(record: ClusterRecord, newest: Members, beginning: Beginning, disks: Members) -> Members:
     """Return the members that a directory knows of, however far it has come; none if it is new.
 
     `newest` is the list that counts. In a cluster of an earlier release that is the configuration's as long
-    as no member was changed, so those count whose disks are known here: `disks`.
+    as no member was changed, so those count whose disks are known here: `disks`. So they do before the node
+    has voted: what a founding of this release stores is another file.
     """
-    if newest.nodes and newest == beginning.first:
-        return disks
     if not newest.nodes and record.founding is not None:
         return member_list.founded(record.founding)
-    return newest
+    return disks if newest == beginning.first else newest
 
 
 def contradiction(

@@ -9,7 +9,8 @@ peer, and costs it its connection. Guards (guards.py) decide about what is plaus
 from typing import Final
 
 from cluster.config import Address
-from cluster.consensus.engine import SPLIT_BYTES, Engine
+from cluster.consensus.engine import Engine
+from cluster.consensus.library import SPLIT_BYTES
 from cluster.consensus.member_list import MembersUnreadable, decode
 from cluster.consensus.messages import (
     UNSET,
@@ -26,7 +27,7 @@ from cluster.storage.journal_format import LogEntry
 INDEX_MAX: Final = 1 << 53
 """No log is so long: a million entries a second would take 285 years."""
 ENTRY_BYTES_MAX: Final = SPLIT_BYTES // 2
-"""Bytes of one entry: correct ones are below half of it, and the library cuts one twice as long to pieces."""
+"""Bytes of one entry: correct ones are below half of it."""
 SNAPSHOT_BYTES_MAX: Final = 1 << 40
 """Bytes of a snapshot: more than any machine holds in memory."""
 TERMS_AT_ONCE: Final = 1_000_000

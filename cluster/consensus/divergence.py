@@ -13,7 +13,8 @@ replicating, so that a third node can decide.
 
 import logging
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from cluster.consensus.claims import CLAIMS_MAX, Claims, majority, nodes_with
@@ -24,11 +25,20 @@ from lockstate import fingerprint
 logger = logging.getLogger(__name__)
 
 RING: Final = 8192
-"""Revisions whose fingerprints are kept. A power of two, and more than twice the largest step."""
+"""Fingerprints that are kept of each kind. A power of two, and more than twice the largest step."""
+KEPT_BITS: Final = 2
+"""Every multiple of two to this is kept. A fingerprint costs the more, the more often it is asked for: what
+comes and goes between two of them is never looked at."""
+ASKED_MAX: Final = 64
+"""Other revisions that are kept: those that were the newest when this node spoke, or a peer spoke of them."""
 STEP_BITS: Final = (0, 2, 4, 6, 8, 10, 12)
 """The revisions that are told: the newest multiple of two to each of these."""
-TOLD_MAX: Final = 32
-"""Revisions that are kept of what one peer told: those of some seconds."""
+COARSE_BITS: Final = 8
+"""Of older revisions, those that are multiples of two to this are kept, as many as of the newest: a peer that
+is seconds behind speaks of them."""
+TOLD_MAX: Final = 16
+"""Multiples of each step that are kept of what one peer told. It tells one a second of each, so this is for
+how many seconds nodes may lag behind each other and still be compared."""
 DISPUTE_S: Final = 60.0
 """The time, in seconds, for which a disputed entry is told after it was mentioned last."""
 DOUBT_S: Final = 5.0
@@ -37,12 +47,24 @@ that, the others may not have spoken yet."""
 LOOK_S: Final = 1.0
 """The time, in seconds, between two looks at what was told before this node had it itself."""
 
+_KEPT_MASK: Final = (1 << KEPT_BITS) - 1
+_COARSE_MASK: Final = (1 << COARSE_BITS) - 1
 _Entry = tuple[int, int]
 """Index and term."""
 
 
+def _newest_of_each_step(told: Mapping[int, int]) -> dict[int, int]:
+    """Return what is kept of what a peer told: of each step the newest multiples."""
+    newest_first = sorted(told, reverse=True)
+    kept: set[int] = set()
+    for bits in STEP_BITS:
+        mask = (1 << bits) - 1
+        kept.update(islice((revision for revision in newest_first if not revision & mask), TOLD_MAX))
+    return {revision: told[revision] for revision in kept}
+
+
 class Divergence:
-    """Compares one node with the others. It is told of every revision and of what peers say."""
+    """Compares one node with the others. It is told of every revision, and of what peers say."""
 
     def __init__(
         self,
@@ -51,17 +73,25 @@ class Divergence:
         voters: Callable[[], frozenset[str]],
         now_s: Callable[[], float],
         *,
+        newest: Callable[[], int],
         stop: Callable[[NodeFailed], None],
         tell: Callable[[], None],
     ) -> None:
-        """`stop` ends this node, which is wrong; `tell` lets the peers hear `claims` at once."""
+        """Compare by what these tell and do.
+
+        `newest` returns the fingerprint of the newest revision; `stop` ends this node, which is wrong; `tell`
+        lets the peers hear `claims` at once.
+        """
         self._node_id = node_id
         self._log = log
         self._voters = voters
         self._now_s = now_s
+        self._newest_fingerprint = newest
         self._stop = stop
         self._tell = tell
         self._ring = array("Q", bytes(8 * RING))
+        self._coarse_ring = array("Q", bytes(8 * RING))
+        self._asked: dict[int, int] = {}
         self._oldest = self._newest = 0
         self._states: dict[str, dict[int, int]] = {}
         self._entries: dict[str, dict[_Entry, int]] = {}
@@ -74,23 +104,46 @@ class Divergence:
 
     # -- what this node is ----------------------------------------------------------------------------------
 
-    def restarted(self, revision: int, its_fingerprint: int) -> None:
+    def restarted(self, revision: int) -> None:
         """Begin anew with a loaded state."""
         self._oldest = revision
-        self.applied(revision, its_fingerprint)
+        self._asked.clear()
+        self.applied(revision)
 
-    def applied(self, revision: int, its_fingerprint: int) -> None:
-        """Record the fingerprint of the newest revision."""
+    def applied(self, revision: int) -> None:
+        """Record that this is the newest revision now, and its fingerprint if it is one of those kept."""
         self._newest = revision
-        self._ring[revision % RING] = its_fingerprint
+        if revision & _KEPT_MASK:
+            return
+        its_fingerprint = self._newest_fingerprint()
+        self._ring[(revision >> KEPT_BITS) % RING] = its_fingerprint
+        if not revision & _COARSE_MASK:
+            self._coarse_ring[(revision >> COARSE_BITS) % RING] = its_fingerprint
 
-    def _has(self, revision: int) -> bool:
-        return max(self._oldest, self._newest - RING + 1) <= revision <= self._newest
+    def _own(self, revision: int) -> int | None:
+        """Return the fingerprint of this node's state at a revision, None if it is not known."""
+        if not self._oldest <= revision <= self._newest:
+            return None
+        if revision & _KEPT_MASK:
+            return self._own_asked(revision)
+        if revision >> KEPT_BITS > (self._newest >> KEPT_BITS) - RING:
+            return self._ring[(revision >> KEPT_BITS) % RING]
+        if revision & _COARSE_MASK or revision >> COARSE_BITS <= (self._newest >> COARSE_BITS) - RING:
+            return None
+        return self._coarse_ring[(revision >> COARSE_BITS) % RING]
+
+    def _own_asked(self, revision: int) -> int | None:
+        """Return the fingerprint of a revision that is kept only if somebody asks while it is the newest."""
+        if revision == self._newest and revision not in self._asked:
+            self._asked[revision] = self._newest_fingerprint()
+            if len(self._asked) > ASKED_MAX:
+                del self._asked[next(iter(self._asked))]
+        return self._asked.get(revision)
 
     def claims(self) -> Claims:
         """Return what the peers shall know."""
         told = {self._newest >> bits << bits for bits in STEP_BITS}
-        states = [(revision, self._ring[revision % RING]) for revision in told if self._has(revision)]
+        states = [(revision, own) for revision in told if (own := self._own(revision)) is not None]
         return Claims(fingerprint.VERSION, states, [(*entry, own) for entry, own in self._own_disputed()])
 
     def _own_disputed(self) -> Iterator[tuple[_Entry, int]]:
@@ -123,8 +176,7 @@ class Divergence:
         if claims.version == fingerprint.VERSION and claims.states:
             told = self._states.setdefault(peer_id, {})
             told.update(claims.states)
-            for revision in sorted(told)[:-TOLD_MAX]:
-                del told[revision]
+            self._states[peer_id] = _newest_of_each_step(told)
         entries = self._entries[peer_id] = {(index, term): digest for index, term, digest in claims.entries}
         self._dispute([entry for entry, theirs in entries.items() if self._differs(entry, theirs)])
         self._judge()
@@ -167,6 +219,11 @@ class Divergence:
         """Whether states have differed for so long, without a majority, that this one may be wrong."""
         return self._doubted_since_s is not None and self._now_s() - self._doubted_since_s >= DOUBT_S
 
+    @property
+    def doubted_s(self) -> float:
+        """Return for how long a difference has been undecided; 0 if there is none."""
+        return 0.0 if self._doubted_since_s is None else self._now_s() - self._doubted_since_s
+
     def _judge(self) -> None:
         failure = self._judge_entries() or self._judge_states()
         if failure is not None:
@@ -193,12 +250,13 @@ class Divergence:
         differing: dict[str, int] = {}
         undecided: dict[str, int] = {}
         for peer_id, told in self._states.items():
-            common = [revision for revision in sorted(told) if self._has(revision)]
-            if not common or told[common[-1]] == self._ring[common[-1] % RING]:
+            common = [
+                (revision, own) for revision in sorted(told) if (own := self._own(revision)) is not None
+            ]
+            if not common or told[common[-1][0]] == common[-1][1]:
                 continue
-            differing[peer_id] = undecided[peer_id] = common[-1]
-            for revision in common:
-                own = self._ring[revision % RING]
+            differing[peer_id] = undecided[peer_id] = common[-1][0]
+            for revision, own in common:
                 if told[revision] == own:
                     continue
                 everybody = self._told_at(revision)
@@ -228,7 +286,7 @@ class Divergence:
                 "event=state-differs peer=%s revision=%d own=%016x theirs=%016x decided=%s",
                 peer_id,
                 revision,
-                self._ring[revision % RING],
+                self._own(revision),
                 self._states[peer_id][revision],
                 peer_id not in undecided,
             )

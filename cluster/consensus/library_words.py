@@ -1,15 +1,17 @@
-"""The library's words for what we call otherwise: its messages, both ways, and its names for the journal."""
+"""The library's words for what we call otherwise: its messages, both ways, and its names for the journal.
 
-from collections.abc import Callable
+The library takes in every message; of those that leave, it makes only the answers. What a leader or a
+candidate sends is made in `library`.
+"""
+
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cluster.consensus.log_digest import Digest, LogDigests
 from cluster.consensus.messages import (
     UNSET,
     Acknowledgement,
     AppendEntries,
-    Chunk,
     Message,
     TakeOver,
     Vote,
@@ -24,26 +26,36 @@ from cluster.storage.segment_writer import Sizes
 
 
 class EngineJournal(Journal):
-    """The journal with the names that the library calls it by, and with the digests of its log."""
+    """The journal with what the rules of Raft ask about a log, and the names that the library calls it by."""
 
     def __init__(self, directory: Path, view: ReplayedLog, files: Files, sizes: Sizes) -> None:
         """Use `EngineJournal.open`."""
         super().__init__(directory, view, files, sizes)
-        self._digests = LogDigests(self._entries)
+        self._digests = LogDigests(self.entries)
+        self._digest_values: Final = self._digests.values
+        self.committed = 0
+        """The highest index known to be committed, by a message or a snapshot; set by the engine."""
+
+    def term_at(self, index: int) -> int | None:
+        """Return the term of the entry at `index`, None if it is not in the log."""
+        position = index - self.first_index
+        return self.entries[position][2] if 0 <= position < len(self.entries) else None
 
     def digest_at(self, index: int) -> Digest | None:
         """Return the digest of the log at `index`; None if it is not known, or the entry not here."""
-        return self._digests.at(index - self.first_index)
+        position = index - self.first_index
+        return self._digest_values[position] if 0 <= position < len(self._digest_values) else None
 
     def continue_digests(self, last: LogEntry, digest: Digest) -> None:
         """Take the digest where a snapshot ends. Raises DataDirError if the log has another one."""
         _, index, term = last
         position = index - self.first_index
-        if not self._digests.learn(position, digest, self._entries[position + 1 :]):
+        if not self._digests.learn(position, digest, self.entries[position + 1 :]):
             raise DataDirError(
                 f"{self._directory}: snapshot and journal have different histories up to entry {index}"
                 f" of term {term} (digest {digest:016x} in the snapshot, {self.digest_at(index):016x} in the"
-                " journal): files of two disks were mixed. Restore the whole directory from a backup, or"
+                " journal): files of two disks were mixed. Restore the whole directory"
+                " from a copy made after the node's last stop (an older one is unsafe), or"
                 " replace this node with a new one"
             )
 
@@ -100,21 +112,12 @@ class EngineJournal(Journal):
         self.close()
 
 
-def from_library(
-    message: dict[str, Any],
-    term: int,
-    is_transfer: bool,  # noqa: FBT001
-    digest_at: Callable[[int], Digest | None] = lambda _: None,
-) -> Message | None:
-    """Return what the library sends as one of our messages, None for what must not be sent.
+def from_library(message: dict[str, Any], term: int) -> Message:
+    """Return what the library answers as one of our messages.
 
-    It says less than is needed: `term` is the present one, which an acknowledgement must carry (H3), and
-    `is_transfer` tells whether a candidate stands because the leader asked it to. `digest_at` knows the
-    digests of the log.
+    It says less than is needed: `term` is the present one, which an acknowledgement must carry (H3).
     """
     match message["type"]:
-        case "append_entries":
-            return _append_entries(message, digest_at)
         case "next_node_idx":
             return Acknowledgement(
                 next_index=message["next_node_idx"],
@@ -122,51 +125,12 @@ def from_library(
                 success=message["success"],
                 term=term,
             )
-        case "request_vote":
-            return VoteRequest(
-                term=message["term"],
-                last_log_index=message["last_log_index"],
-                last_log_term=message["last_log_term"],
-                transfer=is_transfer,
-            )
         case "response_vote":
             return Vote(term=message["term"])
         case "timeout_now":
             return TakeOver(term=message["term"])
         case other:
             raise AssertionError(f"the library sends {other!r}")
-
-
-def _append_entries(
-    message: dict[str, Any], digest_at: Callable[[int], Digest | None]
-) -> AppendEntries | None:
-    """Return the leader's message; None for one that names no place although it brings entries.
-
-    The library sends that to a peer that it believes to be behind the end of its own log.
-    """
-    term, commit_index = message["term"], message["commit_index"]
-    if "prevLogIdx" not in message:
-        chunk: Chunk | None = message["serialized"]
-        digest = None if chunk is None else digest_at(chunk.id.last_index)
-        return AppendEntries(
-            term=term,
-            commit_index=commit_index,
-            chunk=chunk,
-            previous_digest=UNSET if digest is None else digest,
-        )
-    assert "transmission" not in message, "an entry was cut into pickles: SPLIT_BYTES is too small"
-    previous_index = message["prevLogIdx"]
-    if previous_index is None:
-        return None
-    digest = digest_at(previous_index)
-    return AppendEntries(
-        term=term,
-        commit_index=commit_index,
-        entries=message["entries"],
-        previous_index=previous_index,
-        previous_term=message["prevLogTerm"],
-        previous_digest=UNSET if digest is None else digest,
-    )
 
 
 def to_library(message: Message) -> dict[str, Any]:

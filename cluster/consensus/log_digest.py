@@ -60,35 +60,32 @@ class LogDigests:
     """The digests of the entries that a log in memory holds, by position. They grow and are cut like it."""
 
     def __init__(self, entries: Iterable[LogEntry]) -> None:
-        self._digests: list[Digest | None] = []
+        self.values: Final[list[Digest | None]] = []
+        """The digests, the oldest first; None where it is not known. Always this very list."""
         for entry in entries:
             self.append(*entry)
 
     def append(self, command: bytes, index: int, term: int) -> None:
         """Follow an entry that is appended to the log."""
-        digests = self._digests
+        digests = self.values
         before = _ANEW if index == FIRST_INDEX else None
         digests.append(digest_behind(digests[-1] if digests else before, command, index, term))
 
     def remove_from(self, position: int) -> None:
         """Follow a log that is cut behind."""
-        del self._digests[max(position, 0) :]
+        del self.values[max(position, 0) :]
 
     def remove_before(self, position: int) -> None:
         """Follow a log that is compacted."""
-        del self._digests[: max(position, 0)]
-
-    def at(self, position: int) -> Digest | None:
-        """Return the digest of the entry at a position; None if it is not known, or there is no entry."""
-        return self._digests[position] if 0 <= position < len(self._digests) else None
+        del self.values[: max(position, 0)]
 
     def learn(self, position: int, digest: Digest, behind: Iterable[LogEntry]) -> bool:
         """Take the digest at a position from a snapshot, and find those `behind`; False if it contradicts."""
-        if self._digests[position] is None:
-            self._digests[position:] = [digest]
+        if self.values[position] is None:
+            self.values[position:] = [digest]
             for entry in behind:
                 self.append(*entry)
-        return self._digests[position] == digest
+        return self.values[position] == digest
 
 
 class Difference(msgspec.Struct, frozen=True):

@@ -70,7 +70,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the disk ids of this node and of those it has met."""
     belongs: Callable[[str], bool]
     """Whether a connected node says that it belongs to this cluster."""
-    obstacle: Callable[[str], str]
+    why_not_joining: Callable[[str], str]
     """Returns why a node cannot be connected as it is, empty if nothing is known."""
     takes_peers: bool
     """Whether this node listens for peers at all."""
@@ -194,7 +194,7 @@ class MemberChanges:
                     "this node takes no others: give it a secret and a peer port, and restart it"
                 )
             if known is not None and known.peer == change.peer and not change.is_move:
-                self._check_obstacle(change.node_id, known)
+                self._check_joining(change.node_id, known)
                 return present
             if change.is_move:
                 return self._moved(change, known)
@@ -218,12 +218,12 @@ class MemberChanges:
         self._check_addresses(change)
         return new
 
-    def _check_obstacle(self, node_id: str, known: Member) -> None:
+    def _check_joining(self, node_id: str, known: Member) -> None:
         """Tell who waits for a node to count that it will not, as it is. Raises MemberChangeRefused."""
-        obstacle = self._means.obstacle(node_id)
-        if obstacle and not known.is_voter:
+        reason = self._means.why_not_joining(node_id)
+        if reason and not known.is_voter:
             raise MemberChangeRefused(
-                f"{node_id} at {known.peer} cannot join: {obstacle}. Start the right node there, or remove"
+                f"{node_id} at {known.peer} cannot join: {reason}. Start the right node there, or remove"
                 f" {node_id}"
             )
 

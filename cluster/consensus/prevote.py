@@ -4,13 +4,17 @@ PreVote (Ongaro's dissertation, section 9.6): a node whose patience ends asks th
 its term only if a majority has lost the leader too and finds its log good enough. So a node that comes back
 from a partition, or cannot hear, deposes nobody. The turns of the nodes are staggered: two candidates at once
 would split the votes.
+
+Patience is short with a leader that kept time: one that was heard without a pause for a while, and is silent
+now, has most likely died. Where heartbeats come late, on a busy machine or over a bad network, silence means
+little, and the configured patience counts.
 """
 
 from typing import Final
 
 from cluster.consensus import guards
 from cluster.consensus.engine import Engine
-from cluster.consensus.log import ReplicatedLog
+from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.member_list import has_majority
 from cluster.consensus.membership import Membership
 from cluster.consensus.messages import Message, NewerTerm, PreVoteGranted, PreVoteRequest
@@ -18,6 +22,16 @@ from cluster.consensus.messages import Message, NewerTerm, PreVoteGranted, PreVo
 PRE_VOTE_PAUSE_S: Final = 0.05
 """The pause, in seconds, after a broken connection to the leader and between pre-votes; one more of them
 passes for each node whose turn is earlier."""
+SHORT_PATIENCE_HEARTBEATS: Final = 2.5
+"""After so many heartbeats of silence a leader that kept time counts as lost."""
+PAUSE_HEARTBEATS_MAX: Final = 2.0
+"""A leader that is silent for longer, and then speaks again, does not keep time."""
+KEEPS_TIME_S: Final = 1.0
+"""For so long, in seconds, a new leader must be heard until its silence means more than another's."""
+LATE_S: Final = 10.0
+"""For so long, in seconds, a leader is not taken to keep time after it was heard late."""
+TURN_S: Final = 0.01
+"""The pause, in seconds, before the first question: the others may have heard the leader a bit later."""
 UNFIT_PATIENCE: Final = 10
 """A node that should not lead leaves the election to others for so many times the silence after which a
 leader counts as lost. After that nobody else can win: perhaps it alone has the newest entry."""
@@ -29,19 +43,29 @@ class PreVote:
     def __init__(
         self,
         node_id: str,
-        log: ReplicatedLog,
+        log: EngineJournal,
         engine: Engine,
         membership: Membership,
+        *,
         leader_lost_after_s: float,
+        heartbeat_s: float,
     ) -> None:
+        """After a silence of `leader_lost_after_s` any leader counts as lost."""
         self._node_id = node_id
         self._log = log
         self._engine = engine
         self._membership = membership
         self._leader_lost_after_s = leader_lost_after_s
+        self._short_patience_s = min(SHORT_PATIENCE_HEARTBEATS * heartbeat_s, leader_lost_after_s)
+        self._pause_s_max = PAUSE_HEARTBEATS_MAX * heartbeat_s
+        self._turn_s = heartbeat_s / 2
         self._granted: set[str] = set()
         self._term = 0
         self._leader_heard_s = float("-inf")
+        self._heard_term = 0
+        self._keeps_time_from_s = float("-inf")
+        self._may_hurry = False
+        """Whether this node has not yet made up its mind about the silence of the leader that it hears."""
         self._led_s = float("-inf")
         self._is_leader_cut_off = False
         self.is_unfit = False
@@ -63,7 +87,7 @@ class PreVote:
     def leader_is_alive(self) -> bool:
         """Whether there is a leader that this node would not see deposed."""
         now_s = self._engine.now_s()
-        is_heard = not self._is_leader_cut_off and now_s - self._leader_heard_s < self._leader_lost_after_s
+        is_heard = not self._is_leader_cut_off and now_s - self._leader_heard_s < self._patience_s
         has_just_started = now_s - self._started_s < self._leader_lost_after_s
         return self._engine.is_leader or is_heard or has_just_started
 
@@ -72,9 +96,22 @@ class PreVote:
         """Whether this node votes and may lead."""
         return self._node_id in self._membership.voters
 
+    @property
+    def _patience_s(self) -> float:
+        """Return the silence after which the leader that was heard last counts as lost."""
+        keeps_time = self._leader_heard_s >= self._keeps_time_from_s
+        return self._short_patience_s if keeps_time else self._leader_lost_after_s
+
     def leader_heard(self) -> None:
         """Record that the leader of this term spoke."""
-        self._leader_heard_s = self._engine.now_s()
+        now_s = self._engine.now_s()
+        if self._engine.term != self._heard_term:
+            self._heard_term = self._engine.term
+            self._keeps_time_from_s = max(self._keeps_time_from_s, now_s + KEEPS_TIME_S)
+        elif now_s - self._leader_heard_s > self._pause_s_max:
+            self._keeps_time_from_s = now_s + LATE_S
+        self._leader_heard_s = now_s
+        self._may_hurry = True
         self._is_leader_cut_off = False
         self._granted.clear()
 
@@ -103,7 +140,11 @@ class PreVote:
         if engine.is_leader:
             self._led_s = engine.now_s()
             return []
-        if engine.election_deadline_s >= engine.now_s():
+        now_s = engine.now_s()
+        if self._is_hurry_due(now_s):
+            self._may_hurry = False
+            engine.election_deadline_s = 0.0
+        if engine.election_deadline_s >= now_s:
             return []
         if self._leaves_it_to_others():
             engine.election_deadline_s = self._soon_s()
@@ -123,6 +164,13 @@ class PreVote:
         )
         return [(peer_id, request) for peer_id in sorted(connected & self._membership.voters)]
 
+    def _is_hurry_due(self, now_s: float) -> bool:
+        """Whether a leader that kept time is silent, and it is this node's turn to ask the others."""
+        silence_s = now_s - self._leader_heard_s
+        if not self._may_hurry or silence_s < self._short_patience_s or self._engine.term != self._heard_term:
+            return False
+        return silence_s >= self._patience_s + TURN_S + self._turn_s * self._turn()
+
     def _leaves_it_to_others(self) -> bool:
         """Whether this node is unfit to lead and others may still be about to; not if the leader asked it."""
         if not self.is_unfit or self._engine.is_takeover_asked or len(self._membership.voters) == 1:
@@ -134,6 +182,7 @@ class PreVote:
         """Return a yes to a pre-vote, or the newer term for a sender that is behind, or nothing."""
         term = self._engine.term
         if guards.grants_pre_vote(message, self._log, term, leader_is_alive=self.leader_is_alive):
+            self._may_hurry = False  # two candidates would split the votes
             return PreVoteGranted(term=message.term)
         return NewerTerm(term=term) if message.term <= term else None
 
@@ -155,6 +204,9 @@ class PreVote:
 
     def _soon_s(self) -> float:
         """Return a moment shortly ahead, another one on every node."""
+        return self._engine.now_s() + PRE_VOTE_PAUSE_S * (1 + self._turn() + self._engine.random() / 2)
+
+    def _turn(self) -> int:
+        """Return how many nodes come before this one when the leader is lost."""
         others = self._membership.voters - {self._engine.leader_id, self._node_id}
-        turn = sum(peer_id < self._node_id for peer_id in others)
-        return self._engine.now_s() + PRE_VOTE_PAUSE_S * (1 + turn + self._engine.random() / 2)
+        return sum(peer_id < self._node_id for peer_id in others)

@@ -16,7 +16,6 @@ from cluster.consensus import bounds, guards, member_list
 from cluster.consensus.admission import Gate, TwoLeadersError
 from cluster.consensus.engine import FOUNDED_INDEX, FOUNDED_TERM, Engine, RaftConfig
 from cluster.consensus.library_words import EngineJournal
-from cluster.consensus.log import ReplicatedLog
 from cluster.consensus.member_list import Members, MembersUnreadable
 from cluster.consensus.membership import Membership
 from cluster.consensus.messages import (
@@ -97,14 +96,19 @@ class Replica:
         last = snapshot.last if snapshot is not None else None
         applied_index = last[1] if last else 1
         self.engine = Engine(config, journal, room_bytes, applied_index=applied_index)
-        self.log = ReplicatedLog(journal, self.engine)
+        self.log = journal
         self._transfer = SnapshotTransfer(
             store, self.engine, self.log, last=last, decode=self._decode_received
         )
         self.engine.use_snapshots(self._transfer)
         self._terms = bounds.TermBound(self.engine.term, self.engine.now_s())
         self.prevote = PreVote(
-            config.node_id, self.log, self.engine, self.membership, config.election_ms_min / 1000
+            config.node_id,
+            self.log,
+            self.engine,
+            self.membership,
+            leader_lost_after_s=config.election_ms_min / 1000,
+            heartbeat_s=config.heartbeat_ms / 1000,
         )
         self._gate = Gate(
             self.log,
@@ -380,7 +384,9 @@ class Replica:
     def _count_members(self) -> None:
         """Make the newest list count."""
         own = {self._node_id}
-        self.engine.set_members(self.membership.voters - own, self.membership.learners - own)
+        voters, learners = self.membership.voters - own, self.membership.learners - own
+        self.engine.set_members(voters, learners)
+        self._transfer.members_changed(voters | learners)
 
     # -- questions about the others -------------------------------------------------------------------------
 

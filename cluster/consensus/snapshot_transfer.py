@@ -5,7 +5,7 @@ here they meet the engine and the store.
 """
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Final, Protocol, cast
 
 from cluster.consensus import guards
@@ -60,13 +60,19 @@ class SnapshotTransfer:
         self._told: tuple[SnapshotId, int] | None = None
         self._checking: Generator[None, None, Snapshot] | None = None
         self._checked: Snapshot | None = None
+        self._placing: Snapshot | None = None
+        """Is being put in place, and nobody stops that."""
+        self._placed: Snapshot | None = None
+        """Is in place, on the disk; the log does not begin behind it yet."""
         self._unreadable: SnapshotId | None = None
         self._received: Snapshot | None = None
+        self._is_writing = False
 
     @property
     def is_checking(self) -> bool:
-        """Whether the check of a received snapshot has further steps: they are done in ticks."""
-        return self._checking is not None and self._decode is not None
+        """Whether there is something to do for a received snapshot now: it is done in ticks."""
+        is_unfinished = self._checking is not None or self._placing is not None
+        return is_unfinished and self._decode is not None and not self._store.is_busy
 
     def take_received(self) -> Snapshot:
         """Return the snapshot that has just been received, verified and put in place."""
@@ -88,6 +94,12 @@ class SnapshotTransfer:
         for peer_id in list(self._sending):
             self._forget(peer_id)
 
+    def members_changed(self, peer_ids: Collection[str]) -> None:
+        """Forget the transfers to all but these, who count or learn: nobody else is sent anything."""
+        self._pinned.keep(peer_ids)
+        for peer_id in [peer_id for peer_id in self._sending if peer_id not in peer_ids]:
+            self._forget(peer_id)
+
     def stop_sending_to(self, peer_id: str) -> None:
         """Interrupt the transfer to a peer, which keeps what it has: next time, it is offered the same."""
         sending = self._sending.get(peer_id)
@@ -101,7 +113,7 @@ class SnapshotTransfer:
 
     def _look_at_followers(self, goal: int | None = None) -> None:
         """End what is kept for those who have caught up, or stand still."""
-        if self._pinned:
+        if self._pinned.pins:
             engine = self._engine
             for peer_id in self._pinned.look(engine.match_index, engine.now_s(), goal=goal):
                 self._forget(peer_id)
@@ -114,7 +126,7 @@ class SnapshotTransfer:
 
     def begin_write(self, due: SnapshotDue, encode_state: Callable[[], bytes]) -> None:
         """Begin to write the state as it is now, which contains everything up to `due.last`."""
-        self._writing = due.last
+        self._writing, self._is_writing = due.last, True
         self._store.begin_write(due.last, due.previous, due.members, encode_state, due.log_digest)
 
     # -- what the engine asks (engine.Snapshots) ------------------------------------------------------------
@@ -124,9 +136,18 @@ class SnapshotTransfer:
 
         The engine asks in every tick: a good moment for a step of the check of what was received.
         """
-        self._go_on_checking()
-        self._look_at_followers()
+        if self._checking is not None or self._checked is not None:
+            self._go_on_checking()
+        if self._pinned.pins:
+            self._look_at_followers()
+        if self._placing is not None or self._placed is not None:
+            self._go_on_placing()
+            # A snapshot of this node would be older, and take the place of that one.
+            return "running", 0
+        if not self._is_writing:
+            return "idle", 0
         outcome, index = self._store.poll(), self._writing[1] if self._writing else 0
+        self._is_writing = outcome == "running"
         if outcome == "done":
             self._last = self._writing
             logger.info("event=snapshot-written index=%d", index)
@@ -185,7 +206,7 @@ class SnapshotTransfer:
         return self._open(peer_id)
 
     def _open(self, peer_id: str) -> Sending | None:
-        if self._last is None:
+        if self._last is None or self._placing is not None:
             return None
         try:
             reader = self._store.open_reader()
@@ -201,7 +222,8 @@ class SnapshotTransfer:
     def _receive(self, chunk: Chunk) -> bool:
         if self._accept_checked():
             return True
-        if self._checking is not None or chunk.id == self._unreadable:
+        is_enough = self._checking is not None or self._placing is not None
+        if is_enough or chunk.id == self._unreadable:
             # Nothing more is needed: the leader goes on to its last chunk, again and again.
             if chunk.is_offer:
                 self._tell(chunk.id, chunk.id.size_bytes)
@@ -213,13 +235,15 @@ class SnapshotTransfer:
             if chunk.is_offer or self._told != (chunk.id, have_bytes):
                 self._tell(chunk.id, have_bytes)
             return False
-        if not self._store.write_chunk(chunk.data[have_bytes - chunk.offset :]):
+        # What comes while much waits for the disk comes again: the leader asks where to go on.
+        is_taken = self._store.has_room and self._store.write_chunk(chunk.data[have_bytes - chunk.offset :])
+        if not is_taken:
             return False
         self._checking = self._store.check_received(self._decode)
         if self._decode is not None:
             return False
         while (snapshot := self._check_step(self._checking)) is None:
-            pass
+            assert not self._store.is_busy, "who has no decoder has disk work done in place"
         return self._accept(snapshot)
 
     def _tell(self, snapshot_id: SnapshotId, offset: int) -> None:
@@ -230,7 +254,7 @@ class SnapshotTransfer:
     def _go_on_checking(self) -> None:
         """Do a step of the check, if there is something to check, and ask for the next tick."""
         snapshot_id = self._store.incoming
-        if snapshot_id is None or (self._checking is None and self._checked is None):
+        if snapshot_id is None:
             return
         if not guards.snapshot_is_news(self._log, snapshot_id.last_index, snapshot_id.last_term):
             self._drop()
@@ -239,6 +263,15 @@ class SnapshotTransfer:
                 self._check_step(self._checking)
             except (SnapshotDamaged, OSError) as error:
                 self._refuse(error)
+
+    def _go_on_placing(self) -> None:
+        """Find out whether a snapshot is in place by now. Raises NodeFailed."""
+        if self._placing is not None:
+            self._put_in_place(self._placing)
+        placed = self._placed
+        if placed is not None and not guards.snapshot_is_news(self._log, *placed.last[1:]):
+            # The log has come to there by itself meanwhile: both are right.
+            self._placed = None
 
     def _check_step(self, checking: Generator[None, None, Snapshot]) -> Snapshot | None:
         """Do a step of the check; return the snapshot when that was the last one."""
@@ -259,6 +292,10 @@ class SnapshotTransfer:
 
         The chunk that came may be another leader's, and the log may have grown since the last tick.
         """
+        self._go_on_placing()
+        if self._placed is not None:
+            self._received, self._placed = self._placed, None
+            return True
         snapshot = self._checked
         if snapshot is None:
             return False
@@ -268,15 +305,23 @@ class SnapshotTransfer:
         return self._accept(snapshot)
 
     def _accept(self, snapshot: Snapshot) -> bool:
-        """Put a checked snapshot in place; the library then has it installed."""
+        """Put a checked snapshot in place; whether it is there at once, and is to be installed."""
+        self._checked = None
+        self._put_in_place(snapshot)
+        self._received, self._placed = self._placed, None
+        return self._received is not None
+
+    def _put_in_place(self, snapshot: Snapshot) -> None:
+        """Put a snapshot in place, or look whether it is by now. Raises NodeFailed."""
+        self._placing = snapshot
         try:
-            self._store.put_received_in_place()
+            is_in_place = self._store.put_received_in_place()
         except OSError as error:
             # Which of the two files is in place is not known: like a failed sync, this is final.
             raise NodeFailed(f"a received snapshot could not be put in place: {error}") from error
-        self._checked = None
-        self._received = snapshot
-        return True
+        if is_in_place:
+            self._placing, self._placed = None, snapshot
+            self._last = snapshot.last
 
     def _refuse(self, error: SnapshotDamaged | OSError) -> None:
         """Drop a snapshot that turned out to be damaged or cannot be stored, and say so."""

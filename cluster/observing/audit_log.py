@@ -1,13 +1,14 @@
 """The log lines of what the audit keeps: who got what, how it ended, who ended it by force.
 
 Every node applies every entry, so only the leader writes them. What people may have to look into is told at
-the level info, up to a number for each entry: forced ends and expiries. All else is for who asks for
+the level info, up to a number in each minute: forced ends and expiries. All else is for who asks for
 debug. Owners, names and reasons come from clients, so they are quoted. No line has a session id or a hold
 id: they are secrets.
 """
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from lockstate.owners import shown_owner
@@ -15,10 +16,15 @@ from lockstate.results import Event, EventKind, HoldKind
 
 logger = logging.getLogger(__name__)
 
-NEWS_TOLD_MAX: Final = 100
-"""In one entry. Very many holds may end at once, and a line for each would stop the leader for seconds."""
+PERIOD_S: Final = 60.0
+"""Seconds after which what had no line of its own is summed up in one."""
+TOLD_MAX: Final = {EventKind.EXPIRED: 10, EventKind.SESSION_EXPIRED: 10, EventKind.FORCED: 100}
+"""How many of a kind have lines of their own in a period, at info.
 
-_NEWS: Final = frozenset({EventKind.EXPIRED, EventKind.SESSION_EXPIRED, EventKind.FORCED})
+Clients that let leases expire by habit would fill a disk, and many holds may end at once: a line for each
+would stop the leader for seconds."""
+
+_NEWS: Final = frozenset(TOLD_MAX)
 
 _LINES: Final[dict[EventKind, str]] = {
     EventKind.GRANTED: "event=granted %s",
@@ -33,27 +39,53 @@ _LINES: Final[dict[EventKind, str]] = {
 """All that is audited: neither who begins to wait nor who gives up."""
 
 
-def tell(events: Sequence[Event]) -> None:
-    """Write the lines of one entry's events. Cheap when there are none to write: grants are many."""
-    if not logger.isEnabledFor(logging.INFO):
-        return
-    kinds = _LINES if logger.isEnabledFor(logging.DEBUG) else _NEWS
-    told = [event for event in events if event.kind in kinds]
-    if told:
-        _write(told)
+class AuditLog:
+    """Writes the lines of one node. `now_s` is a clock in seconds that never goes back."""
 
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._ends_s = 0.0
+        self._news: Counter[EventKind] = Counter()
 
-def _write(events: Sequence[Event]) -> None:
-    news = 0
-    for event in events:
-        is_news = event.kind in _NEWS
-        news += is_news
-        if not is_news:
-            logger.debug(_LINES[event.kind], _said(event))
-        elif news <= NEWS_TOLD_MAX:
-            logger.info(_LINES[event.kind], _said(event))
-    if news > NEWS_TOLD_MAX:
-        logger.info("event=ended-more count=%d revision=%d", news - NEWS_TOLD_MAX, events[0].revision)
+    def tell(self, events: Sequence[Event]) -> None:
+        """Write the lines of one entry's events. Cheap when there are none to write: grants are many."""
+        if not logger.isEnabledFor(logging.INFO):
+            return
+        kinds = _LINES if logger.isEnabledFor(logging.DEBUG) else _NEWS
+        told = [event for event in events if event.kind in kinds]
+        if told:
+            self._write(told)
+
+    def look(self) -> None:
+        """Sum up the period if it is over. Called now and then."""
+        if self._news and self._now_s() >= self._ends_s:
+            self._sum_up()
+
+    def _write(self, events: Sequence[Event]) -> None:
+        self.look()
+        for event in events:
+            if event.kind not in _NEWS:
+                logger.debug(_LINES[event.kind], _said(event))
+                continue
+            if not self._news:
+                self._ends_s = self._now_s() + PERIOD_S
+            self._news[event.kind] += 1
+            if self._news[event.kind] <= TOLD_MAX[event.kind]:
+                logger.info(_LINES[event.kind], _said(event))
+            elif logger.isEnabledFor(logging.DEBUG):
+                logger.debug(_LINES[event.kind], _said(event))
+
+    def _sum_up(self) -> None:
+        more = {kind: max(self._news[kind] - told_max, 0) for kind, told_max in TOLD_MAX.items()}
+        if any(more.values()):
+            logger.info(
+                "event=ended-more expired=%d session_expired=%d forced=%d for_s=%d",
+                more[EventKind.EXPIRED],
+                more[EventKind.SESSION_EXPIRED],
+                more[EventKind.FORCED],
+                PERIOD_S,
+            )
+        self._news.clear()
 
 
 def _said(event: Event) -> str:

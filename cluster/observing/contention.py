@@ -18,8 +18,8 @@ from cluster.observing.samples import Sample, histogram
 from lockstate.machine import LockMachine
 from lockstate.results import Event, EventKind, Granted, HoldKind, Outcome, Reason, Refused, Settled
 
-PATHS_COUNT_MAX: Final = 100
-"""Paths counted by themselves: as many as a person compares. Each makes some 50 lines of metrics."""
+PATHS_COUNT_MAX: Final = 20
+"""Paths counted by themselves, as many as a person compares. Each makes some 50 time series for each kind."""
 OTHER: Final = "other"
 """The path of all that came later. A name whose first part is this very word is counted with them."""
 

@@ -1,29 +1,49 @@
-"""What is wrong with a node that runs nevertheless, in sentences for /livez."""
+"""What is wrong with a node that runs nevertheless, in sentences: for /livez and among the obstacles."""
+
+from typing import NamedTuple
 
 from cluster.commands.clock_watch import ClockWatch
 from cluster.consensus.compaction import LogRoom
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.engine import Engine
-from cluster.peers.disk_watch import HANGING_S
+from cluster.peers.disk_watch import HANGING_S, DiskWatch
+
+
+class Trouble(NamedTuple):
+    """One thing that is wrong. `for_s` is for how long, in seconds; 0 where that is not known."""
+
+    kind: str
+    for_s: float
+    detail: str
 
 
 def troubles(
-    engine: Engine, clocks: ClockWatch, divergence: Divergence, sync_age_s: float = 0.0
-) -> tuple[str, ...]:
-    """Return a sentence for each trouble, none if all is well."""
+    engine: Engine, clocks: ClockWatch, divergence: Divergence, disk: DiskWatch, now_s: float
+) -> list[Trouble]:
+    """Return all troubles, none if all is well."""
     found = []
-    if engine.snapshots_failing_s:
-        found.append(f"snapshots have been failing for {engine.snapshots_failing_s:.0f} s")
+    failing_s, sync_age_s, slow_s = engine.snapshots_failing_s, disk.age_s(now_s), disk.slow_s(now_s)
+    if failing_s:
+        detail = f"snapshots have been failing for {failing_s:.0f} s"
+        found.append(Trouble("snapshots-failing", failing_s, detail))
     if engine.log_room is LogRoom.WHAT_FREES:
-        found.append("the log has no room left: only what frees something is taken")
+        detail = "the log has no room left: only what frees something is taken"
+        found.append(Trouble("log-full", 0.0, detail))
     elif engine.log_room is LogRoom.NOTHING:
-        found.append("the log is as long as it may get: nothing is taken")
+        found.append(Trouble("log-full", 0.0, "the log is as long as it may get: nothing is taken"))
     if sync_age_s > HANGING_S:
-        found.append(f"the disk hangs: a sync has been under way for {sync_age_s:.0f} s")
+        detail = f"the disk hangs: a sync has been under way for {sync_age_s:.0f} s"
+        found.append(Trouble("disk-hangs", sync_age_s, detail))
+    elif slow_s:
+        detail = f"the disk is slow: syncs have taken about {disk.sync_ms(now_s)} ms for {slow_s:.0f} s"
+        found.append(Trouble("disk-slow", slow_s, detail))
     if clocks.is_off:
-        found.append(f"this machine's clock is off by {clocks.ppm:.0f} ppm: the node should not lead")
+        detail = f"this machine's clock is off by {clocks.ppm:.0f} ppm: the node should not lead"
+        found.append(Trouble("clock-off", 0.0, detail))
     if divergence.differing:
-        found.append(f"the state of this node is not that of {', '.join(sorted(divergence.differing))}")
+        detail = f"the state of this node is not that of {', '.join(sorted(divergence.differing))}"
+        found.append(Trouble("state-differs", divergence.doubted_s, detail))
     if divergence.is_in_doubt:
-        found.append("no majority says which state is right: no requests are taken")
-    return tuple(found)
+        detail = "no majority says which state is right: no requests are taken"
+        found.append(Trouble("in-doubt", divergence.doubted_s, detail))
+    return found

@@ -46,8 +46,12 @@ class Cut(enum.StrEnum):
 class Cuts:
     """Counts what was cut, and logs it."""
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, now_s: Callable[[], float], failed: Callable[[str, str], object] = lambda _, __: None
+    ) -> None:
+        """`failed` is told whose connection ended, as far as that is known, and why."""
         self._now_s = now_s
+        self._failed = failed
         self.counts: Counter[Cut] = Counter()
         self._lines: dict[Cut, tuple[float, float]] = {}
         self._unlogged: Counter[Cut] = Counter()
@@ -55,6 +59,7 @@ class Cuts:
     def record(self, cut: Cut, peer_id: str, address: object, reason: str) -> None:
         """Count and perhaps log that a connection was ended; `peer_id` is empty for a stranger."""
         self.counts[cut] += 1
+        self._failed(peer_id, reason)
         if not self._may_log(cut):
             self._unlogged[cut] += 1
             return

@@ -19,6 +19,9 @@ SLOW_S: Final = 5.0
 """For how long, in seconds, it must be so."""
 PAUSE_S: Final = 60.0
 """The time, in seconds, between two handovers for this reason."""
+AGE_COUNTED_S: Final = 0.25
+"""The age, in seconds, from which on a sync that is under way counts before its end. Below that it may have
+ended, and the loop only been too busy to hear of it."""
 HANGING_S: Final = 1.0
 """The age, in seconds, from which on a sync that is under way is told as trouble."""
 
@@ -46,8 +49,14 @@ class DiskWatch:
         return 0.0 if self._began_s is None else max(0.0, now_s - self._began_s)
 
     def sync_ms(self, now_s: float) -> int:
-        """Return how long syncs take: on average, or what the present one has taken if that is longer."""
-        return round(1000 * max(self._average_s, self.age_s(now_s)))
+        """Return how long syncs take: on average, or what the present one has taken if that is long."""
+        age_s = self.age_s(now_s)
+        return round(1000 * max(self._average_s, age_s if age_s >= AGE_COUNTED_S else 0.0))
+
+    def slow_s(self, now_s: float) -> float:
+        """Return for how long this disk has been much slower than the others'; 0 while that may pass."""
+        slow_s = 0.0 if self._slow_since_s is None else now_s - self._slow_since_s
+        return slow_s if slow_s >= SLOW_S else 0.0
 
     def reason_to_hand_over(self, others_ms: Mapping[str, int], now_s: float) -> str:
         """Return why this node should not lead, empty if it may: `others_ms` is what connected voters say.

@@ -82,6 +82,10 @@ class FirstStart:
         """Return the founders that are not known to have stored the founding."""
         return sorted(self._own.configured.keys() - self._progress.stored_by - {self._own.node_id})
 
+    def waits_for(self) -> list[str]:
+        """Return what keeps the founding from going on although the peers are there. For people."""
+        return list(self._said) if self.is_waiting else []
+
     def objection(self, peer_id: str, theirs: Particulars, *, is_known: bool) -> Objection | None:
         """Return why a peer is not let in while this node waits, None if the founding has nothing against it.
 

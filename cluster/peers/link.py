@@ -124,7 +124,12 @@ class Link(asyncio.Protocol):
         self.sealer: Sealer | None = None
         self._opener: Opener | None = None
         self.ended = asyncio.Event()
+        self.settled = asyncio.Event()
+        """Set when this link is the one of its peer, or has ended without that."""
         self.heard_s = 0.0
+        """When anything came that is proven to be the peer's."""
+        self.bytes_s = 0.0
+        """When any bytes came, whoever sent them: a sign that the connection is not stalled, and no more."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
@@ -151,6 +156,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; handle every whole frame in them."""
+        self.bytes_s = self._loop.time()
         if self._opener is None:
             self.heard_s = self._loop.time()
             self._take(data)
@@ -212,6 +218,7 @@ class Link(asyncio.Protocol):
             )
         self._transport = None
         self.ended.set()
+        self.settled.set()
         self._links.closed(self)
 
     # -- sending --------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ first, so that frames of one peer are always handled in the order of one connect
 """
 
 import asyncio
-import contextlib
+import itertools
 import logging
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -20,9 +20,11 @@ from cluster.config import Address
 from cluster.config_secrets import Secrets
 from cluster.errors import StartupError
 from cluster.peers import objections
+from cluster.peers.absences import Absences
 from cluster.peers.cuts import Cuts
 from cluster.peers.handshake import HandshakeState, Objection, Particulars
 from cluster.peers.link import FrameKind, Link
+from cluster.peers.resolving import Resolver
 from cluster.peers.secret_use import SecretsSaid, SecretUse
 from cluster.peers.strangers import Strangers, origin_of
 from lockstate.versions import GROUP
@@ -33,6 +35,13 @@ ALIVE_S: Final = 2.5 * PING_S
 """Seconds: a peer heard of within so long is alive for sure."""
 SILENCE_S_MAX: Final = 4.0
 """Seconds: a peer not heard of for so long is gone, whatever TCP believes."""
+STALLED_S: Final = 1.6 * PING_S
+"""Seconds without a byte after which a link counts as stalled, and a new one is tried in its place.
+
+After a bad spell of the network TCP may wait for seconds before it sends again what was lost. The node with
+the larger id waits for a bit longer, so that the two do not replace each other's connections."""
+LOOKS_PER_PING: Final = 2
+"""How often the links are looked at."""
 DIAL_S_MAX: Final = 2.0
 """Seconds that one attempt to connect may take."""
 RETRY_S_MIN: Final = 0.05
@@ -101,8 +110,10 @@ class PeerLinks:
         self._peers = dict(peers)
         self._configured = dict(configured or {})
         self._tries: Counter[str] = Counter()
+        self._resolver = Resolver()
         self._host = host
-        self.cuts = Cuts(asyncio.get_running_loop().time)
+        self.absences = Absences(asyncio.get_running_loop().time)
+        self.cuts = Cuts(asyncio.get_running_loop().time, self.absences.failed)
         self._open: dict[str, Link] = {}
         self._all: set[Link] = set()
         self._strangers: Strangers[Link] = Strangers()
@@ -142,6 +153,7 @@ class PeerLinks:
             link = self._open.get(peer_id)
             if link is not None:
                 link.finish()
+        self.absences.expect(self._peers.keys() - self._open.keys())
         if self._watcher is not None:
             self._dial()
 
@@ -172,10 +184,20 @@ class PeerLinks:
         The side that dialed does it, as soon as the other side accepts that secret.
         """
         is_behind = link.is_dialer and link.secret != self.secrets.secrets.current
-        if not is_behind or self._is_closing or not self.secrets.is_current_accepted(peer_id):
-            return
-        if peer_id in self._peers and peer_id not in self._renewals:
-            dial = self._dial_once(peer_id, self._address(peer_id))
+        if is_behind and self.secrets.is_current_accepted(peer_id):
+            self._renew(peer_id)
+
+    def _renew_if_stalled(self, peer_id: str, link: Link, now_s: float) -> None:
+        """Make a new link in the place of one on which nothing comes any more, though pings are due."""
+        patience_s = STALLED_S if self.node_id < peer_id else STALLED_S + PING_S / LOOKS_PER_PING
+        if now_s - link.bytes_s > patience_s and peer_id not in self._renewals:
+            logger.info("event=link-stalled peer=%s for_s=%.1f", peer_id, now_s - link.bytes_s)
+            self._renew(peer_id)
+
+    def _renew(self, peer_id: str) -> None:
+        """Make another link with a peer, which takes the place of the present one when it is proven."""
+        if peer_id in self._peers and peer_id not in self._renewals and not self._is_closing:
+            dial = self._dial_anew(peer_id, self._address(peer_id))
             task = asyncio.get_running_loop().create_task(dial, name=f"renew-{peer_id}")
             self._renewals[peer_id] = task
             task.add_done_callback(partial(self._renewed, peer_id))
@@ -315,6 +337,8 @@ class PeerLinks:
             else:
                 asyncio.get_running_loop().call_later(REPLACED_S, old.close, reason)
         self._open[link.peer_id] = link
+        link.settled.set()
+        self.absences.came(link.peer_id)
         link.is_used = True
         self.secrets.succeeded(link.peer_id)
         link.tell_secrets()
@@ -330,6 +354,8 @@ class PeerLinks:
             del self._open[link.peer_id]
             self.secrets.forget(link.peer_id)
             logger.info("event=link-lost peer=%s", link.peer_id)
+            if link.peer_id in self._peers:
+                self.absences.left(link.peer_id)
             if not self._is_closing:
                 self._host.peer_down(link.peer_id)
 
@@ -355,6 +381,7 @@ class PeerLinks:
                 link = await self._connect(peer_id, address)
             except OSError as error:
                 self._tries[peer_id] += 1
+                self.absences.failed(peer_id, f"{address}: {_why(error)}")
                 if failures % 60 == 0:
                     logger.info(
                         "event=peer-unreachable peer=%s address=%s error=%r", peer_id, address, str(error)
@@ -390,32 +417,51 @@ class PeerLinks:
         """
         try:
             async with asyncio.timeout(DIAL_S_MAX):
+                return await self._connect_to_any(peer_id, await self._resolver.resolve(address))
+        except ValueError as error:
+            raise OSError(f"no host has such a name: {error}") from error
+
+    async def _connect_to_any(self, peer_id: str, addresses: Sequence[Address]) -> Link:
+        """Return a connection with the first of these that takes one. Raises OSError."""
+        failure = OSError("the name has no address")
+        for address in addresses:
+            try:
                 _, link = await asyncio.get_running_loop().create_connection(
                     lambda: Link(self, dials=peer_id), address.host, address.port
                 )
-        except ValueError as error:
-            raise OSError(f"no host has such a name: {error}") from error
-        return link
+            except OSError as error:
+                failure = error
+            else:
+                return link
+        raise failure
 
     async def _watch(self) -> None:
-        """Ping everybody; drop the peers that have been silent for too long."""
+        """Ping everybody; replace links that stall; drop the peers that have been silent for too long."""
         loop = asyncio.get_running_loop()
         last_s = loop.time()
-        while True:
-            await asyncio.sleep(PING_S)
+        for look in itertools.count(1):
+            await asyncio.sleep(PING_S / LOOKS_PER_PING)
             now_s = loop.time()
-            was_stalled = now_s - last_s > 2 * PING_S
+            # A stall of our own loop is not their silence: what they sent waits to be read.
+            if now_s - last_s < 2 * PING_S:
+                self._look(now_s)
             last_s = now_s
-            for link in list(self._open.values()):
-                # A stall of our own loop is not their silence: what they sent waits to be read.
-                if now_s - link.heard_s > SILENCE_S_MAX and not was_stalled:
-                    link.close(f"silent for {now_s - link.heard_s:.1f} s")
-                elif link.protocol < self._host.protocol_min():
-                    link.close("it is not sealed, and links of this cluster are")
+            if look % LOOKS_PER_PING:
+                continue
             self._dial_missed()
             for peer_id, link in list(self._open.items()):
                 self._renew_if_behind(peer_id, link)
             self.ping()
+
+    def _look(self, now_s: float) -> None:
+        """Replace the links that stall, and close those that were silent for too long, or may not be used."""
+        for peer_id, link in list(self._open.items()):
+            if now_s - link.heard_s > SILENCE_S_MAX:
+                link.close(f"silent for {now_s - link.heard_s:.1f} s")
+            elif link.protocol < self._host.protocol_min():
+                link.close("it is not sealed, and links of this cluster are")
+            else:
+                self._renew_if_stalled(peer_id, link, now_s)
 
     def _dial_missed(self) -> None:
         """Dial peers with smaller ids that have not dialed this node for a while; once, then wait again."""
@@ -433,7 +479,25 @@ class PeerLinks:
     async def _dial_once(self, peer_id: str, address: Address) -> None:
         """Connect to a peer besides the usual times, and wait for the end of the connection."""
         self._tries[peer_id] += 1
-        with contextlib.suppress(OSError):
+        try:
             link = await self._connect(peer_id, address)
-            await link.ended.wait()
-            self._tries[peer_id] -= link.is_used
+        except OSError as error:
+            self.absences.failed(peer_id, f"{address}: {_why(error)}")
+            return
+        await link.ended.wait()
+        self._tries[peer_id] -= link.is_used
+
+    async def _dial_anew(self, peer_id: str, address: Address) -> None:
+        """Connect to a peer although there is a link, and wait until the new one is in use, or has failed."""
+        try:
+            link = await self._connect(peer_id, address)
+        except OSError:
+            self._tries[peer_id] += 1
+            return
+        await link.settled.wait()
+        self._tries[peer_id] += not link.is_used
+
+
+def _why(error: OSError) -> str:
+    """Return why a connection could not be made, in a few words."""
+    return error.strerror or str(error) or ("no answer" if isinstance(error, TimeoutError) else repr(error))

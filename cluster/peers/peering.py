@@ -31,7 +31,7 @@ from cluster.peers.entry_check import Standing, View, check, is_displacing
 from cluster.peers.first_start import FirstStart
 from cluster.peers.handshake import PROTOCOL_OLDEST, PROTOCOL_SEALED, Objection, Particulars
 from cluster.peers.link import FrameKind
-from cluster.peers.obstacles import Obstacles
+from cluster.peers.objections_met import ObjectionsMet
 from cluster.storage.data_directory import DataDir
 from lockstate.versions import RULES_NEWEST
 
@@ -158,7 +158,7 @@ class Peering:
         self._foreign: set[str] = set()
         self._run_id: Final = secrets.token_hex(RUN_ID_BYTES)
         self.runs = Runs()
-        self.obstacles = Obstacles()
+        self.objections_met = ObjectionsMet()
         self.is_alive: Callable[[str], bool] = lambda _: False
         """Whether a peer is connected and has been heard of just now. Set before the first connection."""
         self.is_established = False
@@ -183,7 +183,7 @@ class Peering:
         self._check_established()
         for node_id in committed.removed.values():
             if node_id not in self._latest.nodes:
-                self.obstacles.gone(node_id)
+                self.objections_met.gone(node_id)
         gone = frozenset(
             node_id for node_id, theirs in self._met.items() if theirs.disk_id in committed.removed
         )
@@ -214,6 +214,10 @@ class Peering:
         if self.first_start is not None and self.first_start.is_waiting:
             return self.first_start.missing()
         return sorted(self._wanted - set(self._datadir.known))
+
+    def founding_waits(self) -> list[str]:
+        """Return what keeps the founding from going on although the peers are there."""
+        return self.first_start.waits_for() if self.first_start is not None else []
 
     def disk_ids(self) -> dict[str, str]:
         """Return the disk ids of this node and of those it has met."""
@@ -272,14 +276,13 @@ class Peering:
         if self.first_start is not None:
             objection = self.first_start.objection(peer_id, theirs, is_known=is_known)
             if objection is not None:
-                return objection
+                return self._objected(peer_id, objection, is_known=is_known)
         standing = check(self._view(), peer_id, theirs, is_known=is_known)
         if isinstance(standing, Objection):
-            self.obstacles.met(peer_id, standing)
-            return standing
+            return self._objected(peer_id, standing, is_known=is_known)
         if self._speaks_already(peer_id, theirs):
             self.runs.refused(peer_id, theirs.run_id)
-            return objections.duplicate(peer_id)
+            return self._objected(peer_id, objections.duplicate(peer_id), is_known=is_known)
         self.http[peer_id] = theirs.http
         self._met[peer_id] = theirs
         self._judge(peer_id)
@@ -290,6 +293,12 @@ class Peering:
             except Exception as error:
                 raise self._broke(error) from error
         return None
+
+    def _objected(self, peer_id: str, objection: Objection, *, is_known: bool) -> Objection:
+        """Record an objection to a peer, for the operator, unless it is one of any number of strangers."""
+        if is_known:
+            self.objections_met.met(peer_id, objection, is_ours=True)
+        return objection
 
     def _give_way(self, peer_id: str, theirs: Particulars) -> None:
         """Stop for good: clients of another cluster would take this one for theirs."""
@@ -336,7 +345,7 @@ class Peering:
     @property
     def cluster_id(self) -> str:
         """The id of the cluster that this node belongs to, empty while that is not certain."""
-        return self._datadir.cluster_id or self._committed.cluster_id
+        return self._datadir.cluster.cluster_id or self._committed.cluster_id
 
     def _judge(self, peer_id: str) -> None:
         """Find out whether a connected peer comes with the disk that counts here, and is of this cluster."""
@@ -402,7 +411,7 @@ class Peering:
 
     def refused(self, peer_id: str, objection: Objection, *, is_dialed: bool) -> None:
         """Pass on that a peer does not let this node in."""
-        self.obstacles.met(peer_id, objection)
+        self.objections_met.met(peer_id, objection, is_ours=False)
         self._host.refused(peer_id, objection, is_dialed=is_dialed)
 
     def ping(self) -> Ping:
@@ -428,7 +437,8 @@ class Peering:
             return
         if kind == FrameKind.RAFT:
             # Whoever has a newer list and lets this node in knows its disk: the list has all of them.
-            self.is_established |= self._is_ahead(peer_id) and not self._is_founding
+            if not self.is_established:
+                self.is_established = self._is_ahead(peer_id) and not self._is_founding
             message = messages.decode(body)
             if isinstance(message, str):
                 logger.warning("event=message-dropped peer=%s type=%r reason=unknown", peer_id, message)
@@ -498,6 +508,6 @@ class Peering:
             self.clocks.heard(peer_id, ping.clock)
         if peer_id in self._met:
             self._judge(peer_id)
-        self.obstacles.gone(peer_id)
+        self.objections_met.gone(peer_id)
         self._host.let_in(peer_id)
         self._compare(peer_id, ping.claims)

@@ -5,6 +5,8 @@ a second process, remembers which node it belongs to, and carries a random disk 
 node that comes back under its old name with another, empty directory is recognised and refused.
 """
 
+import errno
+import logging
 import os
 import secrets
 import zlib
@@ -17,9 +19,11 @@ import msgspec
 from cluster.errors import DataDirError, IdentityRefused, NodeFailed
 from cluster.storage.cluster_record import CLUSTER_NAME, ClusterRecord
 from cluster.storage.files import Files, replace_file
-from cluster.storage.recovery import list_segments
+from cluster.storage.recovery import list_segments, recover
 from cluster.storage.snapshot_store import SNAPSHOT_NAME
 from lockstate.versions import GROUP
+
+logger = logging.getLogger(__name__)
 
 FORMAT: Final = 1
 """The format of the JSON files in the directory."""
@@ -28,8 +32,15 @@ IDENTITY_NAME: Final = "identity.json"
 PEERS_NAME: Final = "peers.json"
 REFUSAL_NAME: Final = "refused.json"
 
+_NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL})
+"""Errors of directories in which this user, or anybody, can make no names: there are none to be lost. EINVAL
+comes from file systems that sync no directories: squashfs below a live system, autofs above a mounted one."""
+_FOLLOWING_FIRST: Final = 2
+"""The index behind the entry with which every log begins."""
+
 _REPLACE_ADVICE = (
-    "Restore the directory from a backup, or replace this node with a new one (new id, empty directory)"
+    "Restore the directory from a copy made after the node's last stop (an older one is unsafe), or replace"
+    " this node with a new one (new id, empty directory)"
 )
 
 
@@ -104,7 +115,8 @@ class DataDir:
     def open(cls, path: Path, node_id: str, *, joins: bool = False, files: Files | None = None) -> "DataDir":
         """Take the directory for `node_id`, creating it if it is not there. Raises DataDirError.
 
-        `joins` is remembered in a new directory, and refused for one that was made without it.
+        `joins` is remembered in a new directory, and refused for one that was made without it, unless that
+        never came to hold anything.
         """
         files = files or Files()
         try:
@@ -201,13 +213,21 @@ class DataDir:
 def _create_directory(path: Path, files: Files) -> None:
     """Create the directory, and those above it, with durable names; what exists is left as it is.
 
-    Every name must be durable: losing that of a parent would lose all below it.
+    Every name must be durable: losing that of a parent would lose all below it. A directory that is there may
+    have been made a moment ago, by a start that ended before its name was durable. Only the identity in it
+    says that one got further.
     """
-    if not files.is_directory(path):
-        if path.parent != path:
-            _create_directory(path.parent, files)
-        files.make_directory(path)
-        files.fsync_dir(path.parent)
+    if files.exists(path / IDENTITY_NAME):
+        return
+    for directory in reversed((path, *path.parents)):
+        if not files.is_directory(directory):
+            files.make_directory(directory)
+    for directory in path.parents:
+        try:
+            files.fsync_dir(directory)
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
 
 
 def _take_lock(path: Path, files: Files) -> int:
@@ -239,10 +259,11 @@ def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Id
         ):
             message = f"{file} is missing from a directory that was in use. {_REPLACE_ADVICE}"
             raise DataDirError(message)
-        identity = Identity(FORMAT, node_id, secrets.token_hex(16), joins)
-        replace_file(files, file, _encode(identity))
-        return identity
+        return _new_identity(path, node_id, files, joins=joins)
     identity = _decode(file, Identity, files)
+    if joins and not identity.joins and _is_blank(path, files):
+        logger.info("event=blank-directory-joins path=%s disk_before=%s", path, identity.disk_id[:8])
+        return _new_identity(path, node_id, files, joins=True)
     if identity.node_id != node_id:
         message = (
             f"{path}: the data directory belongs to node {identity.node_id!r}, not to {node_id!r}. Correct"
@@ -259,6 +280,26 @@ def _load_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Id
         )
         raise DataDirError(message)
     return identity
+
+
+def _new_identity(path: Path, node_id: str, files: Files, *, joins: bool) -> Identity:
+    """Return an identity with a disk id that nobody has met, durable before return."""
+    identity = Identity(FORMAT, node_id, secrets.token_hex(16), joins)
+    replace_file(files, path / IDENTITY_NAME, _encode(identity))
+    return identity
+
+
+def _is_blank(path: Path, files: Files) -> bool:
+    """Whether the node of this directory never took part. Raises DataDirError for a damaged journal.
+
+    A founder that waits for the others has no vote, no log and no founding on its disk. A node that lost its
+    disk and is started with its old settings waits like that until it is refused: to empty its directory once
+    more would change nothing, so it counts as empty.
+    """
+    if any(files.exists(path / name) for name in (PEERS_NAME, CLUSTER_NAME, SNAPSHOT_NAME)):
+        return False
+    log = recover(path, files, logger)
+    return log.term == 0 and log.following <= _FOLLOWING_FIRST
 
 
 def _load_peers(path: Path, files: Files) -> dict[str, str]:

@@ -58,12 +58,21 @@ class Journal:
         self._failure: BaseException | None = None
         self._is_closed = False
 
-        self._entries = view.entries
-        self._bytes_count = sum(len(command) for command, _, _ in view.entries)
+        self.entries: Final = view.entries
+        """The log, oldest entry first. To be read only: it is changed by the methods here, in place."""
+        self.bytes_count = sum(len(command) for command, _, _ in view.entries)
+        """The memory that the commands of the log take, in bytes."""
         self._term, self._voted_for = view.term, view.voted_for
         self._commit_index = view.commit_index
         self._find_ends()
-        self._synced_index = self.last_index
+        self.synced_index = self.last_index
+        """The index of the last entry of this log that is surely on disk; 0 if none."""
+        self.is_dirty = False
+        """Whether anything is not surely on disk: it waits for a sync, or its sync has not ended.
+
+        A commit hint alone does not count."""
+        self.wants_sync = False
+        """Whether a sync would have anything to do, beside the one that is under way."""
 
         self._records: list[bytes] = []
         self._buffered_bytes = 0
@@ -102,58 +111,42 @@ class Journal:
     def _fd(self) -> int:
         return self._disk.writer.fd
 
-    @property
-    def is_dirty(self) -> bool:
-        """Whether anything is not surely on disk: it waits for a sync, or its sync has not ended.
-
-        A commit hint alone does not count.
-        """
-        return self._is_hard_state_dirty or bool(self._records) or self._present is not None
-
-    @property
-    def wants_sync(self) -> bool:
-        """Whether a sync would have anything to do, beside the one that is under way."""
-        return self._is_hard_state_dirty or bool(self._records) or self._is_tidy_due
-
-    @property
-    def synced_index(self) -> int:
-        """The index of the last entry of this log that is surely on disk; 0 if none."""
-        return self._synced_index
-
     def _find_ends(self) -> None:
         """Find out where the log begins and ends now."""
-        self.first_index: int = self._entries[0][1] if self._entries else 0
+        self.first_index: int = self.entries[0][1] if self.entries else 0
         """The index of the first entry; 0 if the log is empty."""
-        self.last_index: int = self._entries[-1][1] if self._entries else 0
+        self.last_index: int = self.entries[-1][1] if self.entries else 0
         """The index of the last entry; 0 if the log is empty."""
 
-    @property
-    def bytes_count(self) -> int:
-        """The memory that the commands of the log take, in bytes."""
-        return self._bytes_count
+    def _find_work(self) -> None:
+        """Find out what is left to be done, where it may have become less."""
+        is_changed = self._is_hard_state_dirty or bool(self._records)
+        self.wants_sync = is_changed or self._is_tidy_due
+        self.is_dirty = is_changed or self._present is not None
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     @overload
     def __getitem__(self, item: int) -> LogEntry: ...
     @overload
     def __getitem__(self, item: slice) -> list[LogEntry]: ...
     def __getitem__(self, item: int | slice) -> LogEntry | list[LogEntry]:
-        return self._entries[item]
+        return self.entries[item]
 
     def add(self, command: bytes, idx: int, term: int) -> None:
         """Append one entry; durable after the next sync. The first on an empty log may have any index."""
         self._check_usable()
-        assert not self._entries or idx == self._entries[-1][1] + 1, (idx, self._entries[-1][1])
+        assert not self.entries or idx == self.entries[-1][1] + 1, (idx, self.entries[-1][1])
         self._is_sound = False
-        if not self._entries:
+        self.is_dirty = self.wants_sync = True
+        if not self.entries:
             self._records.append(index_record(RecordType.RESTART_AT, idx))
             self._restarts = True
             self.first_index = idx
-        self._entries.append((command, idx, term))
+        self.entries.append((command, idx, term))
         self.last_index = idx
-        self._bytes_count += len(command)
+        self.bytes_count += len(command)
         self._records += (entry_head(command, idx, term), command)
         self._buffered_index_max = max(self._buffered_index_max, idx)
         self._buffered_bytes += len(command)
@@ -165,13 +158,14 @@ class Journal:
         """Forget all entries. The disk keeps the old log until a sync after an add: both are one step."""
         self._check_usable()
         self._is_sound = False
-        self._entries.clear()
+        self.entries.clear()
         self.first_index = self.last_index = 0
-        self._bytes_count = 0
+        self.bytes_count = 0
         self._records.clear()
         self._buffered_bytes = self._buffered_index_max = 0
-        self._synced_index = self._present_index = 0
+        self.synced_index = self._present_index = 0
         self._restarts = False
+        self._find_work()
         self._is_sound = True
 
     def remove_from(self, position: int) -> None:
@@ -179,26 +173,28 @@ class Journal:
         self._check_usable()
         if position <= 0:
             self.clear()
-        elif position < len(self._entries):
+        elif position < len(self.entries):
             self._is_sound = False
-            self._records.append(index_record(RecordType.TRUNCATE_FROM, self._entries[position][1]))
-            self._bytes_count -= sum(len(command) for command, _, _ in self._entries[position:])
-            del self._entries[position:]
+            self.is_dirty = self.wants_sync = True
+            self._records.append(index_record(RecordType.TRUNCATE_FROM, self.entries[position][1]))
+            self.bytes_count -= sum(len(command) for command, _, _ in self.entries[position:])
+            del self.entries[position:]
             self._find_ends()
-            self._synced_index = min(self._synced_index, self.last_index)
+            self.synced_index = min(self.synced_index, self.last_index)
             self._present_index = min(self._present_index, self.last_index)
             self._is_sound = True
 
     def remove_before(self, position: int) -> None:
         """Remove the entries before `position`; their disk space is freed after the next sync."""
         self._check_usable()
-        if position >= len(self._entries):
+        if position >= len(self.entries):
             self.clear()
         elif position > 0:
             self._is_sound = False
-            self._records.append(index_record(RecordType.KEEP_FROM, self._entries[position][1]))
-            self._bytes_count -= sum(len(command) for command, _, _ in self._entries[:position])
-            del self._entries[:position]
+            self.is_dirty = self.wants_sync = True
+            self._records.append(index_record(RecordType.KEEP_FROM, self.entries[position][1]))
+            self.bytes_count -= sum(len(command) for command, _, _ in self.entries[:position])
+            del self.entries[:position]
             self._find_ends()
             self._is_sound = True
 
@@ -206,7 +202,7 @@ class Journal:
         """Return from which index on at most so many entries and bytes of commands stand before `index`."""
         end = start = index - self.first_index
         while start > 0 and end - start < count_max:
-            bytes_max -= len(self._entries[start - 1][0])
+            bytes_max -= len(self.entries[start - 1][0])
             if bytes_max < 0:
                 break
             start -= 1
@@ -223,12 +219,13 @@ class Journal:
         if self.first_index > previous[1]:
             message = (
                 f"{self._directory}: the journal begins at entry {self.first_index}, but the snapshot ends at"
-                f" {last[1]}: an older snapshot was put here. Restore the whole directory from a backup, or"
+                f" {last[1]}: an older snapshot was put here. Restore the whole directory"
+                " from a copy made after the node's last stop (an older one is unsafe), or"
                 " replace this node with a new one"
             )
             raise DataDirError(message)
         position = previous[1] - self.first_index
-        if self._entries[position : position + 2] == [previous, last]:
+        if self.entries[position : position + 2] == [previous, last]:
             self.remove_before(position)
         else:
             self.clear()
@@ -240,7 +237,8 @@ class Journal:
         if self.first_index > 1:
             message = (
                 f"{self._directory}: the journal begins at entry {self.first_index} and the snapshot"
-                " before it is missing. Restore the whole directory from a backup, or replace this node"
+                " before it is missing. Restore the whole directory"
+                " from a copy made after the node's last stop (an older one is unsafe), or replace this node"
                 " with a new one"
             )
             raise DataDirError(message)
@@ -250,6 +248,7 @@ class Journal:
         self._check_usable()
         if (term, voted_for) != (self._term, self._voted_for):
             self._is_sound = False
+            self.is_dirty = self.wants_sync = True
             self._term, self._voted_for = term, voted_for
             self._is_hard_state_dirty = True
             self._is_sound = True
@@ -283,6 +282,7 @@ class Journal:
         self._check_usable()
         if self._present is None:
             self._is_tidy_due = not self._disk.is_sealed or self._disk.has_obsolete
+            self._find_work()
 
     def sync(self) -> bool:
         """Write all changes since the last sync as one block and wait until they are on disk.
@@ -322,7 +322,8 @@ class Journal:
             self._commit_index,
         )
         self._present_index = self.last_index
-        self._is_tidy_due = False
+        self._is_tidy_due = self.wants_sync = False
+        self.is_dirty = True
         return sync
 
     def _take_block(self) -> Block:
@@ -338,7 +339,7 @@ class Journal:
             commit_index=self._commit_index,
             index_max=self._buffered_index_max,
             restarts=self._restarts,
-            span=(self.first_index, self.last_index + 1) if self._entries else NO_ENTRIES,
+            span=(self.first_index, self.last_index + 1) if self.entries else NO_ENTRIES,
         )
         self._records = []
         self._buffered_bytes = self._buffered_index_max = 0
@@ -359,7 +360,8 @@ class Journal:
             self._fail(error)
         if sync.block is not None:
             # Not what was cut off meanwhile, though it is there; nor what came in its place.
-            self._synced_index = self._present_index
+            self.synced_index = self._present_index
+        self._find_work()
         self._is_sound = True
 
     def wait(self) -> None:
@@ -424,22 +426,59 @@ class Sync:
         self.error: BaseException | None = None
         """What ended it half-way; looked at by `Journal.end_sync`."""
         self.took_s = 0.0
+        """The time, in seconds, that it took; at least, if the loop was busy meanwhile."""
         self.wait_for: Callable[[], None] | None = None
         """Returns when it has been run; set by who runs it in another thread."""
-        self._is_run = False
+        self._is_run = self._is_begun = False
         self._disk = disk
         self._commit_index = commit_index
 
     def run(self) -> None:
-        """Write and wait for the disk. Does not raise: see `error`."""
+        """Write and wait for the disk. Does not raise: see `error`. Nothing if `begin` has failed.
+
+        What `begin` has written is waited for only. That is its first sync, so no error of the disk is lost.
+        """
+        if self._is_run:
+            return
         try:
-            if self.block is not None:
+            if self._is_begun:
+                assert self.block is not None, "what had no block was not begun"
+                self._disk.finish(self.block)
+            elif self.block is not None:
                 self._disk.write(self.block)
             else:
                 self._disk.seal(self._commit_index)
             self._disk.unlink_obsolete()
         except BaseException as error:  # noqa: BLE001 - whoever ends the sync raises it
             self.error = error
+        self._is_run = True
+
+    def begin(self) -> int | None:
+        """Write without waiting for the disk, and return the file whose fdatasync then makes it durable.
+
+        None if there is more to do than that: it is still to be `run`, in which a failure is told. After an
+        fdatasync, good or bad, comes `end`; if none was begun, `run`.
+        """
+        if self.block is None or self._is_run:
+            return None
+        try:
+            fd = self._disk.begin(self.block)
+        except BaseException as error:  # noqa: BLE001 - as in `run`
+            self.error = error
+            self._is_run = True
+            return None
+        self._is_begun = fd is not None
+        return fd
+
+    def end(self, error: Exception | None) -> None:
+        """Take over that the fdatasync behind `begin` has ended, with `error` or well. Does not raise."""
+        self.error = error
+        try:
+            if error is None:
+                assert self.block is not None, "what had no block was not begun"
+                self._disk.end(self.block)
+        except BaseException as problem:  # noqa: BLE001 - as in `run`
+            self.error = problem
         self._is_run = True
 
     def join(self) -> None:

@@ -1,5 +1,7 @@
 """The disk's half of the journal: blocks go to the end of the last segment, and segments come and go.
 
+What only overwrites prepared space can be written without waiting (`begin`, `end`); all else is `write`.
+
 It is used by one thread at a time: by that of the event loop, or by the one that syncs, while a block is on
 its way (`Journal.begin_sync`). So it looks at nothing of the log in memory, which goes on changing meanwhile:
 what it has to know of it is in the block. Errors are OSError; after one, or anything else that ends a write
@@ -57,9 +59,7 @@ class LogOnDisk:
         """The commit hint that is on disk."""
         self.is_sealed = not view.segments
         if view.segments:
-            self.writer = SegmentWriter.go_on(
-                view.segments[-1].path, end=view.end, sequence=view.sequence, files=files, sizes=sizes
-            )
+            self.writer = SegmentWriter.go_on(view, files, sizes)
         else:
             self.writer = self._begin_segment(self._state_records(view.term, view.voted_for), None)
 
@@ -71,6 +71,31 @@ class LogOnDisk:
         else:
             self.writer.write(block.records)
             self.writer.sync()
+        self._count(block)
+
+    def begin(self, block: Block) -> int | None:
+        """Write a block without waiting for the disk; return the descriptor whose fdatasync makes it durable.
+
+        None, and nothing is written, if a file would have to be made, lengthened or removed for it, or right
+        behind it: that may wait, and is for `write`.
+        """
+        if self.has_obsolete or not self.writer.has_room(block.records):
+            return None
+        self.writer.write(block.records)
+        return self.writer.fd
+
+    def finish(self, block: Block) -> None:
+        """Wait until the block of `begin` is on disk. No fdatasync was tried behind it."""
+        self.writer.sync()
+        self._count(block)
+
+    def end(self, block: Block) -> None:
+        """Count the block of `begin` as durable: its fdatasync has ended well."""
+        self.writer.count_synced()
+        self._count(block)
+
+    def _count(self, block: Block) -> None:
+        """Take over what is durable since `block` is."""
         self.is_sealed = False
         if block.restarts:
             for segment in self.segments:

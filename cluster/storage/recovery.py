@@ -6,8 +6,12 @@ the node: a replica that silently forgets what it acknowledged is worse than a r
 
 What is cut is overwritten with zeros, and synced, before anything new is written: the rest of a torn block
 can never complete a later one. The file keeps its length, which blocks may have claimed.
+
+A segment is read once, and what was checked is what is used. Only what is taken for unwritten, or for torn,
+is read twice: no checksum vouches for it, and a disk that errs there would cost what stands there in truth.
 """
 
+import errno
 import logging
 import re
 import struct
@@ -35,7 +39,8 @@ _SEGMENT_NAME = re.compile(r"journal-(\d{16})\.log")
 _UNFINISHED_NAME = re.compile(r"journal-\d{16}\.log\.tmp")
 _END_TYPE = RecordType.END.value
 _ADVICE = (
-    "Restore this data directory from a backup that is not older than its last stop, or replace this node"
+    "Restore this data directory"
+    " from a copy made after the node's last stop (an older one is unsafe), or replace this node"
     " with a new one (the other nodes have the data). Do not delete or edit single journal files: the node"
     " would forget its votes and what it acknowledged"
 )
@@ -100,6 +105,8 @@ def _read_segment(
     try:
         data = _read_from_disk(fd, files)
         view.end = _replay(view, segment, data, is_last=is_last)
+        if is_last:
+            _check_again(segment, fd, data, view.end, files)
         if is_last and not _is_zeros(data, view.end):
             on_cut.warning(
                 "event=torn-write-cut file=%s offset=%d cut_bytes=%d",
@@ -123,6 +130,14 @@ def _read_from_disk(fd: int, files: Files) -> bytes:
     files.fdatasync(fd)
     files.drop_cache(fd)
     return files.read_at(fd, files.size(fd), 0)
+
+
+def _check_again(segment: Segment, fd: int, data: bytes, offset: int, files: Files) -> None:
+    """Read again what no checksum vouches for, from `offset` on. Raises OSError if it is not the same."""
+    files.drop_cache(fd)
+    if files.read_at(fd, len(data) - offset, offset) != data[offset:]:
+        message = f"what stands behind offset {offset} is not the same when it is read twice"
+        raise OSError(errno.EIO, message, str(segment.path))
 
 
 def _is_zeros(data: bytes, offset: int) -> bool:
@@ -163,7 +178,8 @@ def _begin_segment(view: ReplayedLog, segment: Segment, data: bytes) -> int:
         raise FormatError(message)
     view.segments.append(segment)
     view.salt = header.salt
-    return segment_seed(data)
+    view.header, view.file_bytes = data[:SEGMENT_HEADER_BYTES], len(data)
+    return segment_seed(view.header)
 
 
 def _check_end(data: bytes, block: BlockHead, *, is_last: bool) -> None:

@@ -40,6 +40,10 @@ class ReplayedLog:
     segments: list[Segment] = field(default_factory=list)
     salt: bytes = NO_SALT
     """The salt of the last segment read."""
+    header: bytes = b""
+    """The header of the last segment read."""
+    file_bytes: int = 0
+    """The length of the last segment read."""
     end: int = 0
     """The offset in the last segment read behind its last good block."""
 

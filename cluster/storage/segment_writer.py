@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from cluster.storage.files import Files
 from cluster.storage.journal_format import (
+    BLOCK_HEADER_BYTES,
     SALT_BYTES,
-    SEGMENT_HEADER_BYTES,
     RecordType,
     encode_block,
     index_record,
@@ -26,6 +26,7 @@ from cluster.storage.journal_format import (
     segment_salt,
     segment_seed,
 )
+from cluster.storage.replay import ReplayedLog
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 """Bytes from which on a segment is full. It is read whole at recovery and unlinked whole after compaction:
@@ -97,16 +98,17 @@ class SegmentWriter:
         return writer
 
     @classmethod
-    def go_on(cls, path: Path, *, end: int, sequence: int, files: Files, sizes: Sizes) -> "SegmentWriter":
-        """Go on in a recovered segment behind block `sequence`, which ends at the offset `end`."""
-        fd = files.open(path)
-        try:
-            header = files.read_at(fd, SEGMENT_HEADER_BYTES, 0)
-            file_bytes = files.size(fd)
-        except BaseException:
-            files.close(fd)
-            raise
-        return cls(fd, header, end=end, sequence=sequence, file_bytes=file_bytes, files=files, sizes=sizes)
+    def go_on(cls, view: ReplayedLog, files: Files, sizes: Sizes) -> "SegmentWriter":
+        """Go on in the last segment of a recovered log. Nothing is read again: it might be something else."""
+        return cls(
+            files.open(view.segments[-1].path),
+            view.header,
+            end=view.end,
+            sequence=view.sequence,
+            file_bytes=view.file_bytes,
+            files=files,
+            sizes=sizes,
+        )
 
     @property
     def is_full(self) -> bool:
@@ -122,10 +124,19 @@ class SegmentWriter:
         self._files.write_at(self.fd, block, self._end)
         self._end += len(block)
 
+    def has_room(self, records: Sequence[bytes]) -> bool:
+        """Whether a block of `records` fits into what is prepared, and its sync has nothing to prepare."""
+        block_bytes = BLOCK_HEADER_BYTES + sum(map(len, records))
+        return not self.is_full and self._end + block_bytes < self._synced_file_bytes
+
     def sync(self) -> None:
         """Make durable what was written, with space for more."""
         self._prepare()
         self._files.fdatasync(self.fd)
+        self.count_synced()
+
+    def count_synced(self) -> None:
+        """Take over that an fdatasync behind the last write has ended well."""
         self._synced_sequence = self.sequence
         self._synced_file_bytes = self._file_bytes
 

@@ -93,10 +93,11 @@ def write_snapshot(path: Path, snapshot: Snapshot, files: Files) -> None:
         files.close(fd)
 
 
-def read_header(fd: int, files: Files) -> tuple[SnapshotHeader, int]:
-    """Return the header of an open snapshot file and where its state begins. Raises SnapshotDamaged.
+def read_header(fd: int, files: Files) -> tuple[SnapshotHeader, bytes]:
+    """Return the header of an open snapshot file, and all bytes before its state. Raises SnapshotDamaged.
 
-    It is to be believed once the digest of the whole file has been found right.
+    It is to be believed once the digest of these bytes and the state has been found right. Neither is read
+    again then.
     """
     prefix = files.read_at(fd, _PREFIX.size, 0)
     if len(prefix) < _PREFIX.size or not prefix.startswith(MAGIC):
@@ -106,27 +107,27 @@ def read_header(fd: int, files: Files) -> tuple[SnapshotHeader, int]:
     if version not in READABLE_VERSIONS:
         message = f"it has format {version}; this release reads formats up to {FORMAT_VERSION}"
         raise SnapshotDamaged(message)
-    start = _PREFIX.size + header_bytes
     if header_bytes > _HEADER_BYTES_MAX:
         message = f"its header has {header_bytes} bytes"
         raise SnapshotDamaged(message)
+    encoded = files.read_at(fd, header_bytes, _PREFIX.size)
     try:
-        header = msgspec.msgpack.decode(files.read_at(fd, header_bytes, _PREFIX.size), type=SnapshotHeader)
+        header = msgspec.msgpack.decode(encoded, type=SnapshotHeader)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message = f"its header cannot be read: {error}"
         raise SnapshotDamaged(message) from error
-    state_bytes = files.size(fd) - start - DIGEST_BYTES
+    state_bytes = files.size(fd) - _PREFIX.size - header_bytes - DIGEST_BYTES
     if header.state_bytes != state_bytes:
         message = f"it holds {state_bytes} bytes of state; its header says {header.state_bytes}"
         raise SnapshotDamaged(message)
-    return header, start
+    return header, prefix + encoded
 
 
 def read_snapshot(fd: int, files: Files) -> Snapshot:
     """Return the verified snapshot of an open file; its state is in memory once. Raises SnapshotDamaged."""
-    header, start = read_header(fd, files)
-    state = files.read_at(fd, header.state_bytes, start)
-    digest = hashlib.blake2b(files.read_at(fd, start, 0), digest_size=DIGEST_BYTES)
+    header, before = read_header(fd, files)
+    state = files.read_at(fd, header.state_bytes, len(before))
+    digest = hashlib.blake2b(before, digest_size=DIGEST_BYTES)
     digest.update(state)
     if digest.digest() != stored_digest(fd, files):
         message = "its checksum does not match"

@@ -4,7 +4,8 @@ The file `snapshot` is always whole: it is replaced by renaming a finished, sync
 the node's own process. The file that was there before gets the name `snapshot.old` until the next child
 removes it: to free the blocks of a large file takes longer than the loop may stop, and the last name or
 descriptor to go pays for it. Only `load` takes long (it reads the whole state); writing is the child's
-work, and a received snapshot is checked step by step (`check_received`).
+work, and a received snapshot is checked step by step (`check_received`). What waits for the disk when a
+snapshot is received is disk work (disk_work).
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.errors import DataDirError
+from cluster.storage.disk_work import DiskWork, Job, WorkInPlace
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child, ChildState
 from cluster.storage.journal_format import LogEntry
@@ -77,8 +79,17 @@ class SnapshotReader:
 class SnapshotStore:
     """The snapshot in a locked data directory. One thread."""
 
-    def __init__(self, directory: Path, files: Files | None = None, child: Child | None = None) -> None:
-        """Use `directory` and remove what the last process left there beside the snapshot."""
+    def __init__(
+        self,
+        directory: Path,
+        files: Files | None = None,
+        child: Child | None = None,
+        work: DiskWork | None = None,
+    ) -> None:
+        """Use `directory` and remove what the last process left there beside the snapshot.
+
+        What waits for the disk when a snapshot is received is done by `work`; without it in place.
+        """
         self._directory = directory
         self._path = directory / SNAPSHOT_NAME
         self._old_path = directory / OLD_NAME
@@ -86,6 +97,10 @@ class SnapshotStore:
         self._child = child or Child()
         self._written_path: Path | None = None
         self._incoming: Incoming | None = None
+        self._work = work or WorkInPlace()
+        self._placing: Job | None = None
+        self.woken: Callable[[], None] = _nothing
+        """Called when disk work has ended. To be set by the host."""
         for name in self._files.names(directory):
             if name in (OLD_NAME, INCOMING_NAME) or _UNFINISHED_NAME.fullmatch(name):
                 self._files.unlink(directory / name)
@@ -163,6 +178,18 @@ class SnapshotStore:
         """Return how much of it is here."""
         return 0 if self._incoming is None else self._incoming.size_bytes
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether disk work for the snapshot that is being received is under way."""
+        if self._placing is not None:
+            return not self._placing.is_done
+        return self._incoming is not None and self._incoming.is_busy
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more of it may come now."""
+        return self._incoming is None or self._incoming.has_room
+
     def begin_receive(self, snapshot_id: SnapshotId) -> None:
         """Begin a snapshot from a peer; an unfinished one is dropped. Raises OSError or SnapshotDamaged."""
         self.abort_receive()
@@ -171,7 +198,7 @@ class SnapshotStore:
             raise SnapshotDamaged(message)
         path = self._directory / INCOMING_NAME
         _remove(path, self._files)
-        self._incoming = Incoming(path, snapshot_id, self._files)
+        self._incoming = Incoming(path, snapshot_id, self._files, self._work, self._wake)
 
     def write_chunk(self, data: bytes) -> bool:
         """Append the next bytes; tell whether all are here now. Raises OSError or SnapshotDamaged."""
@@ -186,14 +213,14 @@ class SnapshotStore:
         """Verify what was received and decode its state, a few milliseconds of work for each `next`.
 
         The result has the decoded state, or the bytes if there is no `decode`. Nothing is put in place: a
-        state that this node cannot read must not replace one that it can. Raises SnapshotDamaged or OSError,
-        or what `decode` raises.
+        state that this node cannot read must not replace one that it can. While the disk is waited for
+        (`is_busy`) a step does nothing. Raises SnapshotDamaged or OSError, or what `decode` raises.
         """
         incoming = self._receiving()
-        header, start = incoming.verify()
+        header, before = yield from incoming.verify()
         yield
         state = bytearray()
-        yield from incoming.read_state(header, start, state)
+        yield from incoming.read_state(header, before, state)
         if decode is None:
             return Snapshot(
                 header.previous, header.last, bytes(state), header.members, log_digest=header.log_digest
@@ -201,20 +228,32 @@ class SnapshotStore:
         decoded = yield from decode(state, header.members)
         return Snapshot(header.previous, header.last, b"", header.members, decoded, header.log_digest)
 
-    def put_received_in_place(self) -> None:
-        """Make the received and checked snapshot the one of this node, durably. Raises OSError.
+    def put_received_in_place(self) -> bool:
+        """Make the received and checked snapshot the one of this node, durably; whether that is done.
+
+        To be called again, and nothing else of this snapshot, until it is. Raises OSError.
 
         A snapshot that is being written by a child is dropped: it is older, and renaming it later over this
         one would take away entries that the journal no longer has.
         """
         incoming = self._receiving()
-        self._stop_writing()
-        self._put_in_place(incoming.path)
+        if self._placing is None:
+            self._stop_writing()
+            self._placing = Job(lambda: self._put_in_place(incoming.path), self._wake)
+            self._work.start(self._placing)
+        placing = self._placing
+        if not placing.is_done:
+            return False
+        self._placing = None
+        placing.check()
         self._incoming = None
         incoming.close()
+        return True
 
     def abort_receive(self) -> None:
-        """Drop an unfinished snapshot from a peer, if there is one."""
+        """Drop an unfinished snapshot from a peer, if there is one; not one that is being put in place."""
+        if self._placing is not None:
+            return
         incoming, self._incoming = self._incoming, None
         if incoming is not None:
             incoming.close()
@@ -223,11 +262,22 @@ class SnapshotStore:
     def close(self) -> None:
         """End a running child and drop what is unfinished. Idempotent."""
         with contextlib.ExitStack() as stack:
-            stack.callback(self.abort_receive)
+            stack.callback(self._end_receive)
             self._child.stop()
             path, self._written_path = self._written_path, None
             if path is not None:
                 _remove(path, self._files)
+
+    def _end_receive(self) -> None:
+        """Drop what is unfinished. What is being put in place, or is there, stays."""
+        if self._placing is None:
+            self.abort_receive()
+        elif self._incoming is not None:
+            self._incoming.close()
+
+    def _wake(self) -> None:
+        """Let the host know that disk work has ended."""
+        self.woken()
 
     def _receiving(self) -> Incoming:
         assert self._incoming is not None, "begin_receive was not called"
@@ -260,6 +310,10 @@ class SnapshotStore:
 def _written_path(directory: Path, pid: int) -> Path:
     """Return where the child `pid` writes."""
     return directory / f"{SNAPSHOT_NAME}.{pid}.tmp"
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _remove(path: Path, files: Files) -> None:

@@ -32,7 +32,7 @@ def _means(node: OurNode, ids: list[str]) -> Means:
         answer=answer,
         disk_ids=lambda: {node_id: f"disk-{node_id}" for node_id in ids},
         belongs=lambda _: True,
-        obstacle=lambda _: "",
+        why_not_joining=lambda _: "",
         takes_peers=True,
         hand_over=hand_over,
         request_tick=node.request_tick,

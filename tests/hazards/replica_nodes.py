@@ -107,6 +107,7 @@ class OurNode:
         """Start no election soon."""
         engine = self.replica.engine
         engine.election_deadline_s = engine.now_s() + 5
+        self.replica.prevote._may_hurry = False
 
     def transfer(self, to: str) -> None:
         """Ask a follower that has the whole log to take over."""

@@ -124,8 +124,10 @@ def test_of_two_nodes_that_differ_none_serves_until_the_third_decides(
         with pytest.raises(NoLeader, match="no majority says which"):
             group._check_room(Acquire)
         assert any(
-            "no requests are taken" in trouble
-            for trouble in troubles(group.replica.engine, group.clocks, group.divergence)
+            "no requests are taken" in trouble.detail
+            for trouble in troubles(
+                group.replica.engine, group.clocks, group.divergence, group.disk, cluster.clock.now_s
+            )
         )
     cluster.heal()
     run_s(cluster, STOPS_WITHIN_S)
@@ -145,6 +147,7 @@ def test_a_damaged_state_is_never_written(tmp_path: Path, monkeypatch: pytest.Mo
     clients = Clients()
     asks(cluster, clients, *"abc")
     hold = next(iter(cluster["c"].machine.state.holds.values()))
+    assert cluster["c"].machine.fingerprint == cluster["a"].machine.fingerprint
     hold.token ^= 4
     run_s(cluster, STOPS_WITHIN_S)
     assert failure_of(cluster, "c") is None, "nobody has touched the record"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pysyncobj import FAIL_REASON
 
-from cluster.consensus import engine
+from cluster.consensus import library
 from tests.hazards.bare_library import bare_cluster
 from tests.hazards.replica_nodes import our_cluster
 from tests.hazards.virtual_cluster import Cluster
@@ -86,7 +86,7 @@ def test_the_bare_library_loses_what_it_acknowledged(monkeypatch: pytest.MonkeyP
 
 def test_late_messages_take_nothing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H2: after the same moves the next leader has everything that was committed."""
-    monkeypatch.setattr(engine, "SPLIT_BYTES", FIRST_PART)
+    monkeypatch.setattr(library, "SPLIT_BYTES", FIRST_PART)
     cluster, _ = our_cluster(tmp_path, monkeypatch, in_flight_max=10**6)
     values = [b"value %50d" % number for number in range(COUNT)]
     assert lose_acknowledged_entries(cluster, values) == values
@@ -137,7 +137,7 @@ def test_a_bad_apply_reaches_the_host_that_stops(tmp_path: Path, monkeypatch: py
 
 def test_a_long_log_is_sent_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower that was away gets what the link takes: all at once would break it, again and again."""
-    monkeypatch.setattr(engine, "SPLIT_BYTES", 1000)
+    monkeypatch.setattr(library, "SPLIT_BYTES", 1000)
     cluster, _ = our_cluster(tmp_path, monkeypatch, in_flight_max=10**6)
     cluster.elect("a")
     cluster.isolate("c")

@@ -1,14 +1,17 @@
 """The seams that the engine stands on exist in the installed library, and it is the pinned one."""
 
+import inspect
 import re
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from types import FunctionType
 
 import pysyncobj.syncobj as library
 import pytest
+from pysyncobj.monotonic import monotonic
 
-from cluster.consensus.engine import REQUIRED_ATTRIBUTES, REQUIRED_NAMES
+from cluster.consensus.library import ONLY_IN_THE_TICK, REQUIRED_ATTRIBUTES, REQUIRED_NAMES
 from tests.hazards.bare_library import bare_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +44,34 @@ def test_a_name_that_is_replaced_exists(name: str) -> None:
 
 
 def test_the_module_declares_every_private_name_that_it_uses() -> None:
-    """The engine uses every name of the two lists, and no other mangled name of the library."""
-    source = (ROOT / "cluster" / "consensus" / "engine.py").read_text()
+    """Our object uses every name of the two lists, and no other mangled name of the library."""
+    source = (ROOT / "cluster" / "consensus" / "library.py").read_text()
     declared = {name.removeprefix("_SyncObj__") for name in (*REQUIRED_NAMES, *REQUIRED_ATTRIBUTES)}
     used = set(re.findall(r"_SyncObj__(\w+)", source))
-    assert used == declared - {"_checkCommandsToApply", "doTick", "transferLeadership"}
+    assert used == declared - {"_onTick", "transferLeadership"}
+
+
+@pytest.mark.parametrize("name", ONLY_IN_THE_TICK)
+def test_what_the_library_does_in_its_tick_is_done_nowhere_else(name: str) -> None:
+    """With a tick of our own it never happens: the library calls it nowhere else."""
+    call = f"self.{name}("
+    in_the_tick = inspect.getsource(library.SyncObj._onTick).count(call)
+    assert inspect.getsource(library).count(call) == in_the_tick > 0
+
+
+def test_what_a_leader_sends_is_made_in_one_place() -> None:
+    """No other method of the library makes an AppendEntries or a request for votes."""
+    makers = {
+        name
+        for name, method in vars(library.SyncObj).items()
+        if inspect.isfunction(method)
+        and re.search(r"'type': '(append_entries|request_vote)'", inspect.getsource(method))
+    }
+    assert makers == {"_SyncObj__sendAppendEntries", "_onTick"}
+
+
+def test_the_clock_is_the_librarys_own() -> None:
+    """Ours stands in its place, and reads the same clock."""
+    before_s, now_s, after_s = monotonic(), library.monotonicTime(), monotonic()
+    assert before_s <= now_s <= after_s
+    assert not isinstance(library.monotonicTime, FunctionType)

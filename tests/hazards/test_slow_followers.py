@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.consensus import pinned_log, snapshot_transfer
+from cluster.consensus import member_list, pinned_log, snapshot_transfer
 from tests.hazards.replica_nodes import our_cluster
 from tests.hazards.virtual_cluster import Checker, Cluster
 
@@ -112,6 +112,24 @@ def test_nothing_is_kept_for_who_is_gone(tmp_path: Path, monkeypatch: pytest.Mon
     cluster.run_ms(int(pinned_log.IDLE_S_MAX * 1000))
     load.run_ms(2_000)
     assert len(cluster["a"].journal) < 4 * COMPACT_ENTRIES
+
+
+def test_nothing_is_kept_for_who_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that is removed in the middle of its snapshot will never need the log behind it."""
+    cluster, _, load = left_behind(tmp_path, monkeypatch)
+    slow_down(cluster)
+    monkeypatch.setattr(snapshot_transfer, "CHUNK_BYTES", 16)
+    cluster.connect("a", "c")
+    load.run_ms(3_000)
+    leader = cluster["a"]
+    assert len(leader.journal) > 4 * COMPACT_ENTRIES, "the log behind the snapshot is kept for c"
+    members = leader.replica.membership.latest
+    assert load.run_ms(1_000, lambda: leader.replica.may_change_members)
+    leader.replica.change_members(member_list.without(members, "c", "", "ab"))
+    assert load.run_ms(1_000, lambda: "c" not in leader.replica.membership.committed.voters)
+    assert not has_caught_up(cluster, "c")
+    load.run_ms(2_000)
+    assert len(leader.journal) < 4 * COMPACT_ENTRIES
 
 
 @pytest.mark.parametrize("bound", ["ENTRIES_MAX", "BYTES_MAX"])

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, replicated
 
+from scripts.lib import ports
 from tests.unit.cluster.peers.test_links import acceptor, raw, until
 
 DEADLINE_S = 20.0
@@ -44,12 +45,8 @@ class Stock(SyncObj):  # type: ignore[misc]
 
 
 def free_addresses(count: int) -> list[str]:
-    """Return addresses of loopback that are free now."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
-    for probe in probes:
-        probe.close()
-    return addresses
+    """Return addresses of loopback that nobody else takes."""
+    return [f"{ports.HOST}:{port}" for port in ports.reserve(count)]
 
 
 @contextmanager

@@ -160,7 +160,7 @@ class WholeNode:
     def crash(self) -> None:
         """Let go of the disk without writing anything."""
         self.loop.call(self.group.loop.stop)
-        self.group._stop_alarms()
+        self.group._alarms.stop()
         os.close(self.journal._fd)
         self._datadir.close()
 

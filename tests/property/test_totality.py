@@ -420,7 +420,6 @@ KEPT: Final = [
     "rules",
     "bytes_max",
     "is_tight",
-    "values_sum",
     "revision",
     "now_ms",
     "next_token",
@@ -430,7 +429,10 @@ KEPT: Final = [
     "fences",
     "audit",
     "names",
-    "sum",
+    "ledger",
+    "semaphore_values",
+    "fence_values",
+    "origin_values",
 ]
 """The tables that may have content when nothing is held, wanted or remembered. All others are empty then."""
 

@@ -22,6 +22,8 @@ from tests.unit.cluster.one_group import ALONE, DEADLINE_S, Node, made, until
 
 CODE = (
     "cluster/group.py",
+    "cluster/upkeep.py",
+    "cluster/rare_proposals.py",
     "cluster/loop.py",
     "cluster/commands/outbox.py",
     "cluster/commands/batcher.py",

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.commands.outbox import Forwarded
 from cluster.consensus.messages import NewerTerm
-from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown
+from cluster.errors import IdentityRefused, NodeFailed, OutcomeUnknown, ShuttingDown, WaitCutOff
 from cluster.peers import objections
 from cluster.peers.handshake import Objection, Particulars
 from cluster.peers.link import FrameKind
@@ -78,15 +78,15 @@ async def test_a_leader_moves_the_rules_on_once_all_know_them(tmp_path: Path) ->
         assert before < RULES_NEWEST
     async with leading_alone(tmp_path / "joined") as node:
         group = node.group
-        known = group._rules_known_by_all()
+        known = group._rare._rules_known_by_all()
         await group.changes.change("n2", "127.0.0.1:2", DEADLINE_S)
-        assert (known, group._rules_known_by_all()) == (RULES_NEWEST, 0)
+        assert (known, group._rare._rules_known_by_all()) == (RULES_NEWEST, 0)
 
 
 async def test_a_new_role_proposes_the_rules_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this node proposed in another role may be lost, so it does not count as under way any more."""
     async with made(tmp_path, *ALONE) as node:
-        rules = node.group._rules
+        rules = node.group._rare.rules_advance
         monkeypatch.setattr(rules, "_known_by_all", lambda: RULES_NEWEST)
         assert (rules.step(1), rules.step(1)) == (True, False)
         node.group.role_changed()
@@ -100,7 +100,7 @@ async def test_one_voter_that_knows_less_holds_the_rules_back(
     async with leading_alone(tmp_path) as node:
         for known in (0, 1, RULES_NEWEST):
             monkeypatch.setattr(node.group.peering, "rules_known", lambda _, known=known: known)
-            assert node.group._rules_known_by_all() == known
+            assert node.group._rare._rules_known_by_all() == known
 
 
 async def test_entries_are_of_the_format_of_the_active_rules(tmp_path: Path) -> None:
@@ -128,18 +128,20 @@ async def test_an_idle_leader_forgets_requests(tmp_path: Path, monkeypatch: pyte
         revision = group.machine.revision
         await until(lambda: not group.machine.counts()["requests"])
         assert group.machine.revision == revision + 1
-        assert group._forgetting._deadline_ms is None, "there is nothing more to forget"
+        assert group._alarms._forgetting._deadline_ms is None, "there is nothing more to forget"
 
 
 async def test_a_backlog_is_forgotten_at_leisure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One entry forgets some, and there is a pause before the next one."""
-    monkeypatch.setattr("lockstate.limits.REQUEST_AGE_MS", 40)
     monkeypatch.setattr("lockstate.limits.REQUESTS_PER_ENTRY_MAX", 2)
     monkeypatch.setattr("cluster.commands.expiry.FORGET_PAUSE_MS", 60)
     async with leading_alone(tmp_path) as node:
         group = node.group
         for number in range(6):
             await group.requests.submit(opening(number), DEADLINE_S)
+        # Only now, so that none is forgotten while the others are still asked for.
+        monkeypatch.setattr("lockstate.limits.REQUEST_AGE_MS", 40)
+        group._alarms.arm(group.machine)
         forgotten_ms: list[int] = []
 
         def is_empty() -> bool:
@@ -577,6 +579,26 @@ async def test_the_loss_of_the_leader_is_told_once(tmp_path: Path, caplog: pytes
         for _ in range(3):
             node.group.time_passed()
         assert caplog.text.count("event=leader-lost leader=n1") == 1
+
+
+async def test_waits_end_when_no_leader_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits in a queue is told within three election timeouts, not at once: elections take a while."""
+    async with following(tmp_path) as node:
+        group = node.group
+        election_s = 1.0
+        now_s = asyncio.get_running_loop().time()
+        monkeypatch.setattr(group.upkeep, "_now_s", lambda: now_s)
+        wait = group.waiters.add(HoldId("h1"))
+        group.time_passed()
+        node.disconnect("n1")
+        group.time_passed()
+        now_s += election_s
+        group.time_passed()
+        assert not wait.done()
+        now_s += election_s
+        group.time_passed()
+        with pytest.raises(WaitCutOff):
+            await wait
 
 
 async def test_the_leader_makes_the_bound_of_the_smallest_node_that_of_the_state(tmp_path: Path) -> None:

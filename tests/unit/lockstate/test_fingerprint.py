@@ -10,6 +10,7 @@ from lockstate import fingerprint, limits, snapshot
 from lockstate.commands import AdvanceFence, Algorithm, OpenSession, TakeRate
 from lockstate.deadlines import Deadlines, Timed
 from lockstate.ids import HoldId, SessionId
+from lockstate.ledger import Ledger
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.rates import RateLimits
@@ -178,6 +179,7 @@ def test_rows_and_counters_count(plant: Any) -> None:
 def test_a_planted_difference_shows_when_the_record_goes() -> None:
     """What changed behind the back of the sums is found as soon as a command touches the record."""
     sound, damaged = _machine(), _machine()
+    assert sound.fingerprint == damaged.fingerprint, "a node asks for it after each entry"
     damaged.state.holds[HoldId("h2")].token += 4
     assert (sound.is_sound, damaged.is_sound) == (True, False)
     assert damaged.fingerprint == sound.fingerprint, "nothing was recomputed yet"
@@ -222,13 +224,14 @@ def test_a_log_of_a_sliding_window_shows_what_is_in_it() -> None:
 
     def told(*taken: tuple[int, int]) -> int:
         orders = iter(range(1, 9))
-        rates = RateLimits(Deadlines(), orders.__next__)
+        ledger, its_ledger = Ledger(), Ledger()
+        rates = RateLimits(Deadlines(), orders.__next__, ledger)
         for at_ms, cost in taken:
             rates.take(TakeRate("mail", 5, 1_000, Algorithm.SLIDING_WINDOW, cost), at_ms)
-        loaded = RateLimits(Deadlines(), orders.__next__)
+        loaded = RateLimits(Deadlines(), orders.__next__, its_ledger)
         loaded.load(rates.dump())
-        assert loaded.sum == rates.sum == rates.recomputed_sum()
-        return rates.sum
+        assert its_ledger.sum == ledger.sum == rates.recomputed_sum()
+        return ledger.sum
 
     histories = [
         ((10, 1), (20, 2)),

@@ -54,4 +54,5 @@ class Meter:
 
     def _apply(self, entry: Entry) -> tuple[Result, ...]:
         self.outcome = self.machine.apply(entry)
+        assert self.machine.fingerprint >= 0, "a node asks for it after each entry"
         return self.outcome.batches[0].results

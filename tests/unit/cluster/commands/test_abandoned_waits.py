@@ -193,7 +193,7 @@ async def test_who_leads_no_more_ends_no_waits() -> None:
     world.abandoned.lead(is_leader=False)
     assert len(world.outbox) == 0
     world.outbox.rewind()
-    assert not world.outbox.has_unsent
+    assert not world.outbox.unsent
     await run_callbacks()
     world.run_ms(60_000)
     assert world.proposed == [OTHER]

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from cluster.commands import client_requests
 from cluster.commands.client_requests import ClientRequests
 from cluster.commands.outbox import Answer, Outbox
 from cluster.commands.room import check_room
-from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown
+from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown, WaitCutOff
 from lockstate.commands import Acquire, Cancel, Command, Convert, MayWait, Release
 from lockstate.ids import AttemptId, HoldId
 from lockstate.machine import LockMachine
@@ -290,17 +291,60 @@ async def test_a_lost_wait_of_an_open_node_is_not_undone() -> None:
     assert faces.sent() == []
 
 
-async def test_a_cancel_that_nobody_takes_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """It is tried once; ticket and hold end by themselves, and people read why."""
+@pytest.mark.parametrize(("request_id", "undone"), [("", [UNDO]), ("r", [])])
+async def test_a_wait_that_was_cut_off_is_undone_if_nobody_can_ask_again(
+    request_id: str, undone: list[Command]
+) -> None:
+    """The client is told at once; the ticket is taken back behind its back, or keeps its place."""
+    faces = _Faces()
+    task = await faces.begin(acquire(request_id=request_id))
+    faces.answer(1, QUEUED)
+    await settle()
+    faces.wait.set_exception(WaitCutOff("no leader"))
+    with pytest.raises(WaitCutOff):
+        await task
+    await settle()
+    assert faces.sent() == undone
+
+
+async def test_a_cancel_that_nobody_takes_is_tried_until_somebody_does(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster may be without a leader for minutes, and a session may live for days. People read it once."""
+    monkeypatch.setattr(client_requests, "RETRY_S", 0.0)
+    faces = _Faces()
+    task = await faces.begin(acquire())
+    faces.answer(1, QUEUED)
+    await settle()
+    faces.wait.set_exception(WaitCutOff("no leader"))
+    with pytest.raises(WaitCutOff):
+        await task
+    for seq, error in ((2, NoLeader("none")), (3, OutcomeUnknown("late")), (4, NoLeader("none"))):
+        await settle()
+        assert faces.sent() == [UNDO]
+        faces.outbox.fail(seq, error)
+    await settle()
+    assert faces.sent() == [UNDO]
+    faces.answer(5, Done())
+    await settle()
+    assert faces.sent() == []
+    assert not faces.requests._cancels
+    assert caplog.text.count("event=cancel-failed code=no-leader name='a'") == 1
+    assert caplog.text.count("event=cancel-failed") == 1
+
+
+async def test_a_node_that_stops_tries_no_cancel_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its waits end with it: the leader misses this run of the node."""
+    monkeypatch.setattr(client_requests, "RETRY_S", 0.0)
     faces = _Faces()
     task = await faces.begin(acquire())
     faces.answer(1, QUEUED)
     await settle()
     await leave(task)
     assert faces.sent() == [UNDO]
-    faces.outbox.fail(2, NoLeader("none"))
+    faces.is_open = False
+    faces.outbox.fail(2, ShuttingDown("stops"))
     await settle()
-    assert "event=cancel-failed code=no-leader name='a'" in caplog.text
     assert faces.sent() == []
     assert not faces.requests._cancels
 

@@ -40,7 +40,7 @@ async def test_numbers_rise_by_one_and_stay_with_their_command() -> None:
     outbox, _ = new_outbox()
     submit(outbox, b"one", b"two")
     assert outbox.take() == ([1, 2], [b"one", b"two"])
-    assert not outbox.has_unsent
+    assert not outbox.unsent
     submit(outbox, b"three")
     assert outbox.take() == ([3], [b"three"])
     assert len(outbox) == 3
@@ -64,7 +64,7 @@ async def test_a_frame_is_limited_and_the_next_goes_on_behind_it(monkeypatch: py
     outbox, _ = new_outbox()
     submit(outbox, b"12345", b"12345", b"third")
     assert outbox.take()[0] == [1, 2]
-    assert outbox.has_unsent
+    assert outbox.unsent
     assert outbox.take()[0] == [3]
 
 
@@ -247,3 +247,16 @@ async def test_draining_waits_for_every_outcome() -> None:
     with pytest.raises(ClusterError):
         await second.future
     assert first.future.result() is ANSWER
+
+
+async def test_what_was_given_up_without_a_leader_takes_no_memory() -> None:
+    """A node that is cut off is asked again and again: it keeps what is pending, and little else."""
+    outbox, loop = new_outbox()
+    for _ in range(10_000):
+        submit(outbox, b"asked in vain", timeout_s=0.1)[0].future.add_done_callback(failure)
+        loop.run_ms(200)
+        outbox.give_up_due()
+    assert len(outbox) == 0
+    assert len(outbox.unsent) <= 2048
+    submit(outbox, b"asked at last")
+    assert outbox.take() == ([10_001], [b"asked at last"])

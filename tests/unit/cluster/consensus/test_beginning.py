@@ -13,6 +13,7 @@ from cluster.consensus.beginning import (
     beginning_of,
     contradiction,
     listed_members,
+    met_founders,
 )
 from cluster.consensus.member_list import Members
 from cluster.storage.cluster_record import ClusterRecord, Founder, Founding
@@ -56,10 +57,36 @@ def test_how_a_cluster_began(record: ClusterRecord, situation: str, beginning: B
 def test_the_members_that_a_directory_knows() -> None:
     """The list in the log, the founding that is stored, or the disks that an earlier release has met."""
     met, first = member_list.founders({"n1": "-", "n2": "-"}), member_list.founders(PEERS)
-    assert listed_members(ClusterRecord(), Members(), Beginning(), met) == Members()
+    assert listed_members(ClusterRecord(), Members(), Beginning(), Members()) == Members()
+    assert listed_members(ClusterRecord(), Members(), Beginning(), met) == met
     assert listed_members(ClusterRecord(founding=FOUNDING), Members(), Beginning(), met) == FOUNDED
     assert listed_members(ClusterRecord(), grown(), Beginning(), met) == grown()
     assert listed_members(ClusterRecord(), first, Beginning(first), met) == met
+
+
+@pytest.mark.parametrize(
+    ("known", "configured", "has_log", "met"),
+    [
+        ("", "1", False, []),
+        ("", "123", True, ["n1"]),
+        ("2", "123", False, []),
+        ("23", "123", False, []),
+        ("23", "123", True, ["n1", "n2", "n3"]),
+        ("23", "1", False, ["n1", "n2", "n3"]),
+        ("23", "", False, ["n1", "n2", "n3"]),
+        ("2", "13", False, ["n1", "n2"]),
+    ],
+)
+def test_whom_a_directory_of_an_earlier_release_has_met(
+    known: str,
+    configured: str,
+    has_log: bool,  # noqa: FBT001 - pytest gives it by name
+    met: list[str],
+) -> None:
+    """All founders with a log; before that, none may be left out who was met. Who joins knows none."""
+    ids, peers = [f"n{n}" for n in known], [f"n{n}" for n in configured]
+    assert met_founders("n1", ids, peers, joins=False, has_log=has_log) == met
+    assert met_founders("n1", ids, peers, joins=True, has_log=has_log) == []
 
 
 # -- what it may be started with ----------------------------------------------------------------------------

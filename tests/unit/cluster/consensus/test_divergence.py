@@ -7,7 +7,17 @@ import msgspec
 import pytest
 
 from cluster.consensus.claims import CLAIMS_MAX, Claims, majority
-from cluster.consensus.divergence import DISPUTE_S, DOUBT_S, LOOK_S, RING, Divergence
+from cluster.consensus.divergence import (
+    COARSE_BITS,
+    DISPUTE_S,
+    DOUBT_S,
+    KEPT_BITS,
+    LOOK_S,
+    RING,
+    STEP_BITS,
+    TOLD_MAX,
+    Divergence,
+)
 from cluster.consensus.log_digest import Difference
 from cluster.errors import LogDiverged, NodeFailed, StateDiverged
 from lockstate import fingerprint
@@ -24,6 +34,7 @@ class Site:
         self.voters = voters
         self.failures: list[NodeFailed] = []
         self.told = 0
+        self.fingerprint = 0
         self.log: dict[int, tuple[int, int | None]] = {}
         """Term and digest by index."""
         self.divergence = Divergence(
@@ -31,9 +42,15 @@ class Site:
             self,
             lambda: self.voters,
             lambda: self.now_s,
+            newest=lambda: self.fingerprint,
             stop=self.failures.append,
             tell=self._tell,
         )
+
+    def restart(self, revision: int, its_fingerprint: int) -> None:
+        """Load a state."""
+        self.fingerprint = its_fingerprint
+        self.divergence.restarted(revision)
 
     def _tell(self) -> None:
         self.told += 1
@@ -53,9 +70,8 @@ class Site:
     def apply(self, revisions: Iterable[int], its_fingerprint: int = RIGHT) -> None:
         """Apply entries."""
         for revision in revisions:
-            self.divergence.applied(
-                revision, its_fingerprint + revision if its_fingerprint < OTHER else OTHER
-            )
+            self.fingerprint = its_fingerprint + revision if its_fingerprint < OTHER else OTHER
+            self.divergence.applied(revision)
 
     def hear(
         self, peer_id: str, *states: tuple[int, int], entries: Iterable[tuple[int, int, int]] = ()
@@ -196,15 +212,34 @@ def test_what_is_told_ahead_is_compared_when_it_is_reached() -> None:
 def test_what_is_no_longer_known_is_not_compared() -> None:
     """Not the revisions before a loaded snapshot, not those that fell out of the ring, not other versions."""
     site = Site("n3")
-    site.divergence.restarted(100, WRONG)
+    site.restart(100, WRONG)
     for peer_id in ("n1", "n2"):
         site.hear(peer_id, (99, RIGHT))
         site.divergence.heard(peer_id, Claims(fingerprint.VERSION + 1, [(100, RIGHT)]))
-    site.apply(range(101, 102 + RING), WRONG)
+    site.apply(range(101, 105 + (RING << KEPT_BITS)), WRONG)
     for peer_id in ("n1", "n2"):
-        site.hear(peer_id, (101, RIGHT))
+        site.hear(peer_id, (101, RIGHT), (104, RIGHT))
     assert not site.failures
     assert not site.divergence.differing
+
+
+def test_of_older_revisions_some_are_known_still() -> None:
+    """Those that peers tell who are behind; none from before a snapshot that was loaded, none overwritten."""
+    site = Site("n3")
+    step = 1 << COARSE_BITS
+    site.restart(4 * step + 1, WRONG)
+    site.apply(range(4 * step + 2, 5 * step + 2 * RING), WRONG)
+    for peer_id in ("n1", "n2"):
+        site.hear(peer_id, (4 * step, RIGHT), (5 * step + 1, RIGHT))
+    assert not site.failures
+    for peer_id in ("n1", "n2"):
+        site.hear(peer_id, (5 * step, RIGHT))
+    (failure,) = site.failures
+    assert f"at revision {5 * step}: fingerprint {WRONG + 5 * step:016x} here" in str(failure)
+    late = Site("n3")
+    late.apply(range(1, RING * step + step + 1), WRONG)
+    assert late.divergence._own(step) is None
+    assert late.divergence._own(2 * step) == WRONG + 2 * step
 
 
 def test_a_peer_that_comes_back_is_not_judged_by_what_it_was() -> None:
@@ -224,8 +259,8 @@ def test_nodes_that_speak_at_different_moments_share_a_revision(rate: int) -> No
     site, peers = Site("n3"), {"n1": Site("n1"), "n2": Site("n2")}
     since = 12_345
     for each in (site, *peers.values()):
-        each.divergence.restarted(since, RIGHT + since)
-    site.divergence.restarted(since, WRONG + since)
+        each.restart(since, RIGHT + since)
+    site.restart(since, WRONG + since)
     revision, pings = since, 0
     while not site.failures:
         pings += 1
@@ -253,7 +288,7 @@ def test_claims_are_few_whoever_makes_them() -> None:
         msgspec.msgpack.decode(msgspec.msgpack.encode(flood), type=Claims)
     for first in range(0, 1_000, CLAIMS_MAX):
         site.hear("n2", *((revision, 1) for revision in range(first, first + CLAIMS_MAX)))
-    assert len(site.divergence._states["n2"]) <= 2 * CLAIMS_MAX
+    assert len(site.divergence._states["n2"]) <= TOLD_MAX * len(STEP_BITS)
 
 
 # -- logs ---------------------------------------------------------------------------------------------------

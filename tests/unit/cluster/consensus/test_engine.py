@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.consensus import compaction
-from cluster.consensus import engine as engine_module
+from cluster.consensus import library as library_module
 from cluster.consensus.engine import Engine
 from cluster.consensus.library_words import EngineJournal
 from cluster.consensus.messages import Acknowledgement, AppendEntries, NewerTerm, TakeOver, VoteRequest
@@ -38,7 +38,7 @@ def test_a_new_log_begins_with_an_entry_of_nobody(tmp_path: Path) -> None:
 
 def test_nothing_of_the_library_stays_replaced(follower: Site) -> None:
     """Its module is as it was once an engine is made: hazards run the bare library in the same process."""
-    module = vars(engine_module)["library"]
+    module = vars(library_module)["syncobj"]
     assert follower.journal is not module.createJournal(None)
     assert module.PIPE_NOTIFIER_ENABLED is not False
 

@@ -21,8 +21,7 @@ ENTRIES: list[LogEntry] = [(b"\1", 1, 0), (b"\0a", 2, 1), (b"\0b", 3, 1), (b"\0c
 
 def digests_of(entries: list[LogEntry]) -> list[int | None]:
     """Return the digests of a whole log."""
-    digests = LogDigests(entries)
-    return [digests.at(position) for position in range(len(entries))]
+    return LogDigests(entries).values
 
 
 def test_every_part_of_every_entry_counts_in_all_that_follow() -> None:
@@ -69,18 +68,18 @@ def test_digests_follow_the_log_as_it_is_cut_and_compacted() -> None:
     """What stays keeps its digests, and what is appended goes on from there."""
     digests, expected = LogDigests(ENTRIES), digests_of(ENTRIES)
     digests.remove_before(2)
-    assert [digests.at(0), digests.at(1), digests.at(2), digests.at(-1)] == [*expected[2:], None, None]
+    assert digests.values == expected[2:]
     digests.remove_from(1)
     digests.append(*ENTRIES[3])
-    assert digests.at(1) == expected[3]
+    assert digests.values[1] == expected[3]
 
 
 def test_a_snapshots_digest_makes_what_follows_known() -> None:
     """A log whose beginning is gone is known again from the entry whose digest is known."""
     expected, digests = digests_of(ENTRIES), LogDigests(ENTRIES[1:])
-    assert digests.at(2) is None
+    assert digests.values[2] is None
     assert digests.learn(1, expected[2] or 0, ENTRIES[3:])
-    assert [digests.at(position) for position in range(3)] == [None, *expected[2:]]
+    assert digests.values == [None, *expected[2:]]
     assert digests.learn(2, expected[3] or 0, [])
     assert not digests.learn(2, 5, []), "it is known already, and another"
 
@@ -293,7 +292,7 @@ def test_digests_follow_a_log_that_a_new_leader_cuts(tmp_path: Path, clock: Libr
     assert site.replica.receive("n3", newer).difference is None
     assert site.journal.last_index == 3
     expected = LogDigests(site.journal[:])
-    assert [site.replica.log.digest_at(index) for index in (2, 3, 4)] == [digest, expected.at(2), None]
+    assert [site.replica.log.digest_at(index) for index in (2, 3, 4)] == [digest, expected.values[2], None]
     site.close()
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -28,8 +27,11 @@ from cluster.errors import (
     ShuttingDown,
 )
 from cluster.node import Node
+from scripts.lib import ports
 
 DEADLINE_S = 20.0
+BUSY_S = 1.5
+"""Time, in seconds, for two questions on a machine that has much else to do."""
 SECRET = "the secret of these tests"
 LIST = Members({"n1": Member("h:1", is_voter=True)})
 
@@ -72,7 +74,7 @@ def changes_of(
     send: Callable[[str, Change], object] = lambda _, __: None,
     disk_ids: dict[str, str] | None = None,
     belonging: Collection[str] = ("n1", "n2", "n3", "n4"),
-    obstacle: str = "",
+    why_not_joining: str = "",
 ) -> MemberChanges:
     """Return the changes of a node whose other means do nothing."""
     means = Means(
@@ -81,7 +83,7 @@ def changes_of(
         answer=lambda _, __: None,
         disk_ids=lambda: disk_ids or {},
         belongs=lambda node_id: node_id in belonging,
-        obstacle=lambda _: obstacle,
+        why_not_joining=lambda _: why_not_joining,
         takes_peers=True,
         hand_over=lambda: None,
         request_tick=lambda: None,
@@ -118,7 +120,7 @@ async def test_at_the_deadline_the_last_reason_is_told(error: type[ClusterError]
     """If no attempt can have had an effect, the change is surely not made."""
     leaders = Leaders(error.code)
     with pytest.raises(error, match="the reason"):
-        await leaders.changes.change("n4", "", 0.2)
+        await leaders.changes.change("n4", "", BUSY_S)
     assert len(leaders.asked) > 1
 
 
@@ -134,7 +136,7 @@ async def test_a_doubt_is_not_forgotten() -> None:
     """After one attempt without an answer, a later "another is under way" may be about this very change."""
     leaders = Leaders(None, "member-change-pending")
     with pytest.raises(OutcomeUnknown, match="the reason"):
-        await leaders.changes.change("n4", "", 0.6)
+        await leaders.changes.change("n4", "", BUSY_S)
 
 
 async def test_late_and_repeated_verdicts_are_dropped() -> None:
@@ -217,7 +219,7 @@ async def test_a_node_of_another_cluster_never_counts(monkeypatch: pytest.Monkey
 async def test_who_waits_for_a_node_that_cannot_join_is_told() -> None:
     """To add it again at its address tells what stands in the way."""
     leader = BusyLeader()
-    changes = changes_of(cast("Replica", leader), obstacle="it belongs to the cluster abc")
+    changes = changes_of(cast("Replica", leader), why_not_joining="it belongs to the cluster abc")
     with pytest.raises(MemberChangeRefused, match="n4 at h:4 cannot join: it belongs to the cluster abc"):
         await changes.change("n4", "h:4", DEADLINE_S)
     same = await changes_of(cast("Replica", leader)).change("n4", "h:4", DEADLINE_S)
@@ -225,10 +227,8 @@ async def test_who_waits_for_a_node_that_cannot_join_is_told() -> None:
 
 
 def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody else takes."""
+    return ports.reserve(1)[0]
 
 
 @asynccontextmanager

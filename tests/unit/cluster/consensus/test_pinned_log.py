@@ -33,7 +33,7 @@ def test_it_moves_on_with_the_follower(pinned: PinnedLog) -> None:
     assert pinned.first_needed() == 150
     assert pinned.look(lambda _: 200, START_S + 2, goal=200) == ["b"]
     assert pinned.first_needed() is None
-    assert not pinned
+    assert not pinned.pins
 
 
 def test_the_slowest_of_several_counts(pinned: PinnedLog) -> None:
@@ -67,4 +67,13 @@ def test_entries_that_arrive_are_progress(pinned: PinnedLog) -> None:
 def test_what_was_sent_to_somebody_else_is_ignored(pinned: PinnedLog) -> None:
     """A chunk may leave for a peer that was forgotten meanwhile."""
     pinned.has_sent("c", 10, START_S)
-    assert len(pinned) == 1
+    assert len(pinned.pins) == 1
+
+
+def test_nothing_is_kept_for_who_is_no_member(pinned: PinnedLog) -> None:
+    """A follower that was removed will never be sent the rest."""
+    pinned.begin("c", 150, START_S)
+    pinned.keep({"a", "c"})
+    assert pinned.first_needed() == 150
+    pinned.keep({"a"})
+    assert not pinned.pins

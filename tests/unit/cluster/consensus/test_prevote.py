@@ -272,3 +272,89 @@ def test_a_leader_hears_itself(leader: Site, clock: LibraryClock) -> None:
     clock.now_s += 0.25
     assert prevote.leader_silence_s == math.inf
     assert prevote.lag_s == pytest.approx(0.25)
+
+
+# -- a leader that keeps time -------------------------------------------------------------------------------
+
+
+def hear_for(site: Site, clock: LibraryClock, seconds: float, every_s: float = 0.1) -> None:
+    """Let a follower hear its leader n1 again and again."""
+    for _ in range(round(seconds / every_s)):
+        clock.now_s += every_s
+        site.follow("n1")
+
+
+def asks_after(site: Site, clock: LibraryClock, seconds: float) -> bool:
+    """Whether a follower asks for pre-votes so long after it has heard its leader."""
+    clock.now_s += seconds
+    return site.replica.prevote.ask(BOTH) != []
+
+
+def test_a_leader_that_kept_time_is_lost_soon(follower: Site, clock: LibraryClock) -> None:
+    """Two and a half heartbeats of silence end the patience with it, and a vote against it is heard."""
+    hear_for(follower, clock, 1.5)
+    assert not asks_after(follower, clock, 0.24)
+    assert follower.replica.prevote.leader_is_alive
+    assert asks_after(follower, clock, 0.03)
+    assert not follower.replica.prevote.leader_is_alive
+
+
+def test_a_new_leader_is_given_the_configured_patience(follower: Site, clock: LibraryClock) -> None:
+    """Nobody knows yet whether it keeps time."""
+    hear_for(follower, clock, 0.8)
+    assert not asks_after(follower, clock, 0.45)
+    assert follower.replica.prevote.leader_is_alive
+
+
+def test_a_leader_that_was_heard_late_is_given_the_configured_patience(
+    follower: Site, clock: LibraryClock
+) -> None:
+    """After a pause of more than two heartbeats, for a while; then it keeps time again."""
+    hear_for(follower, clock, 1.5)
+    hear_for(follower, clock, 0.22, every_s=0.22)
+    hear_for(follower, clock, 5.0)
+    assert not asks_after(follower, clock, 0.45)
+    assert follower.replica.prevote.leader_is_alive
+    hear_for(follower, clock, 11.0)
+    assert asks_after(follower, clock, 0.27)
+
+
+def test_the_second_in_turn_leaves_the_first_question_to_the_first(
+    make: Callable[..., Site], clock: LibraryClock
+) -> None:
+    """When a leader that kept time falls silent, its followers ask a pause apart."""
+    first, second = sites = [make("n2"), make("n3")]
+    for _ in range(15):
+        clock.now_s += 0.1
+        for site in sites:
+            site.follow("n1")
+    clock.now_s += 0.27
+    assert first.replica.prevote.ask({"n1", "n3"}) != []
+    assert second.replica.prevote.ask({"n1", "n2"}) == []
+    clock.now_s += PRE_VOTE_PAUSE_S
+    assert second.replica.prevote.ask({"n1", "n2"}) != []
+
+
+def test_a_silent_leader_is_asked_about_in_a_hurry_only_once(follower: Site, clock: LibraryClock) -> None:
+    """Further questions have the usual pause between them."""
+    hear_for(follower, clock, 1.5)
+    assert asks_after(follower, clock, 0.27)
+    assert not asks_after(follower, clock, PRE_VOTE_PAUSE_S / 2)
+
+
+def test_who_has_agreed_to_an_election_does_not_ask_for_another(follower: Site, clock: LibraryClock) -> None:
+    """Two candidates at once would split the votes: then the configured patience counts again."""
+    hear_for(follower, clock, 1.5)
+    clock.now_s += 0.255
+    assert follower.replica.prevote.answer(question(follower, term=2)) == PreVoteGranted(term=2)
+    assert not asks_after(follower, clock, 0.1)
+
+
+def test_who_has_voted_does_not_hurry(follower: Site, clock: LibraryClock) -> None:
+    """In a newer term somebody else is about to lead."""
+    hear_for(follower, clock, 1.5)
+    clock.now_s += 0.255
+    _, index, last_term = follower.last
+    follower.replica.receive("n3", VoteRequest(term=2, last_log_index=index, last_log_term=last_term))
+    assert follower.replica.engine.term == 2
+    assert not asks_after(follower, clock, 0.1)

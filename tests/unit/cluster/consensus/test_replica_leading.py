@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cluster.consensus.messages import AppendEntries, NewerTerm, TakeOver
+from cluster.consensus.messages import AppendEntries, NewerTerm, PreVoteRequest, TakeOver
 from tests.support.replica_parts import LibraryClock
 from tests.unit.cluster.consensus.one_replica import FOUR, Site, entries_for, extend, kinds, members_of
 
@@ -174,3 +174,17 @@ def test_who_is_asked_to_take_over_stands_at_once(follower: Site) -> None:
     ready = follower.replica.tick(has_entry=False)
     assert ready.messages == []
     assert [message for _, message in ready.promises] == [follower.vote_request(2, transfer=True)] * 2
+
+
+def test_a_takeover_is_tried_once(follower: Site) -> None:
+    """Who was not elected asks the others first the next time, as everybody does (H11)."""
+    follower.follow()
+    follower.replica.receive("n1", TakeOver(term=1))
+    assert follower.replica.engine.is_takeover_asked
+    follower.replica.tick(has_entry=False)
+    assert (follower.journal.term, follower.replica.engine.is_takeover_asked) == (2, False)
+    follower.journal.sync()
+    follower.clock.now_s += 10
+    ready = follower.replica.tick(has_entry=False)
+    assert {type(message) for _, message in ready.messages} == {PreVoteRequest}
+    assert follower.journal.term == 2

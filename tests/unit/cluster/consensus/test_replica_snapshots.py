@@ -104,6 +104,8 @@ def test_a_received_snapshot_is_decoded_in_ticks_and_then_restored(follower: Sit
     assert follower.replica.membership.latest == members
     assert follower.replica.engine.silence_s("n4") == 0.0, "the library counts them from now on"
     assert (follower.journal.first_index, follower.journal.last_index) == (41, 42)
+    assert follower.journal.committed == 42
+    assert [follower.journal.term_at(index) for index in (40, 41, 42, 43)] == [None, 3, 3, None]
     sign_of_life = Acknowledgement(next_index=2, reset=False, success=False, term=4)
     told = [("n1", acknowledged(42, term=4)), ("n1", sign_of_life)]
     assert ready.promises == told, "the leader may count on the log that begins there, after a sync"

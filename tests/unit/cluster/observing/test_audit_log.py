@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from cluster.observing import audit_log
-from cluster.observing.audit_log import NEWS_TOLD_MAX
+from cluster.observing.audit_log import PERIOD_S, TOLD_MAX, AuditLog
 from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode
 from lockstate.results import Event, EventKind, HoldKind
@@ -37,7 +37,7 @@ def lines(caplog: pytest.LogCaptureFixture, level: int, *events: Event) -> list[
     """Return the lines of one entry, with their levels."""
     caplog.clear()
     with caplog.at_level(level, logger=audit_log.logger.name):
-        audit_log.tell(events)
+        AuditLog(lambda: 0.0).tell(events)
     return [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
 
 
@@ -56,16 +56,58 @@ def test_all_forced_releases_are_told(caplog: pytest.LogCaptureFixture) -> None:
     assert len(lines(caplog, logging.INFO, *forced)) == 50
 
 
-def test_expiries_are_told_up_to_a_number(caplog: pytest.LogCaptureFixture) -> None:
-    """Of many that end at once, by time or by force, the first have lines, and the rest a count."""
-    few = [event(EventKind.SESSION_EXPIRED, name="")]
-    few += [event(EventKind.EXPIRED, name=f"n{number}") for number in range(NEWS_TOLD_MAX - 1)]
-    told = lines(caplog, logging.INFO, *few)
-    assert told[0] == "INFO event=session-expired owner='ann' revision=9"
-    assert [line.partition(" kind=")[0] for line in told[1:]] == ["INFO event=expired"] * (len(few) - 1)
-    many = lines(caplog, logging.INFO, *few, *few, event(EventKind.FORCED))
-    assert many[:NEWS_TOLD_MAX] == told
-    assert many[NEWS_TOLD_MAX:] == [f"INFO event=ended-more count={len(few) + 1} revision=9"]
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 5.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+@pytest.mark.parametrize("kind", TOLD_MAX)
+def test_ends_are_told_up_to_a_number_in_a_minute(kind: EventKind, caplog: pytest.LogCaptureFixture) -> None:
+    """The first ones have lines, whatever entries they come in; the rest is summed up in one."""
+    caplog.set_level(logging.INFO)
+    clock = Clock()
+    audit = AuditLog(clock)
+    for _ in range(TOLD_MAX[kind]):
+        audit.tell([event(kind), event(kind)])
+    assert [line.split()[0] for line in caplog.messages] == [f"event={kind.value}"] * TOLD_MAX[kind]
+    audit.look()
+    clock.now_s += PERIOD_S
+    caplog.clear()
+    audit.look()
+    audit.look()
+    counts = {each: TOLD_MAX[kind] if each is kind else 0 for each in TOLD_MAX}
+    (summary,) = caplog.messages
+    assert summary == (
+        f"event=ended-more expired={counts[EventKind.EXPIRED]}"
+        f" session_expired={counts[EventKind.SESSION_EXPIRED]} forced={counts[EventKind.FORCED]} for_s=60"
+    )
+    audit.tell([event(kind)])
+    assert len(caplog.messages) == 2
+
+
+def test_few_ends_are_not_summed_up(caplog: pytest.LogCaptureFixture) -> None:
+    """A minute in which each had its line is not told again; the next one begins with its first end."""
+    caplog.set_level(logging.INFO)
+    clock = Clock()
+    audit = AuditLog(clock)
+    for _ in range(30):
+        audit.tell([event(EventKind.EXPIRED)])
+        clock.now_s += PERIOD_S / TOLD_MAX[EventKind.EXPIRED]
+    audit.look()
+    assert len(caplog.messages) == 30
+
+
+def test_all_ends_are_told_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    """Those beyond the number are details."""
+    many = [event(EventKind.EXPIRED)] * 50
+    told = lines(caplog, logging.DEBUG, *many)
+    assert [line.split()[0] for line in told] == ["INFO"] * 10 + ["DEBUG"] * 40
 
 
 @pytest.mark.parametrize("kind", EventKind)

@@ -8,6 +8,9 @@ from cluster.consensus.compaction import LogRoom
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.engine import Engine
 from cluster.observing.troubles import troubles
+from cluster.peers.disk_watch import WEIGHT, DiskWatch
+
+NOW_S = 100.0
 
 
 def told(
@@ -18,20 +21,35 @@ def told(
     differing: frozenset[str] = frozenset(),
     is_in_doubt: bool = False,
     sync_age_s: float = 0.0,
+    syncs_ms: tuple[int, int] = (1, 1),
 ) -> tuple[str, ...]:
     """Return the sentences for a node."""
     engine = SimpleNamespace(snapshots_failing_s=failing_s, log_room=room)
     clocks = SimpleNamespace(is_off=is_off, ppm=100_000.0)
-    divergence = SimpleNamespace(differing=differing, is_in_doubt=is_in_doubt)
-    return troubles(
-        cast("Engine", engine), cast("ClockWatch", clocks), cast("Divergence", divergence), sync_age_s
+    divergence = SimpleNamespace(differing=differing, is_in_doubt=is_in_doubt, doubted_s=1.0)
+    disk = DiskWatch()
+    own_ms, others_ms = syncs_ms
+    disk.ended(own_ms / 1000 / WEIGHT)
+    disk.reason_to_hand_over({"n2": others_ms}, NOW_S - 12)
+    if sync_age_s:
+        disk.begun(NOW_S - sync_age_s)
+    found = troubles(
+        cast("Engine", engine), cast("ClockWatch", clocks), cast("Divergence", divergence), disk, NOW_S
     )
+    return tuple(trouble.detail for trouble in found)
 
 
 def test_a_disk_that_hangs_is_told() -> None:
     """With how long it has done so, and not for a second."""
     assert told(sync_age_s=0.9) == ()
     assert told(sync_age_s=7.2) == ("the disk hangs: a sync has been under way for 7 s",)
+
+
+def test_a_slow_disk_is_told() -> None:
+    """If it is much slower than those of the others, and has been for a while."""
+    assert told(syncs_ms=(90, 80)) == ()
+    (sentence,) = told(syncs_ms=(90, 2))
+    assert sentence == "the disk is slow: syncs have taken about 90 ms for 12 s"
 
 
 def test_a_healthy_node_has_no_troubles() -> None:

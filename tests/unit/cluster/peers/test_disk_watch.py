@@ -26,6 +26,16 @@ def test_a_sync_that_hangs_counts_as_its_age() -> None:
     assert (disk.age_s(START_S + 9), disk.sync_ms(START_S + 9)) == (0, 300)
 
 
+def test_a_busy_loop_makes_no_slow_disk() -> None:
+    """A sync whose end the loop has not heard of for some milliseconds has not taken so long."""
+    disk = DiskWatch()
+    for tenth in range(200):
+        now_s = START_S + tenth / 10
+        disk.begun(now_s)
+        assert disk.reason_to_hand_over(OTHERS, now_s + 0.09) == ""
+        disk.ended(0.001)
+
+
 def test_a_leader_with_a_slow_disk_has_a_reason_after_a_while_and_once_a_minute() -> None:
     """One slow sync is none; an attempt that failed is not repeated at once."""
     disk, reasons = slow_disk(), []

@@ -538,10 +538,11 @@ def test_pings_carry_claims_and_only_those_of_a_disk_that_counts_are_taken(datad
         NoLog(),
         lambda: frozenset({"n1", "n2", "n3"}),
         lambda: 1.0,
+        newest=lambda: 11,
         stop=failures.append,
         tell=lambda: None,
     )
-    peering.divergence.restarted(6, 11)
+    peering.divergence.restarted(6)
     assert peering.ping().claims == Claims(fingerprint.VERSION, [(6, 11)])
     claims = Claims(fingerprint.VERSION, [(6, 12)])
     peering.objection("n2", disk("n2"), is_known=True)

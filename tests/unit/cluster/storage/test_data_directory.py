@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -255,9 +256,13 @@ class RecordingFiles(Files):
     def __init__(self) -> None:
         self.synced: list[Path] = []
         self.is_full = False
+        self.refused: Path | None = None
+        self.refused_with = 0
 
     def fsync_dir(self, directory: Path) -> None:
-        """Note and sync."""
+        """Note and sync, or refuse."""
+        if directory == self.refused:
+            raise OSError(self.refused_with, os.strerror(self.refused_with))
         self.synced.append(directory)
         super().fsync_dir(directory)
 
@@ -277,6 +282,60 @@ def test_the_names_of_all_new_directories_are_durable(tmp_path: Path) -> None:
     files.synced.clear()
     DataDir.open(tmp_path / "one" / "two" / "three", "node-a", files=files).close()
     assert files.synced == []
+
+
+class UnsureNames(Files):
+    """The real disk, with a list of the directories whose names are not durable; stops at an operation."""
+
+    def __init__(self) -> None:
+        self.unsure: set[Path] = set()
+        self.stop_at = 0
+        self.stop_with: BaseException = Crash()
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory whose name a loss of power would take."""
+        self._count()
+        super().make_directory(path)
+        self.unsure.add(path)
+
+    def fsync_dir(self, directory: Path) -> None:
+        """Make the names in a directory durable."""
+        self._count()
+        super().fsync_dir(directory)
+        self.unsure = {path for path in self.unsure if path.parent != directory}
+
+    def _count(self) -> None:
+        self.stop_at -= 1
+        if self.stop_at == 0:
+            raise self.stop_with
+
+
+@pytest.mark.parametrize("stop_with", [Crash(), OSError(errno.EIO, "no"), MemoryError()], ids=repr)
+@pytest.mark.parametrize("stop_at", range(1, 8))
+def test_names_that_a_failed_start_left_are_made_durable(
+    tmp_path: Path, stop_at: int, stop_with: BaseException
+) -> None:
+    """Directories that are there already may have been made a moment ago, by a start that did not get far."""
+    files = UnsureNames()
+    files.stop_at, files.stop_with = stop_at, stop_with
+    path = tmp_path / "one" / "two" / "three"
+    with pytest.raises((Crash, DataDirError, MemoryError)):
+        DataDir.open(path, "node-a", files=files)
+    DataDir.open(path, "node-a", files=files).close()
+    assert path.is_dir()
+    assert not files.unsure
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL])
+def test_a_directory_above_that_cannot_be_synced_does_no_harm(tmp_path: Path, number: int) -> None:
+    """Where this user may not write, or nobody, or names are on no disk, none is lost; else one may be."""
+    files = RecordingFiles()
+    files.refused, files.refused_with = tmp_path.parent, number
+    DataDir.open(tmp_path / "one" / "two", "node-a", files=files).close()
+    assert {tmp_path, tmp_path / "one"} <= set(files.synced)
+    files.refused_with = errno.EIO
+    with pytest.raises(DataDirError, match="cannot be used"):
+        DataDir.open(tmp_path / "one" / "three", "node-a", files=files)
 
 
 def test_a_full_disk_does_not_keep_the_lock(tmp_path: Path) -> None:
@@ -313,6 +372,16 @@ def test_a_crash_anywhere_keeps_what_was_remembered() -> None:
         assert [again.disk_id] == disk_ids or not disk_ids
 
 
+def test_the_advice_for_a_damaged_directory_is_safe(tmp_path: Path) -> None:
+    """An old copy would forget votes: what is advised is what docs/operating.md allows."""
+    DataDir.open(tmp_path, "node-a").close()
+    (tmp_path / "identity.json").write_bytes(b"{")
+    with pytest.raises(
+        DataDirError, match=r"a copy made after the node's last stop \(an older one is unsafe"
+    ):
+        DataDir.open(tmp_path, "node-a")
+
+
 def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
     """A wrong path is a clear message, not a traceback."""
     file = tmp_path / "file"
@@ -330,8 +399,47 @@ def test_a_node_that_joined_is_no_founder_later(tmp_path: Path) -> None:
 
 
 def test_a_founder_does_not_join(tmp_path: Path) -> None:
-    """The directory of a founding node is refused under --join: it would count for nothing there."""
-    DataDir.open(tmp_path / "founder", "n1").close()
+    """The directory of a node that has voted is refused under --join: it would count for nothing there."""
+    DataDir.open(tmp_path, "n1").close()
+    with contextlib.closing(Journal.open(tmp_path)) as journal:
+        journal.set_vote(1, "n1")
+        journal.sync()
     with pytest.raises(DataDirError, match="without --join"):
-        DataDir.open(tmp_path / "founder", "n1", joins=True)
-    DataDir.open(tmp_path / "founder", "n1").close()
+        DataDir.open(tmp_path, "n1", joins=True)
+    DataDir.open(tmp_path, "n1").close()
+
+
+def _founding(directory: DataDir) -> None:
+    founders = {"n1": Founder("h:1", directory.disk_id), "n2": Founder("h:2", "2" * 32)}
+    directory.store_cluster(ClusterRecord(founding=Founding("c" * 32, founders)))
+
+
+@pytest.mark.parametrize(
+    "remember",
+    [_founding, lambda directory: directory.remember("n2", "2" * 32)],
+    ids=["its-founding", "a-peer"],
+)
+def test_a_founder_that_remembers_anything_does_not_join(
+    tmp_path: Path, remember: Callable[[DataDir], None]
+) -> None:
+    """A part in a founding, or a peer met, is enough to keep the directory for what it was made for."""
+    with contextlib.closing(DataDir.open(tmp_path, "n1")) as directory:
+        remember(directory)
+    Journal.open(tmp_path).close()
+    with pytest.raises(DataDirError, match="without --join"):
+        DataDir.open(tmp_path, "n1", joins=True)
+
+
+def test_a_founder_that_never_took_part_joins_with_another_disk_id(tmp_path: Path) -> None:
+    """A directory without vote, log, founding or peers counts as new, also one that the peers refused."""
+    founder = DataDir.open(tmp_path, "n1")
+    with contextlib.closing(Journal.open(tmp_path)) as journal:
+        journal.add(b"", 1, 0)
+        journal.sync()
+    founder.remember_refusal("known with another disk")
+    founder.close()
+    with contextlib.closing(DataDir.open(tmp_path, "n1", joins=True)) as joining:
+        assert joining.identity.joins
+        assert joining.disk_id != founder.disk_id
+    with contextlib.closing(DataDir.open(tmp_path, "n1", joins=True)) as again:
+        assert again.disk_id == joining.disk_id

@@ -20,6 +20,7 @@ from cluster.storage.files import Files
 from cluster.storage.journal import Journal
 from cluster.storage.journal_format import LogEntry
 from cluster.storage.segment_writer import Sizes
+from tests.support.two_parts import sync_in_two_parts
 from tests.unit.cluster.storage.crash_disk import Crash, CrashDisk
 
 DIRECTORY = Path("/data")
@@ -63,6 +64,12 @@ class Model:
         self.acknowledged = self.attempted
 
 
+SYNCS: dict[str, Callable[[Journal], object]] = {
+    "sync": Journal.sync,
+    "sync in two parts": sync_in_two_parts,
+}
+
+
 class Step(NamedTuple):
     """One call; `number` is its argument, whatever it means there."""
 
@@ -74,7 +81,18 @@ steps = st.lists(
     st.builds(
         Step,
         st.sampled_from(
-            ["add", "add", "sync", "sync", "truncate", "compact", "restart", "vote", "commit", "seal"]
+            [
+                "add",
+                "add",
+                "sync",
+                "sync in two parts",
+                "truncate",
+                "compact",
+                "restart",
+                "vote",
+                "commit",
+                "seal",
+            ]
         ),
         st.integers(0, 9),
     ),
@@ -119,9 +137,9 @@ def take(journal: Journal, model: Model, step: Step) -> None:
             journal.record_commit(journal.last_index)
         case "seal":
             seal(journal)
-        case "sync":
-            journal.sync()
-    if not journal.is_dirty and step.kind in ("commit", "sync"):
+        case _:
+            SYNCS[step.kind](journal)
+    if not journal.is_dirty and (step.kind == "commit" or step.kind in SYNCS):
         model.end_sync()
 
 
@@ -215,7 +233,10 @@ def test_a_power_loss_at_any_operation_loses_nothing_synced(
     crash_everywhere(program, torn_part, Random(seed))
 
 
-KINDS = ("add", "add", "add", "sync", "sync", "truncate", "compact", "restart", "vote", "commit", "seal")
+KINDS = (
+    *("add", "add", "add", "sync", "sync in two parts"),
+    *("truncate", "compact", "restart", "vote", "commit", "seal"),
+)
 
 
 def live_and_die(disk: CrashDisk, random: Random, sizes: Sizes, model: Model) -> Model:

@@ -157,6 +157,53 @@ def change(journal: Journal, random: Random, step: int) -> None:
             add(journal, (journal.last_index or step * 100) + 1, term=step)
 
 
+def check_values(journal: Journal) -> None:
+    """Fail if a plain value of the journal is not what the log and the work to be done say."""
+    log = journal[:]
+    assert journal.entries == log
+    assert journal.bytes_count == sum(len(command) for command, _, _ in log)
+    assert (journal.first_index, journal.last_index) == ((log[0][1], log[-1][1]) if log else (0, 0))
+    is_changed = journal._is_hard_state_dirty or bool(journal._records)
+    assert journal.wants_sync == (is_changed or journal._is_tidy_due)
+    assert journal.is_dirty == (is_changed or journal._present is not None)
+    assert journal.synced_index <= journal.last_index
+
+
+def test_what_the_journal_tells_of_itself_is_never_stale() -> None:
+    """Its plain values are right after every change, after every part of a sync, and after a restart."""
+    for seed in range(60):
+        random, disk = Random(seed), CrashDisk()
+        journal = opened(disk)
+        entries, sync = journal.entries, None
+        for step in range(80):
+            match random.randrange(8):
+                case 0 if sync is None:
+                    sync = journal.begin_sync()
+                case 0 | 1 if sync is not None:
+                    sync.run()
+                    journal.end_sync(sync)
+                    sync = None
+                case 2:
+                    journal.tidy()
+                case 3 if random.random() < 0.2:
+                    journal.clear()
+                case 4 if sync is None and random.random() < 0.2:
+                    journal.sync()
+                    assert journal.synced_index == journal.last_index
+                case _:
+                    change(journal, random, step)
+            check_values(journal)
+            assert journal.entries is entries, "who has taken hold of the log sees it as it is"
+        if sync is not None:
+            sync.run()
+        journal.close()
+        journal = opened(disk)
+        check_values(journal)
+        assert not journal.is_dirty
+        assert journal.synced_index == journal.last_index
+        journal.close()
+
+
 def test_random_syncs_in_flight_lose_nothing() -> None:
     """After any mixture of changes before, during and behind a sync the disk has what was taken over."""
     for seed in range(150):
@@ -237,4 +284,98 @@ def test_one_at_a_time(disk: CrashDisk) -> None:
     assert journal.synced_index == 1
     journal.end_sync(sync)
     assert journal.begin_sync() is None
+    journal.close()
+
+
+def test_what_only_overwrites_is_written_without_waiting(disk: CrashDisk) -> None:
+    """It counts when its fdatasync has ended, and was taken over; not when it is written."""
+    journal = opened(disk)
+    add(journal, 1)
+    journal.sync()
+    add(journal, 2)
+    sync = journal.begin_sync()
+    assert sync is not None
+    before = list(disk.operations)
+    fd = sync.begin()
+    assert fd == journal._fd
+    assert disk.operations[len(before) :] == ["write"]
+    assert journal.synced_index == 1
+    disk.fdatasync(fd)
+    sync.end(None)
+    assert (journal.synced_index, journal.is_dirty) == (1, True)
+    journal.end_sync(sync)
+    assert (journal.synced_index, journal.is_dirty) == (2, False)
+    assert indexes(after_power_loss(disk)) == [(1, 1), (2, 1)]
+    journal.close()
+
+
+def test_what_needs_more_than_an_overwrite_is_left_to_run(disk: CrashDisk) -> None:
+    """Space to prepare, a full segment, an old one to remove: `begin` then writes nothing."""
+    journal = opened(disk)
+    begun, left = 0, 0
+    for index in range(1, 60):
+        add(journal, index)
+        if index % 20 == 0:
+            journal.remove_before(len(journal) - 2)
+        sync = journal.begin_sync()
+        assert sync is not None
+        operations = len(disk.operations)
+        fd = sync.begin()
+        if fd is None:
+            left += 1
+            assert len(disk.operations) == operations
+            sync.run()
+            assert "fdatasync" in disk.operations[operations:]
+        else:
+            begun += 1
+            disk.fdatasync(fd)
+            sync.end(None)
+        journal.end_sync(sync)
+        assert journal.synced_index == index
+    assert begun > 10
+    assert left > 10
+    assert indexes(after_power_loss(disk)) == [(index, 1) for index, _ in indexes(journal)]
+    journal.close()
+
+
+def test_a_sync_that_failed_behind_its_write_is_a_failed_journal(disk: CrashDisk) -> None:
+    """Nothing is written or synced again: what the failed sync left is unknown."""
+    journal = opened(disk)
+    add(journal, 1)
+    journal.sync()
+    add(journal, 2)
+    sync = journal.begin_sync()
+    assert sync is not None
+    assert sync.begin() is not None
+    sync.end(OSError(5, "Input/output error"))
+    with pytest.raises(JournalError, match="Input/output"):
+        journal.end_sync(sync)
+    assert journal.synced_index == 1
+    operations = len(disk.operations)
+    journal.close()
+    assert set(disk.operations[operations:]) <= {"close"}
+
+
+def test_a_write_that_failed_at_once_is_told_at_the_end(
+    disk: CrashDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`begin` does not raise, `run` does nothing behind it, and `end_sync` tells."""
+    journal = opened(disk)
+    add(journal, 1)
+    journal.sync()
+    add(journal, 2)
+    sync = journal.begin_sync()
+    assert sync is not None
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "write_at", fail)
+        assert sync.begin() is None
+    operations = len(disk.operations)
+    sync.run()
+    assert len(disk.operations) == operations
+    with pytest.raises(JournalError):
+        journal.end_sync(sync)
     journal.close()

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from cluster.errors import DataDirError, StateDamaged
+from cluster.storage.disk_work import Job
 from cluster.storage.files import Files
 from cluster.storage.forked_child import Child, ChildState
 from cluster.storage.journal_format import LogEntry
@@ -425,6 +426,57 @@ def test_a_received_snapshot_is_not_replaced_by_an_older_write(tmp_path: Path) -
     assert loaded is not None
     assert loaded.state == b"newer"
     assert files_in(two) == ["snapshot"]
+
+
+class LateWork:
+    """Disk work that is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.is_late = False
+
+    def start(self, job: Job) -> None:
+        """Keep the job, or do it."""
+        self.jobs.append(job)
+        if not self.is_late:
+            self.do()
+
+    def do(self) -> None:
+        """Do what is there."""
+        for job in self.jobs:
+            job.do()
+            job.ended()
+        self.jobs.clear()
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def test_what_is_being_put_in_place_is_not_dropped(tmp_path: Path) -> None:
+    """Nobody can stop the rename: to drop the file before it would leave the node with a disk in trouble."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    work = LateWork()
+    source, target = SnapshotStore(one), SnapshotStore(two, work=work)
+    write(source, b"state")
+    reader = source.open_reader()
+    target.begin_receive(SnapshotId(LAST[1], LAST[2], reader.size, reader.digest))
+    target.write_chunk(reader.read(reader.size))
+    reader.close()
+    run(target.check_received(None))
+    work.is_late = True
+    assert not target.put_received_in_place()
+    target.abort_receive()
+    assert target.is_busy
+    assert not target.put_received_in_place()
+    work.do()
+    assert target.put_received_in_place()
+    assert target.incoming is None
+    loaded = target.load()
+    assert loaded is not None
+    assert loaded.state == b"state"
+    target.close()
 
 
 def test_the_node_frees_no_replaced_snapshot(store: SnapshotStore, tmp_path: Path) -> None:
