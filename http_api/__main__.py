@@ -25,14 +25,18 @@ from cluster.node import Node
 from cluster.observing import memory
 from cluster.storage.forked_child import Child
 from cluster.storage.huge_pages import HugePages
+from http_api import signals
 from http_api.app import build_server
+from http_api.ready_log import ReadyLog
 from http_api.server import logs
+from http_api.server.connection_room import SPARE_COUNT_MAX
 from http_api.server.connections import CONNECTIONS_COUNT_MAX
 
 logger = logging.getLogger("http_api")
 
-_FILES_RESERVED = 200
-"""Files that are not connections of clients: journal, snapshots, peers, strangers at the peers' port."""
+_FILES_RESERVED = 200 + SPARE_COUNT_MAX
+"""Files that are not connections of clients: journal, snapshots, peers, strangers at the peers' port; and
+connections for probes."""
 _FAILED_S = 15
 """Seconds that a node which broke has for closing."""
 _CLOSE_S = 2.0
@@ -41,6 +45,7 @@ _CLOSE_S = 2.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a node until it is told to stop or breaks; return the exit code."""
+    signals.ignore_until_handled()
     try:
         config = load(sys.argv[1:] if argv is None else argv, os.environ)
         logs.set_up(config.log_level, config.log_format)
@@ -59,17 +64,16 @@ async def _run(config: NodeConfig) -> int:
         config = dataclasses.replace(config, state_bytes_max=memory.state_bytes_max())
     for warning in config.warnings:
         logger.warning("event=config-warning detail=%r", warning)
-    stop_asked = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop_asked.set)
+    caught = signals.Signals(asyncio.get_running_loop())
     # Bound first: an address in use is found before the data directory is touched.
     with contextlib.closing(_bind(config.http)) as listener:
         config = _with_port(config, listener)
+        http = Address(*listener.getsockname()[:2])
         child = Child()
         node = Node(config, child=child)
         asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
         await node.start()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, node.read_secret)
+        caught.reload_with(node.read_secret)
         server = build_server(node, config.request_timeout_ms, _connections_count_max())
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
         await runner.setup()
@@ -78,8 +82,8 @@ async def _run(config: NodeConfig) -> int:
         _calm_collector()
         pages = HugePages(child)
         pages.begin()
-        _log_ready(config, listener)
-        failure = await _until_stopped(node, stop_asked)
+        _tell_readiness(node, config, http)
+        failure = await _until_stopped(node, caught.stop_asked)
         await site.stop()
         if failure is None:
             # While this node still answers, so that its clients do not notice the change of leader.
@@ -178,15 +182,12 @@ def _with_port(config: NodeConfig, listener: socket.socket) -> NodeConfig:
     return dataclasses.replace(config, http=Address(config.http.host, port), advertise_http=url)
 
 
-def _log_ready(config: NodeConfig, listener: socket.socket) -> None:
-    """Log where this node can be reached."""
-    logger.info(
-        "event=ready node_id=%s http=http://%s peer=%s advertise_http=%s",
-        config.node_id,
-        Address(*listener.getsockname()[:2]),
-        config.peer,
-        config.advertise_http,
-    )
+def _tell_readiness(node: Node, config: NodeConfig, http: Address) -> None:
+    """Log where this node listens, and from now on whether it is ready."""
+    ready_log = ReadyLog(node, config, http)
+    ready_log.listening()
+    ready_log.look()
+    node.group.on_look = ready_log.look
 
 
 if __name__ == "__main__":

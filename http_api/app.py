@@ -4,6 +4,7 @@ from aiohttp import web
 
 from api.gateway import Gateway
 from api.node import ServingNode
+from http_api.server.connection_room import ConnectionRoom
 from http_api.server.connections import CONNECTIONS_COUNT_MAX, make_server
 from http_api.server.metrics import RequestCounts
 from http_api.server.middleware import Front
@@ -15,6 +16,7 @@ def build_server(
     node: ServingNode, request_timeout_ms: int, connections_count_max: int = CONNECTIONS_COUNT_MAX
 ) -> web.Server:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop."""
-    counts = RequestCounts()
+    room = ConnectionRoom(connections_count_max)
+    counts = RequestCounts(room.samples)
     router = Router(make_routes(counts), reserved=RESERVED)
-    return make_server(Front(Gateway(node), router, counts, request_timeout_ms), connections_count_max)
+    return make_server(Front(Gateway(node), router, counts, request_timeout_ms), room)

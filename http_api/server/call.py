@@ -41,6 +41,8 @@ class Call(web.BaseRequest):
     query_values: Mapping[str, str] = _NO_QUERY
     timeout_s: float = 0.0
     command_id: str = ""
+    is_spare: bool = False
+    """Whether it came on a connection that is for probes only."""
     _id: str = ""
 
     @property

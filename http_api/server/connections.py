@@ -5,7 +5,6 @@ this package.
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final, cast
 
 from aiohttp import web
@@ -16,6 +15,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from holdfast import wire
 from http_api.server.call import Call
+from http_api.server.connection_room import ConnectionRoom
 from http_api.server.middleware import Front, problem_reply
 from http_api.server.refusals import CallRefused
 
@@ -27,17 +27,20 @@ class _Protocol(RequestHandler):
     """A connection. Bytes that are not HTTP are answered with a problem, and logs do not quote them."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, unless there are so many already that the journal could run out of descriptors."""
+        """Begin; for a probe only, if the journal could run out of descriptors with one more."""
         self._room = cast("_Server", self._manager).room
-        self._room.count += 1
         super().connection_made(transport)
-        if self._room.count > self._room.count_max and self.transport is not None:
-            self.transport.abort()
+        self.is_spare = self._room.come(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End."""
-        self._room.count -= 1
+        self._room.gone(self, is_spare=self.is_spare)
         super().connection_lost(exc)
+
+    def end(self) -> None:
+        """Close this connection at once."""
+        if self.transport is not None:
+            self.transport.abort()
 
     def handle_error(
         self,
@@ -52,18 +55,10 @@ class _Protocol(RequestHandler):
         return problem_reply(request, CallRefused("invalid-request", detail, ends_connection=True))
 
 
-@dataclass
-class _Room:
-    """How many connections there are, and how many there may be."""
-
-    count_max: int
-    count: int = 0
-
-
 class _Server(web.Server):
     """A server of such connections, as many as `room` has place for."""
 
-    room: _Room
+    room: ConnectionRoom
 
     def __call__(self) -> RequestHandler:
         """Make the protocol of a new connection."""
@@ -71,8 +66,8 @@ class _Server(web.Server):
         return _Protocol(self, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: ours logs
 
 
-def make_server(front: Front, connections_count_max: int) -> web.Server:
-    """Return a server whose calls `front` answers. Needs a running event loop."""
+def make_server(front: Front, room: ConnectionRoom) -> web.Server:
+    """Return a server whose calls `front` answers, with `room` for connections. Needs a running loop."""
     loop = asyncio.get_running_loop()
 
     def make_call(
@@ -82,8 +77,10 @@ def make_server(front: Front, connections_count_max: int) -> web.Server:
         writer: AbstractStreamWriter,
         task: "asyncio.Task[None]",
     ) -> Call:
-        return Call(message, payload, protocol, writer, task, loop, client_max_size=wire.BODY_BYTES_MAX)
+        call = Call(message, payload, protocol, writer, task, loop, client_max_size=wire.BODY_BYTES_MAX)
+        call.is_spare = cast("_Protocol", protocol).is_spare
+        return call
 
     server = _Server(front.handle, request_factory=make_call, handler_cancellation=True)
-    server.room = _Room(connections_count_max)
+    server.room = room
     return server

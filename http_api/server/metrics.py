@@ -1,7 +1,7 @@
 """Metrics in the text format of Prometheus, version 0.0.4."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from cluster.observing.metrics import Sample
 
@@ -12,7 +12,9 @@ _SUFFIXES = ("_bucket", "_sum", "_count")
 class RequestCounts:
     """How many calls were answered, by route and status."""
 
-    def __init__(self) -> None:
+    def __init__(self, others: Callable[[], Iterable[Sample]] = tuple) -> None:
+        """Count from now on; `others` are further samples of this face."""
+        self._others = others
         self._counts: Counter[tuple[str, str, int]] = Counter()
 
     def add(self, method: str, path: str, status: int) -> None:
@@ -24,6 +26,7 @@ class RequestCounts:
         for (method, path, status), count in sorted(self._counts.items()):
             labels = {"method": method, "route": path, "status": str(status)}
             yield "holdfast_http_requests_total", "HTTP requests answered.", "counter", labels, count
+        yield from self._others()
 
 
 def render(samples: Iterable[Sample]) -> bytes:

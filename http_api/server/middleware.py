@@ -2,11 +2,13 @@
 
 import logging
 import time
+from typing import Final
 
 from aiohttp import web
 
 from api import answers, problems
 from api.gateway import Gateway
+from api.problems import ProblemError
 from holdfast import wire
 from http_api.server.call import Call, Reply
 from http_api.server.metrics import RequestCounts
@@ -19,6 +21,10 @@ _STATUS_REFUSED = 400
 """The lowest status of an answer that says no."""
 _STATUS_HELD = 409
 """The status that clients that poll a lock get all day: not worth a log line. Nor is a probe of /readyz."""
+_PROBES: Final = frozenset({wire.LIVEZ, wire.READYZ, wire.METRICS})
+"""What is answered even when clients have all connections that they may have."""
+_RETRY_MS: Final = 1_000
+"""After which a client may try again that got no connection of its own."""
 
 
 class Front:
@@ -42,11 +48,12 @@ class Front:
         try:
             route = self._router.resolve(call)
             method, path = route.method, route.path
+            _check_room(call, path)
             call.read_timeout(self._timeout_s)
             reply = await route.handler(self._gateway, call)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
             reply = problem_reply(call, exc)
-        if self._node.is_shutting_down:
+        if self._node.is_shutting_down or call.is_spare:
             reply.force_close()
         self._counts.add(method, path, reply.status)
         is_news = reply.status >= _STATUS_REFUSED and reply.status != _STATUS_HELD and path != wire.READYZ
@@ -59,6 +66,13 @@ class Front:
                 *(call.id_text, method, path, reply.status, duration_ms),
             )
         return reply
+
+
+def _check_room(call: Call, path: str) -> None:
+    """Refuse all but probes on a connection that is for probes only. Raises ProblemError."""
+    if call.is_spare and path not in _PROBES:
+        detail = "this node has as many connections as its limit of open files allows: ask another one"
+        raise ProblemError("overloaded", detail, retry_after_ms=_RETRY_MS)
 
 
 def problem_reply(call: Call, exc: Exception) -> Reply:

@@ -41,11 +41,15 @@ class Program:
 
     def wait_ready(self) -> str:
         """Return the URL of the ready line."""
+        return self.wait_line(r"event=ready .* http=(\S+)")
+
+    def wait_line(self, pattern: str) -> str:
+        """Return what the last group of the pattern matches in the next line that has it."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line)
-            if found := re.search(r"event=ready .* http=(\S+)", line):
-                return found.group(1)
+            if found := re.search(pattern, line):
+                return found.group(found.re.groups)
         raise AssertionError("".join(self.lines))
 
     def stop(self, number: signal.Signals) -> int:
@@ -89,6 +93,54 @@ def test_a_node_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.S
         assert (status, hold["token"]) == (200, 1)
         assert program.stop(number) == 0
     assert "event=stopped" in "".join(program.lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+def test_other_signals_do_not_end_a_node(tmp_path: Path, number: signal.Signals) -> None:
+    """They are logged, and the node serves on; a supervisor may send any of them."""
+    with _running(tmp_path) as program:
+        url = program.wait_ready()
+        program.process.send_signal(number)
+        said = program.wait_line(r"event=(signal-ignored|secret-not-read) (.*)")
+        assert number.name in said or number == signal.SIGHUP
+        assert _post(f"{url}/v1/locks/acquire", {"name": "a", "ttl_ms": 60_000})[0] == 200
+        assert program.stop(signal.SIGTERM) == 0
+    assert "event=stopped" in "".join(program.lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
+def test_signals_at_the_start_do_not_end_a_node(number: signal.Signals) -> None:
+    """Before there is a loop to handle them, they are ignored."""
+    program = f"""
+import os, signal, sys
+from http_api import __main__, signals
+
+def load(*_):
+    os.kill(os.getpid(), {int(number)})
+    raise __main__.StartupError("as far as this test goes")
+
+__main__.load = load
+sys.exit(__main__.main([]))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=DEADLINE_S, check=False
+    )
+    assert ended.returncode == 1, ended.stderr
+
+
+def test_a_node_without_a_leader_listens_and_is_not_ready(tmp_path: Path) -> None:
+    """The line `ready` waits for what /readyz waits for."""
+    peers = "n1=127.0.0.1:1,n2=127.0.0.1:2,n3=127.0.0.1:3"
+    with _running(tmp_path, "--peers", peers, "--secret", "the secret of this test") as program:
+        url = program.wait_line(r"event=listening .* http=(\S+)")
+        with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+            urllib.request.urlopen(f"{url}/readyz", timeout=DEADLINE_S)
+        refused.value.close()
+        with urllib.request.urlopen(f"{url}/v1/cluster", timeout=DEADLINE_S) as response:
+            view = json.load(response)
+        assert (view["ready"], view["leader"], view["lag_ms"]) == (False, None, None)
+        assert program.stop(signal.SIGTERM) == 0
+    assert "event=ready" not in "".join(program.lines)
 
 
 def test_idle_connections_are_closed_at_once(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """What happens around every call: ids, logs, deadlines, connections, shutdown."""
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
 
 from holdfast import wire
+from http_api.server.connection_room import SPARE_COUNT_MAX
 from tests.unit.http_api.serving import REQUEST_TIMEOUT_MS, serving, until
 
 ACCESS = "http_api.access"
@@ -171,29 +173,40 @@ async def test_bytes_that_are_not_http_get_a_problem(caplog: pytest.LogCaptureFi
     assert "Traceback" not in caplog.text
 
 
-async def test_there_is_room_for_so_many_connections() -> None:
-    """A connection above the bound is closed at once; when another one ends there is room again."""
+async def test_there_is_room_for_so_many_connections(caplog: pytest.LogCaptureFixture) -> None:
+    """Above the bound probes are answered and all else is refused, with a line; later there is room again."""
     async with serving(connections_count_max=2) as served:
         kept = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
         for _, writer in kept:
             writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
         for reader, _ in kept:
             assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
-        assert await _hung_up(served.port)
+        assert (await served.raw(_get("/livez"))).startswith(b"HTTP/1.1 200 ")
+        refused = await served.raw(_get("/v1/locks/a"))
+        assert refused.startswith(b"HTTP/1.1 429 ")
+        assert b'"code":"overloaded","outcome":"not-applied"' in refused
+        assert caplog.text.count("event=connections-full in_use=2 limit=2 refused=1") == 1
+        metrics = await served.raw(_get("/metrics"))
+        assert b"\nholdfast_http_connections 2\n" in metrics
+        assert b"\nholdfast_http_connections_refused_total 3\n" in metrics
         kept[0][1].close()
         async with asyncio.timeout(10):
-            while await _hung_up(served.port):
+            while b" 429 " in await served.raw(_get("/v1/locks/a")):
                 """The node has not noticed the end of the other connection yet."""
         kept[1][1].close()
 
 
-async def _hung_up(port: int) -> bool:
-    """Return whether a new connection is closed without an answer."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        return not await reader.read()
-    except ConnectionError:
-        return True
-    finally:
-        writer.close()
+async def test_idle_connections_do_not_keep_probes_out() -> None:
+    """Of connections above the bound the oldest one ends for the next."""
+    async with serving(connections_count_max=1) as served:
+        idle = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(SPARE_COUNT_MAX + 2)]
+        assert (await served.raw(_get("/livez"))).startswith(b"HTTP/1.1 200 ")
+        with contextlib.suppress(ConnectionError):
+            assert await idle[1][0].read() == b""
+        for _, writer in idle:
+            writer.close()
+
+
+def _get(path: str) -> bytes:
+    """Return a request that does not keep its connection."""
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()

@@ -1,0 +1,50 @@
+"""The lines `ready` and `not-ready`: they mean what /readyz means."""
+
+import logging
+from typing import Protocol
+
+from cluster.config import Address, NodeConfig
+
+logger = logging.getLogger("http_api")
+
+
+class Readiness(Protocol):
+    """What is asked of the node."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether /readyz answers 200."""
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether the node refuses new work."""
+
+
+class ReadyLog:
+    """Logs where the node listens, and each change of its readiness."""
+
+    def __init__(self, node: Readiness, config: NodeConfig, http: Address) -> None:
+        """Tell of `node`, which listens for clients at `http`."""
+        self._node = node
+        self._node_id = config.node_id
+        self._where = (
+            f"node_id={config.node_id} http=http://{http} peer={config.peer}"
+            f" advertise_http={config.advertise_http}"
+        )
+        self._is_ready = False
+
+    def listening(self) -> None:
+        """Say that clients can connect; whether they are served is another matter."""
+        logger.info("event=listening %s", self._where)
+
+    def look(self) -> None:
+        """Say so if the node became ready, or is not ready any more. A node that stops says that itself."""
+        is_ready = self._node.is_ready
+        if is_ready == self._is_ready or self._node.is_shutting_down:
+            return
+        self._is_ready = is_ready
+        if is_ready:
+            logger.info("event=ready %s", self._where)
+        else:
+            detail = "it knows no leader, or does not count; `holdfast status` says why"
+            logger.warning("event=not-ready node_id=%s detail=%r", self._node_id, detail)
