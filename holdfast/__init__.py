@@ -1,7 +1,7 @@
 """Holdfast's client: locks with leases and fencing tokens, from a cluster that survives its nodes.
 
-async with holdfast.Client(["http://127.0.0.1:7701", "http://127.0.0.1:7702"]) as client:
-    async with client.lock("db/migrate", ttl_ms=10_000, wait_ms=60_000) as hold:
+async with holdfast.Client("10.0.0.1:7700,10.0.0.2:7700") as client:
+    async with client.lock("db/migrate") as hold:
         migrate(token=hold.token)
 """
 
@@ -22,7 +22,7 @@ from holdfast._errors import (
 from holdfast._fencing import FencedResource
 from holdfast._hold import Hold, Session
 from holdfast._lock import Lock
-from holdfast._values import ClusterInfo, Holder, LockInfo, LockPage, Member, NodeInfo, Waiter
+from holdfast._values import ClusterInfo, Holder, LockInfo, LockPage, Member, NodeInfo, Obstacle, Waiter
 
 __all__ = [
     "Client",
@@ -41,6 +41,7 @@ __all__ = [
     "Member",
     "MemberChangeRefused",
     "NodeInfo",
+    "Obstacle",
     "OutcomeUnknown",
     "Refused",
     "Session",

@@ -1,34 +1,25 @@
 """The command line: take a lock, give it back, run a command under one, look at and change the cluster.
 
-Exit codes: 0 done; 1 refused (the lock is held, the lease is over); 2 wrong usage; 3 no node could do it;
-4 the outcome is not known; 5 the lock was lost while the command ran. `run` else exits as its command did.
+The exit codes stand in `_exit_codes.py`.
 """
 
 import argparse
 import asyncio
+import getpass
 import os
+import socket
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 
 import msgspec
 
-from holdfast import _cluster_commands, _errors
+from holdfast import _cluster_commands, _errors, _exit_codes
 from holdfast._client import Client
 from holdfast._run import run_under_lock
 
-EXIT_REFUSED = 1
-EXIT_USAGE = 2
-EXIT_UNAVAILABLE = 3
-EXIT_UNKNOWN = 4
-EXIT_LOST = 5
-EXIT_NOT_RUNNABLE = 126
-
-DEFAULT_NODES = "http://127.0.0.1:7701,http://127.0.0.1:7702,http://127.0.0.1:7703"
-
-EPILOG = """\
-exit codes: 0 done; 1 refused; 2 wrong usage; 3 no node could do it; 4 the outcome is not known;
-5 the lock was lost while the command ran. `run` exits as its command did otherwise.
-"""
+HOLD_ID_VARIABLE = "HOLDFAST_HOLD_ID"
+"""The environment variable with the hold to release: other users can see arguments, but not this."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -36,14 +27,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="holdfast",
         description="Use the locks of a Holdfast cluster.",
-        epilog=EPILOG,
+        epilog=_exit_codes.describe(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"holdfast {_version()}")
     parser.add_argument(
         "--nodes",
         metavar="URL,URL,...",
-        default=os.environ.get("HOLDFAST_NODES", DEFAULT_NODES),
-        help="any nodes of the cluster (default: $HOLDFAST_NODES, else three on this machine)",
+        help="any nodes of the cluster (default: $HOLDFAST_NODES, else ports 7700 to 7702 of this machine)",
     )
     parser.add_argument(
         "--timeout",
@@ -55,10 +46,16 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     acquire = commands.add_parser("acquire", help="take a lock and print the hold as JSON; nothing renews it")
-    _add_lock_arguments(acquire, ttl_default="30s")
+    _add_lock_arguments(acquire, ttl_default="30s", owner="this user and host")
 
     release = commands.add_parser("release", help="give a lock back")
-    release.add_argument("hold_id", metavar="HOLD_ID", help="the hold_id that acquire printed")
+    release.add_argument(
+        "hold_id",
+        metavar="HOLD_ID",
+        nargs="?",
+        help="the hold_id that acquire printed; - reads it, or all that acquire printed, from standard input "
+        f"(default: ${HOLD_ID_VARIABLE}). It is a secret, and what stands here is shown by ps",
+    )
 
     run = commands.add_parser(
         "run",
@@ -68,17 +65,17 @@ def build_parser() -> argparse.ArgumentParser:
         "command is stopped if the lock is lost. Its environment has HOLDFAST_TOKEN, the fencing token, "
         "and HOLDFAST_LOCK, the name.",
     )
-    _add_lock_arguments(run, ttl_default="10s")
+    _add_lock_arguments(run, ttl_default="10s", owner="this host and process")
 
     get = commands.add_parser("get", help="show who holds a lock and who waits, as JSON")
     get.add_argument("name", metavar="NAME")
 
-    commands.add_parser("status", help="show the nodes; exit 0 when the cluster has a leader")
+    commands.add_parser("status", help="show the nodes and what hinders them; exit 0 when there is a leader")
     _cluster_commands.add_parser(commands, duration_ms)
     return parser
 
 
-def _add_lock_arguments(parser: argparse.ArgumentParser, ttl_default: str) -> None:
+def _add_lock_arguments(parser: argparse.ArgumentParser, ttl_default: str, owner: str) -> None:
     """Describe what acquire and run have in common."""
     parser.add_argument("name", metavar="NAME", help="the lock; '/' separates the parts of a path")
     parser.add_argument(
@@ -96,13 +93,21 @@ def _add_lock_arguments(parser: argparse.ArgumentParser, ttl_default: str) -> No
         help="wait in the queue this long (default: 0s)",
     )
     parser.add_argument("--shared", action="store_true", help="hold it together with other shared holders")
-    parser.add_argument("--owner", metavar="NAME", help="shown to others (default: this host and process)")
+    parser.add_argument("--owner", metavar="NAME", help=f"shown to others (default: {owner})")
     parser.add_argument("--note", metavar="TEXT", default="", help="shown to others, too")
+    parser.add_argument(
+        "--conflict-exit-code",
+        metavar="CODE",
+        type=int,
+        choices=range(256),
+        default=_exit_codes.CONFLICT,
+        help=f"exit so when somebody else has the lock (default: {_exit_codes.CONFLICT})",
+    )
 
 
 def duration_ms(text: str) -> int:
-    """Read a length of time such as 500ms, 10s, 5m or 1h; a bare number means seconds."""
-    units = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+    """Read a length of time such as 500ms, 10s, 5m, 1h or 1d; a bare number means seconds."""
+    units = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
     unit = next((unit for unit in units if text.endswith(unit)), "")
     try:
         value = round(float(text.removesuffix(unit)) * units.get(unit, 1000))
@@ -111,6 +116,23 @@ def duration_ms(text: str) -> int:
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a length of time; write it like 500ms, 10s or 5m")
     return value
+
+
+def _version() -> str:
+    """Return the version of the installed distribution."""
+    try:
+        return metadata.version("holdfast")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _user() -> str:
+    """Return who runs this, and where."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run with a user id that has no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 async def _acquire(client: Client, arguments: argparse.Namespace) -> int:
@@ -136,9 +158,30 @@ async def _acquire(client: Client, arguments: argparse.Namespace) -> int:
 
 async def _release(client: Client, arguments: argparse.Namespace) -> int:
     """Give a hold back."""
-    await client.release(arguments.hold_id)
+    await client.release(_hold_id(arguments.hold_id))
     print("released")
     return 0
+
+
+def _hold_id(given: str | None) -> str:
+    """Return the hold id that is given, that stands in the environment, or that comes from standard input.
+
+    Raises ValueError.
+    """
+    hold_id = os.environ.get(HOLD_ID_VARIABLE, "") if given is None else given
+    if hold_id == "-":
+        hold_id = sys.stdin.read().strip()
+    if hold_id.startswith("{"):
+        hold_id = msgspec.json.decode(hold_id, type=_Printed).hold_id
+    if not hold_id:
+        raise ValueError(f"give the hold_id, or - to read it, or set {HOLD_ID_VARIABLE}")
+    return hold_id
+
+
+class _Printed(msgspec.Struct, frozen=True):
+    """What `acquire` has printed, as far as `release` needs it."""
+
+    hold_id: str
 
 
 async def _run(client: Client, arguments: argparse.Namespace) -> int:
@@ -165,7 +208,10 @@ async def _status(client: Client, _: argparse.Namespace) -> int:
     print(f"asked {info.node_id}: leader {info.leader or 'none'}, term {info.term}, revision {info.revision}")
     for node in info.nodes:
         print(f"  {node.id:<6} {node.state:<12} revision {node.revision:<10} {node.http}")
-    return 0 if info.leader else EXIT_UNAVAILABLE
+    for obstacle in info.obstacles:
+        print(f"{obstacle.kind} for {obstacle.for_ms / 1000:.0f} s: {obstacle.detail}")
+        print(f"    {obstacle.advice}")
+    return 0 if info.leader else _exit_codes.UNAVAILABLE
 
 
 _COMMANDS = {
@@ -184,33 +230,46 @@ def _print_json(value: object) -> None:
 
 async def _main(arguments: argparse.Namespace) -> int:
     """Run one command and turn its failure into a sentence that says what to do next, and an exit code."""
-    nodes = [node.strip() for node in arguments.nodes.split(",") if node.strip()]
     owner = getattr(arguments, "owner", None)
+    if arguments.command == "acquire" and not owner:
+        owner = _user()  # this process is gone when somebody looks who has the lock
     try:
-        async with Client(nodes, timeout_s=arguments.timeout / 1000, owner=owner) as client:
+        async with Client(arguments.nodes, timeout_s=arguments.timeout / 1000, owner=owner) as client:
             return await _COMMANDS[arguments.command](client, arguments)
     except _errors.LockError as error:
         code, hint = next(row[1:] for row in _FAILURES if isinstance(error, row[0]))
         if arguments.command == "cluster":
             hint = _cluster_commands.hint(error) or hint
+        if isinstance(error, _errors.LockHeld):
+            code = getattr(arguments, "conflict_exit_code", code)
         return _fail(code, _describe(error), hint)
     except OSError as error:
-        return _fail(EXIT_NOT_RUNNABLE, str(error), "the command could not be started; the lock is released")
+        is_missing = isinstance(error, FileNotFoundError)
+        code = _exit_codes.NOT_FOUND if is_missing else _exit_codes.NOT_RUNNABLE
+        return _fail(code, str(error), "the command could not be started; the lock is released")
     except ValueError as error:
-        return _fail(EXIT_USAGE, str(error), "see --nodes in `holdfast --help`")
+        return _fail(_exit_codes.USAGE, str(error), "see `holdfast --help` and `holdfast COMMAND --help`")
 
 
 _FAILURES: tuple[tuple[type[_errors.LockError], int, str], ...] = (
-    (_errors.LockHeld, EXIT_REFUSED, "wait for it with --wait 1m"),
-    (_errors.LeaseExpired, EXIT_REFUSED, "the hold was over already; what must last longer goes under `run`"),
-    (_errors.Refused, EXIT_REFUSED, "correct the call; see `holdfast COMMAND --help`"),
+    (_errors.LockHeld, _exit_codes.CONFLICT, "wait for it with --wait 1m"),
+    (
+        _errors.LeaseExpired,
+        _exit_codes.REFUSED,
+        "the hold was over already; what must last longer goes under `run`",
+    ),
+    (_errors.Refused, _exit_codes.REFUSED, "correct the call; see `holdfast COMMAND --help`"),
     (
         _errors.Unavailable,
-        EXIT_UNAVAILABLE,
+        _exit_codes.UNAVAILABLE,
         "nothing was changed; are these nodes running? (--nodes, HOLDFAST_NODES)",
     ),
-    (_errors.OutcomeUnknown, EXIT_UNKNOWN, "it may have been done; look with `holdfast get NAME`"),
-    (_errors.LeaseLost, EXIT_LOST, "somebody else may hold the lock now; check what the command has done"),
+    (_errors.OutcomeUnknown, _exit_codes.UNKNOWN, "it may have been done; look with `holdfast get NAME`"),
+    (
+        _errors.LeaseLost,
+        _exit_codes.LOST,
+        "somebody else may hold the lock now; check what the command has done",
+    ),
 )
 """The exit code of each failure, and what to do next. The first row that fits counts."""
 
@@ -235,14 +294,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if argv is None else argv)
     cut = words.index("--") if "--" in words else len(words)
     parser = build_parser()
-    arguments = parser.parse_args(words[:cut])
+    arguments, unknown = parser.parse_known_args(words[:cut])
+    if unknown and arguments.command == "run":
+        parser.error(
+            f"the command goes after --, as in: holdfast run {arguments.name} -- {' '.join(unknown)}"
+        )
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     arguments.argv = words[cut + 1 :]
     if (arguments.command == "run") != bool(arguments.argv):
         parser.error("only run takes a command, after --, as in: holdfast run NAME -- make deploy")
     try:
         sys.exit(asyncio.run(_main(arguments)))
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(_exit_codes.INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -4,46 +4,58 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
 import aiohttp
 
-from holdfast import _exchange, _operations, _values
-from holdfast._errors import LeaseExpired, LeaseLost, SessionExpired
+from holdfast import _exchange, _operations, _values, wire
+from holdfast._connections import Connections
+from holdfast._errors import LeaseExpired, LeaseLost, LockHeld, SessionExpired
 from holdfast._exchange import Answered, Attempt, Exchange, Retry
-from holdfast._hold import Hold, Session, now_s
+from holdfast._hold import FORKED, RELEASED, Hold, Session, now_s
 from holdfast._lock import Lock
 from holdfast._operations import Operation
 
 T = TypeVar("T")
 
-CONNECT_S_MAX = 2.0
-"""Seconds that a connection may take: a node that is slower is as good as down."""
+
+DEFAULT_TTL_MS = 30_000
+"""Milliseconds of a lease when the caller does not say: others wait so long after a crash, and a failover of
+the cluster takes less than its third."""
 
 
 class Client:
-    """Talks to a cluster through any of its nodes. Use it in one event loop, for as long as you like.
+    """Talks to a cluster through any of its nodes, from one thread, for as long as you like.
+
+    It outlives its event loop: the next one gets connections of its own. So does a forked child, where what
+    the parent holds is not valid.
 
     Every call is repeated, the very same request, on the next node when a node fails or is busy, until
     `timeout_s` have passed (for a waiting acquire: after its wait). Only then it raises Unavailable (surely
     not applied) or OutcomeUnknown. A refusal of the cluster is raised at once, as Refused.
     """
 
-    def __init__(self, nodes: Sequence[str], *, timeout_s: float = 10.0, owner: str | None = None) -> None:
-        """Prepare for the nodes at these URLs; nothing is sent yet. `owner` is shown to others as the holder.
+    def __init__(
+        self,
+        nodes: str | Iterable[str] | None = None,
+        *,
+        timeout_s: float = 10.0,
+        owner: str | None = None,
+    ) -> None:
+        """Prepare for these nodes; nothing is sent yet. `owner` is shown to others as the holder.
 
-        Raises ValueError for a URL that cannot be that of a node.
+        Nodes are URLs or HOST:PORT: a list, or one string with commas between them. The default is what the
+        environment variable HOLDFAST_NODES says, and else ports 7700 to 7702 of this machine.
+        Raises ValueError for what cannot be the URL of a node.
         """
-        self._nodes = tuple(_exchange.base_url(node) for node in nodes)
-        if not self._nodes:
-            raise ValueError("nodes: name at least one, such as http://127.0.0.1:7701")
+        self._nodes = _exchange.node_urls(nodes, os.environ)
         self._timeout_s = timeout_s
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         # Clients spread over the nodes by chance; each then stays with the node that answers.
         self._node = random.randrange(len(self._nodes))  # noqa: S311 - load spreading, not a secret
-        self._http: aiohttp.ClientSession | None = None
+        self._connections = Connections()
 
     async def __aenter__(self) -> Self:
         return self
@@ -55,9 +67,7 @@ class Client:
 
     async def close(self) -> None:
         """Close the connections. Holds and sessions live on until their leases end."""
-        if self._http is not None:
-            await self._http.close()
-            self._http = None
+        await self._connections.close()
 
     # -- locks ----------------------------------------------------------------------------------------------
 
@@ -65,13 +75,17 @@ class Client:
         self,
         name: str,
         *,
-        ttl_ms: int,
-        wait_ms: int = 0,
+        ttl_ms: int = DEFAULT_TTL_MS,
+        wait_ms: int | None = None,
         mode: str = "exclusive",
         lock_delay_ms: int = 0,
         note: str = "",
     ) -> Lock:
-        """Return a reusable lock for `async with`: acquired, renewed while its body runs, then released."""
+        """Return a reusable lock for `async with`: acquired, renewed while its body runs, then released.
+
+        Entering waits in the queue for as long as it takes, or `wait_ms` and then raises LockHeld; 0 tries
+        once. Without a node that answers it raises Unavailable or OutcomeUnknown after `timeout_s`.
+        """
         return Lock(
             self, name, ttl_ms=ttl_ms, wait_ms=wait_ms, mode=mode, lock_delay_ms=lock_delay_ms, note=note
         )
@@ -82,17 +96,20 @@ class Client:
         *,
         ttl_ms: int | None = None,
         session: Session | None = None,
-        wait_ms: int = 0,
+        wait_ms: int | None = 0,
         mode: str = "exclusive",
         lock_delay_ms: int = 0,
         note: str = "",
     ) -> Hold:
-        """Acquire a lock with a lease of its own (`ttl_ms`) or for a session: exactly one of the two.
+        """Acquire a lock with a lease of its own (`ttl_ms`, 30 s by default), or for a session: not both.
 
-        Wait in the queue for up to `wait_ms`, then raise LockHeld. Nothing renews the hold; see `lock`.
+        Wait in the queue for up to `wait_ms`, then raise LockHeld; None waits for as long as it takes.
+        Nothing renews the hold; see `lock`.
         """
-        hold = await self._call(
-            _operations.acquire(
+        if ttl_ms is None and session is None:
+            ttl_ms = DEFAULT_TTL_MS
+        while True:
+            operation = _operations.acquire(
                 name,
                 session=session,
                 ttl_ms=ttl_ms,
@@ -102,7 +119,15 @@ class Client:
                 lock_delay_ms=lock_delay_ms,
                 note=note,
             )
-        )
+            asked_s = now_s()
+            try:
+                hold = await self._call(operation)
+                break
+            except LockHeld:
+                # The longest wait that the cluster allows may be over, which is not that of the caller.
+                if wait_ms is not None or now_s() - asked_s < wire.WAIT_MS_MAX / 1000:
+                    raise
+        hold.session = session
         if now_s() >= hold.lease.renew_at_s:
             await self._confirm(hold, session)
         return hold
@@ -116,16 +141,28 @@ class Client:
                 await self.keepalive(session)
                 hold.lease = session.lease
         except (LeaseExpired, SessionExpired) as error:
-            raise LeaseLost(f"{hold.name!r} was granted and lost before we heard of it") from error
+            lost = f"{hold.name!r} was granted and lost before we heard of it"
+            raise LeaseLost(lost, error.code) from error
 
     async def renew(self, hold: Hold, *, ttl_ms: int | None = None, timeout_s: float | None = None) -> None:
         """Start the lease of `hold` anew. Raises LeaseExpired when it is over: stop the protected work."""
-        hold.lease = await self._call(_operations.renew(hold.hold_id, ttl_ms), timeout_s)
+        _refuse_forked(hold)
+        try:
+            hold.lease = await self._call(_operations.renew(hold.hold_id, ttl_ms), timeout_s)
+        except LeaseExpired as error:
+            hold.end(error.code)
+            raise
 
     async def release(self, hold: Hold | str, *, timeout_s: float | None = None) -> None:
-        """Release a hold, given as such or by its id. Raises LeaseExpired when it was over before."""
-        hold_id = hold.hold_id if isinstance(hold, Hold) else hold
-        await self._call(_operations.release(hold_id), timeout_s)
+        """Release a hold, given as such or by its id. Raises LeaseExpired when it was over before.
+
+        From here on the hold is not valid, whatever the answer: the cluster may have released it.
+        """
+        if isinstance(hold, Hold):
+            _refuse_forked(hold)
+            hold.end(RELEASED)
+            hold = hold.hold_id
+        await self._call(_operations.release(hold), timeout_s)
 
     async def force_release(
         self, name: str, *, reason: str, lock_delay_ms: int = 0
@@ -154,10 +191,20 @@ class Client:
 
     async def keepalive(self, session: Session, *, timeout_s: float | None = None) -> None:
         """Start the session's ttl anew. Raises SessionExpired when it is over, with all that it held."""
-        session.lease = await self._call(_operations.keepalive(session.session_id), timeout_s)
+        _refuse_forked(session)
+        try:
+            session.lease = await self._call(_operations.keepalive(session.session_id), timeout_s)
+        except SessionExpired as error:
+            session.end(error.code)
+            raise
 
     async def close_session(self, session: Session) -> tuple[str, ...]:
-        """End a session, release what it holds, and return the names of those locks."""
+        """End a session, release what it holds, and return the names of those locks.
+
+        From here on neither the session nor its holds are valid, whatever the answer.
+        """
+        _refuse_forked(session)
+        session.end(RELEASED)
         return await self._call(_operations.close_session(session.session_id))
 
     async def cluster(self) -> _values.ClusterInfo:
@@ -246,16 +293,10 @@ class Client:
 
     async def _send(self, attempt: Attempt) -> tuple[int, bytes]:
         """Make one attempt; return status and body of the answer."""
-        if self._http is None:
-            # No limit on connections: a waiting acquire occupies one, and must not keep a renewal waiting.
-            self._http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S_MAX),
-            )
+        http = await self._connections.session()
         async with (
             asyncio.timeout(attempt.give_up_s),
-            self._http.request(
+            http.request(
                 attempt.method,
                 self._nodes[attempt.node] + attempt.path,
                 data=attempt.body or None,
@@ -264,3 +305,9 @@ class Client:
             ) as response,
         ):
             return response.status, await response.read()
+
+
+def _refuse_forked(leased: Hold | Session) -> None:
+    """Raise LeaseLost for what belongs to the parent of this process: the child must not end or keep it."""
+    if leased.reason == FORKED:
+        raise LeaseLost("this belongs to the process that this one was forked from", FORKED)

@@ -79,7 +79,14 @@ class OutcomeUnknown(LockError):
 
 
 class LeaseLost(LockError):
-    """The lock cannot be relied on any longer: somebody else may hold it now. Stop the protected work."""
+    """The lock cannot be relied on any longer: somebody else may hold it now. Stop the protected work.
+
+    `reason` is that of the hold: `expired`, `lease-expired`, `session-expired`, `released` or `forked`.
+    """
+
+    def __init__(self, detail: str, reason: str = "") -> None:
+        super().__init__(detail)
+        self.reason = reason
 
 
 _REFUSALS: dict[str, type[Refused]] = {

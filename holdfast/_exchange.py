@@ -7,7 +7,7 @@ A driver sends what `attempt` returns and reports how it went; `on_answer` and `
 then, or raise what the caller is told.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
@@ -32,6 +32,16 @@ PROBE_S = 2.0
 """Seconds between two probes of a node that an operation waits at, and for the answer to each."""
 PROBE_FAILURES_MAX = 2
 """Probes in a row without an answer after which a node is taken to hang."""
+ALIVE_S = PROBE_FAILURES_MAX * 2 * PROBE_S + 1
+"""Seconds after which a probed attempt has been at a node that lives: one that hangs is found before."""
+
+NODES_VARIABLE = "HOLDFAST_NODES"
+"""The environment variable that names the nodes, separated by commas."""
+DEFAULT_PORT = 7700
+"""The port that a node listens on for clients unless it is told another one."""
+EXAMPLE_NODE = f"http://127.0.0.1:{DEFAULT_PORT}"
+DEFAULT_NODES = ",".join(f"http://127.0.0.1:{DEFAULT_PORT + i}" for i in range(3))
+"""One node on this machine with its default port, or three as `scripts/cluster up` starts them."""
 
 _REPEATABLE = frozenset({421, 429, 502, 503, 504})
 """Statuses after which another node, or the same one later, may do better."""
@@ -85,13 +95,18 @@ class Exchange(Generic[T]):
     def __init__(
         self, operation: Operation[T], *, nodes_count: int, node: int, now_s: float, timeout_s: float
     ) -> None:
-        """Begin with `node`; give up `timeout_s` after the wait that the operation itself asks for."""
+        """Begin with `node`; give up `timeout_s` after the wait that the operation itself asks for.
+
+        One that waits for ever gives up when no node has served it for `timeout_s`.
+        """
         self._operation = operation
         self._nodes_count = nodes_count
         self._node = node
         self._asked_at_s = self._attempted_at_s = now_s
         self._wait_until_s = now_s + operation.wait_ms / 1000
         self._deadline_s = self._wait_until_s + timeout_s
+        self._timeout_s = timeout_s
+        self._served_s = now_s
         self._share_s = min(ATTEMPT_S_MAX, timeout_s / max(2, nodes_count))
         self._failures = 0
         self._may_be_applied = False
@@ -142,6 +157,11 @@ class Exchange(Generic[T]):
 
     def _again(self, code: str, detail: str, *, retry_after_ms: int, now_s: float, jitter: float) -> Retry:
         """Turn to the next node, after the delay that it asks for or, when all have failed, our own."""
+        deadline_s = self._deadline_s
+        if self._operation.waits_for_ever:
+            if now_s - self._attempted_at_s > ALIVE_S:
+                self._served_s = now_s
+            deadline_s = min(deadline_s, self._served_s + self._timeout_s)
         self._node = (self._node + 1) % self._nodes_count
         rounds, in_round = divmod(self._failures + 1, self._nodes_count)
         self._failures += 1
@@ -150,7 +170,7 @@ class Exchange(Generic[T]):
             backoff_s = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(rounds - 1, 10))
             delay_s = max(delay_s, backoff_s * (1 + jitter) / 2)
         # No node can be asked to answer faster; a shorter attempt would only make a sure outcome doubtful.
-        if now_s + delay_s + wire.TIMEOUT_MS_MIN / 1000 >= self._deadline_s:
+        if now_s + delay_s + wire.TIMEOUT_MS_MIN / 1000 >= deadline_s:
             raise self._failure(code, detail)
         return Retry(delay_s)
 
@@ -168,12 +188,33 @@ def probe(node: int) -> Attempt:
     return Attempt(node, "GET", wire.LIVEZ, b"", headers, PROBE_S)
 
 
-def base_url(node: str) -> str:
-    """Return a node's URL without a slash at the end. Raises ValueError when it cannot be one."""
-    parts = urlsplit(node)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{node!r} is not the URL of a node; write it like http://127.0.0.1:7701")
-    return node.rstrip("/")
+def node_urls(nodes: str | Iterable[str] | None, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the URLs of nodes, without a slash at the end.
+
+    They are given as a list or as one string with commas; None means what HOLDFAST_NODES says, and without it
+    the nodes on this machine. HOST:PORT and HOST are short for a URL. Raises ValueError.
+    """
+    if nodes is None:
+        nodes = environment.get(NODES_VARIABLE) or DEFAULT_NODES
+    if isinstance(nodes, str):
+        nodes = [node for node in nodes.split(",") if node.strip()]
+    urls = tuple(_node_url(node.strip()) for node in nodes)
+    if not urls:
+        raise ValueError(f"nodes: name at least one, such as {EXAMPLE_NODE}")
+    return urls
+
+
+def _node_url(node: str) -> str:
+    """Return the URL of one node. Raises ValueError."""
+    is_short = "://" not in node
+    url = (f"http://{node}" if is_short else node).rstrip("/")
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return url if parts.port or not is_short else f"{url}:{DEFAULT_PORT}"
+    except ValueError:
+        """The port is not a number; below."""
+    raise ValueError(f"{node!r} is not the URL of a node; write it like {EXAMPLE_NODE}")
 
 
 def _decode(body: bytes) -> tuple[_ProblemFacts, dict[str, object]]:

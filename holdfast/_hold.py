@@ -1,6 +1,8 @@
 """What a client has been given, Hold and Session, and the clock by which it can be relied on."""
 
+import os
 import time
+from typing import Final
 
 import msgspec
 
@@ -12,6 +14,13 @@ CLOCK_RATE_DIVISOR = 500
 """Part of a lease that is taken off: one in 500 covers two bad crystals that are being slewed apart."""
 RENEW_DIVISOR = 3
 """A lease is renewed after this part of it: two more renewals may fail before it is over."""
+
+RELEASED: Final = "released"
+"""The reason of a hold whose release, or of a session whose close, was asked for."""
+FORKED: Final = "forked"
+"""The reason in a forked child: what the parent holds, only the parent holds."""
+EXPIRED: Final = "expired"
+"""The reason when the lease is over by our own clock."""
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -50,20 +59,47 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class _Leased:
-    """Something that lasts as long as its lease. The client replaces `lease` with each renewal."""
+    """Something that lasts as long as its lease. The client replaces `lease` with each renewal.
+
+    Once ended it stays ended: the answer to a renewal that comes later does not bring it back.
+    """
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
+        self._ended_by = ""
+        self._pid = os.getpid()
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be relied on any longer; empty while it can.
+
+        `released`, `forked` (this process is a child of the one that has it), `expired` (by our own clock),
+        or the code with which the cluster said that it is over: `lease-expired`, `session-expired`.
+        """
+        if self._pid != os.getpid():
+            return FORKED
+        if self._ended_by:
+            return self._ended_by
+        return "" if self.lease.remaining_s(now_s()) > 0 else EXPIRED
 
     @property
     def remaining_ms(self) -> int:
         """How long it can still be relied on, by our own clock; 0 when it cannot."""
-        return int(self.lease.remaining_s(now_s()) * 1000)
+        return 0 if self.reason else int(self.lease.remaining_s(now_s()) * 1000)
 
     @property
     def is_valid(self) -> bool:
-        """Whether it can still be relied on, by our own clock. The cluster may know worse, never better."""
-        return self.lease.remaining_s(now_s()) > 0
+        """Whether it can still be relied on: not ended, as far as we know, nor over by our own clock."""
+        return not self.reason
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether something else than its time has ended it."""
+        return self.reason not in ("", EXPIRED)
+
+    def end(self, reason: str) -> None:
+        """Make it invalid for good. The first reason stays."""
+        self._ended_by = self._ended_by or reason
 
 
 class Session(_Leased):
@@ -86,11 +122,23 @@ class Hold(_Leased):
         self.token = token
         self.name = name
         self.mode = mode
+        self.session: Session | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be relied on any longer, as of a session; it ends with the session that has it."""
+        if self.session is not None and self.session.has_ended:
+            return self.session.reason
+        return super().reason
 
     def __repr__(self) -> str:
         return f"<Hold name={self.name!r} token={self.token} remaining_ms={self.remaining_ms}>"
 
     def ensure_valid(self) -> None:
-        """Raise LeaseLost when the lease is over by our own clock. Call it before each protected step."""
-        if not self.is_valid:
-            raise LeaseLost(f"the lease of {self.name!r} is over (token {self.token})")
+        """Raise LeaseLost when the lock cannot be relied on. Call it before each protected step."""
+        if reason := self.reason:
+            raise self.lost(reason)
+
+    def lost(self, reason: str) -> LeaseLost:
+        """Return the error that says why this hold cannot be relied on."""
+        return LeaseLost(f"the lock {self.name!r} (token {self.token}) cannot be relied on: {reason}", reason)

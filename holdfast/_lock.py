@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Protocol
 
 from holdfast._errors import LeaseExpired, LeaseLost, LockError, OutcomeUnknown, Unavailable
-from holdfast._hold import Hold, now_s
+from holdfast._hold import EXPIRED, RELEASED, Hold, now_s
 
 _log = logging.getLogger("holdfast")
 
@@ -15,7 +15,7 @@ class LockCalls(Protocol):
     """What a lock needs of the client that made it."""
 
     async def acquire(
-        self, name: str, *, ttl_ms: int, wait_ms: int, mode: str, lock_delay_ms: int, note: str
+        self, name: str, *, ttl_ms: int, wait_ms: int | None, mode: str, lock_delay_ms: int, note: str
     ) -> Hold:
         """Acquire a lock. Raises LockError."""
         ...
@@ -42,7 +42,7 @@ class Lock:
         name: str,
         *,
         ttl_ms: int,
-        wait_ms: int,
+        wait_ms: int | None,
         mode: str,
         lock_delay_ms: int,
         note: str,
@@ -88,7 +88,8 @@ class Lock:
             if not keeper.was_only_canceller() and isinstance(exc, asyncio.CancelledError):
                 return  # somebody else has cancelled the task, too: that takes precedence
             raise lost from (lost.__cause__ or exc)
-        await self._release(keeper.hold)
+        if keeper.hold.reason != RELEASED:  # the body may have done so itself
+            await self._release(keeper.hold)
 
     async def _release(self, hold: Hold) -> None:
         """Release the hold. The body has ended in time, so an unreachable cluster does not make it fail."""
@@ -96,7 +97,8 @@ class Lock:
         try:
             await self._locks.release(hold, timeout_s=remaining_s)
         except LeaseExpired as error:
-            raise LeaseLost(f"{hold.name!r} was lost before the protected work ended") from error
+            lost = f"{hold.name!r} was lost before the protected work ended"
+            raise LeaseLost(lost, error.code) from error
         except (Unavailable, OutcomeUnknown) as error:
             _log.warning(
                 "not released, expires by itself: name=%s token=%d error=%s", hold.name, hold.token, error
@@ -118,22 +120,28 @@ class _Keeper:
         self._task.add_done_callback(self._cancel_body)
 
     async def _keep(self) -> None:
-        """Renew until cancelled. Raises LeaseLost."""
+        """Renew until cancelled, or until the body itself has released the hold. Raises LeaseLost."""
         hold = self.hold
         while True:
             await asyncio.sleep(max(0.0, hold.lease.renew_at_s - now_s()))
+            if hold.reason == RELEASED:
+                return
             remaining_s = hold.lease.remaining_s(now_s())
             try:
                 # The client repeats on its own; the outer timeout also ends an attempt under way in time.
                 async with asyncio.timeout(remaining_s):
                     await self._locks.renew(hold, timeout_s=remaining_s)
             except (LockError, TimeoutError) as error:
-                reason = str(error) or "no answer in time"
-                raise LeaseLost(f"the lock {hold.name!r} (token {hold.token}) is lost: {reason}") from error
+                if hold.reason == RELEASED:
+                    return
+                hold.end(EXPIRED)  # an answer that comes later does not count
+                detail = str(error) or "no answer in time"
+                lost = f"the lock {hold.name!r} (token {hold.token}) is lost: {detail}"
+                raise LeaseLost(lost, hold.reason) from error
 
     def _cancel_body(self, task: asyncio.Task[None]) -> None:
-        """Cancel the body, whatever ended the task: without renewals the lock cannot be relied on."""
-        if not task.cancelled():
+        """Cancel the body, whatever broke the task: without renewals the lock cannot be relied on."""
+        if not task.cancelled() and task.exception() is not None:
             self._has_cancelled = True
             self._body.cancel()
 
@@ -143,16 +151,20 @@ class _Keeper:
         It does not wait, so that nothing comes between the end of the body and this verdict.
         """
         self._task.remove_done_callback(self._cancel_body)
+        reason = self.hold.reason
+        error: BaseException | None = None
         if not self._task.done():
             self._task.cancel()
-            if self.hold.is_valid:
-                return None
-            # The body kept the event loop busy for so long that it could not be cancelled.
-            return LeaseLost(f"the work took longer than the lease of {self.hold.name!r}")
-        error = None if self._task.cancelled() else self._task.exception()
+        elif self._task.cancelled():
+            error = asyncio.CancelledError("somebody has cancelled the renewals")
+        else:
+            error = self._task.exception()
         if isinstance(error, LeaseLost):
             return error
-        lost = LeaseLost(f"the renewal of {self.hold.name!r} broke")
+        if error is None and reason in ("", RELEASED):
+            return None
+        # Either the body kept the event loop busy for so long that it could not be cancelled, or we broke.
+        lost = self.hold.lost(reason or "its renewal broke")
         lost.__cause__ = error
         return lost
 

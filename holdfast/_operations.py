@@ -31,7 +31,8 @@ class TimedAnswer(msgspec.Struct, frozen=True):
 class Operation(Generic[T_co]):
     """One request, byte for byte what every repetition of it sends, and how to read its answer.
 
-    `wait_ms` is how long the request may wait in a queue; it is in the body, too.
+    `wait_ms` is how long the request may wait in a queue; it is in the body, too. `waits_for_ever` says that
+    this is not a deadline of the caller: without a node that answers, nobody wants to wait so long.
     """
 
     method: str
@@ -40,6 +41,7 @@ class Operation(Generic[T_co]):
     body: bytes = b""
     request_id: str = ""
     wait_ms: int = 0
+    waits_for_ever: bool = False
 
     @property
     def changes_nothing(self) -> bool:
@@ -57,13 +59,18 @@ def acquire(
     ttl_ms: int | None,
     owner: str,
     mode: str,
-    wait_ms: int,
+    wait_ms: int | None,
     lock_delay_ms: int,
     note: str,
 ) -> Operation[Hold]:
-    """Acquire a lock. Raises ValueError unless exactly one of `session` and `ttl_ms` is given."""
+    """Acquire a lock. `wait_ms` None waits as long as the cluster allows.
+
+    Raises ValueError unless exactly one of `session` and `ttl_ms` is given.
+    """
     if (ttl_ms is None) == (session is None):
         raise ValueError("give either ttl_ms or session")
+    waits_for_ever = wait_ms is None
+    wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
     fields = {
         "name": name,
         "session_id": session.session_id if session else "",
@@ -75,7 +82,7 @@ def acquire(
         "note": note,
         "request_id": new_request_id(),
     }
-    return _write(wire.LOCK_ACQUIRE, fields, _granted, wait_ms=wait_ms)
+    return _write(wire.LOCK_ACQUIRE, fields, _granted, wait_ms=wait_ms, waits_for_ever=waits_for_ever)
 
 
 def _granted(answer: TimedAnswer) -> Hold:
@@ -221,6 +228,7 @@ def _write(
     *,
     method: str = "POST",
     wait_ms: int = 0,
+    waits_for_ever: bool = False,
 ) -> Operation[T]:
     """Make a write. Fields that are None or empty are left out, for the node to choose."""
     body = {key: value for key, value in fields.items() if value not in (None, "", {})}
@@ -231,6 +239,7 @@ def _write(
         body=msgspec.json.encode(body) if body else b"",
         request_id=str(body.get("request_id", "")),
         wait_ms=wait_ms,
+        waits_for_ever=waits_for_ever,
     )
 
 

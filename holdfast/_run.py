@@ -1,45 +1,105 @@
 """Run a command under a lock: `holdfast run`."""
 
 import asyncio
+import contextlib
+import functools
 import logging
 import os
 import signal
-from collections.abc import Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
+from holdfast import _exit_codes, _guardian
 from holdfast._lock import Lock
+from holdfast._terminal import Foreground
 
 _log = logging.getLogger("holdfast")
-
-STOP_S = 2.0
-"""Seconds that a command whose lock is lost has to clean up between SIGTERM and SIGKILL."""
-
-EXIT_SIGNAL_BASE = 128
-"""The exit code of a command that died by a signal, less the signal's number, as in shells."""
 
 
 async def run_under_lock(lock: Lock, argv: Sequence[str]) -> int:
     """Run `argv` while the lock is held and return its exit code. Raises what `lock` raises, and OSError.
 
     SIGTERM, SIGINT and SIGHUP are passed on to the command, and its end is ours. When the lock is lost, the
-    command gets SIGTERM at once and SIGKILL soon after, with all processes of its group.
+    command gets SIGTERM at once and SIGKILL soon after, with all processes of its group; so it does when this
+    process is killed. The command gets the terminal if we have it, and cannot be suspended.
     """
-    async with lock as hold:
+    async with _guarded_group() as guardian, lock as hold:
+        group = guardian.pid
         environment = os.environ | {"HOLDFAST_TOKEN": str(hold.token), "HOLDFAST_LOCK": hold.name}
-        # In a group of its own, so that what the command starts is stopped with it.
-        process = await asyncio.create_subprocess_exec(*argv, env=environment, process_group=0)
-        loop = asyncio.get_running_loop()
-        passed_on = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        for number in passed_on:
-            loop.add_signal_handler(number, _signal_group, process.pid, number)
-        try:
-            code = await process.wait()
-        except asyncio.CancelledError:
-            await _stop(process)
-            raise
-        finally:
-            for number in passed_on:
-                loop.remove_signal_handler(number)
-    return code if code >= 0 else EXIT_SIGNAL_BASE - code
+        foreground = Foreground(group)
+        await _tell(guardian, _guardian.STARTING)
+        with foreground.lent():
+            # In a group of its own, so that what the command starts is stopped with it.
+            process = await asyncio.create_subprocess_exec(*argv, env=environment, process_group=group)
+            try:
+                with _signals_handled(process.pid, group, foreground):
+                    code = await process.wait()
+            except asyncio.CancelledError:
+                await _stop(process, group)
+                raise
+    return code if code >= 0 else _exit_codes.SIGNAL_BASE - code
+
+
+@contextlib.contextmanager
+def _signals_handled(command: int, group: int, foreground: Foreground) -> Iterator[None]:
+    """Pass signals on to the command meanwhile, and never let it, or us, be suspended with the lock."""
+    loop = asyncio.get_running_loop()
+    handlers: dict[signal.Signals, Callable[[], None]] = {
+        number: functools.partial(_signal_group, group, number)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    }
+    handlers[signal.SIGTSTP] = lambda: foreground.on_stop(signal.SIGTSTP)
+    handlers[signal.SIGCHLD] = lambda: _look_for_stop(command, foreground)
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    _look_for_stop(command, foreground)  # it may have happened before we listened
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)
+
+
+def _look_for_stop(command: int, foreground: Foreground) -> None:
+    """See whether the command was stopped; its end is told by other means."""
+    with contextlib.suppress(ChildProcessError):  # it has ended
+        stopped = os.waitid(os.P_PID, command, os.WSTOPPED | os.WNOHANG)
+        if stopped is not None:
+            foreground.on_stop(stopped.si_status)
+
+
+@contextlib.asynccontextmanager
+async def _guarded_group() -> AsyncIterator[asyncio.subprocess.Process]:
+    """Make a process group, with nothing in it but a guardian that ends it when this process dies."""
+    guardian = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-S",
+        _guardian.__file__,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd="/",
+        process_group=0,
+    )
+    assert guardian.stdin is not None
+    assert guardian.stdout is not None
+    try:
+        if await guardian.stdout.readline() != _guardian.READY:
+            raise OSError("the guardian of the command did not start")
+        yield guardian
+    finally:
+        # It may have been killed with the group.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            await _tell(guardian, _guardian.GOODBYE)
+        guardian.stdin.close()
+        await guardian.wait()
+
+
+async def _tell(guardian: asyncio.subprocess.Process, what: bytes) -> None:
+    """Tell the guardian something. Raises BrokenPipeError or ConnectionResetError when it is gone."""
+    assert guardian.stdin is not None
+    guardian.stdin.write(what)
+    await guardian.stdin.drain()
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:
@@ -50,14 +110,14 @@ def _signal_group(group: int, number: signal.Signals) -> None:
         return
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
+async def _stop(process: asyncio.subprocess.Process, group: int) -> None:
     """End a command's process group: by SIGTERM, then by SIGKILL."""
-    _signal_group(process.pid, signal.SIGTERM)
+    _signal_group(group, signal.SIGTERM)
     try:
-        async with asyncio.timeout(STOP_S):
+        async with asyncio.timeout(_guardian.STOP_S):
             await process.wait()
     except TimeoutError:
         _log.warning("the command did not stop in time and is killed: pid=%d", process.pid)
     # Also after it ended by itself: what it left behind in its group works without the lock.
-    _signal_group(process.pid, signal.SIGKILL)
+    _signal_group(group, signal.SIGKILL)
     await process.wait()

@@ -51,14 +51,32 @@ class NodeInfo(msgspec.Struct, frozen=True):
     revision: int
 
 
+class Obstacle(msgspec.Struct, frozen=True):
+    """What keeps the asked node from serving, or the cluster from doing what it should.
+
+    `peer` is the node it is about, None if it is the asked node or the whole cluster; `for_ms` is for how
+    long, as far as the asked node knows. `detail` and `advice` are for people.
+    """
+
+    kind: str
+    peer: str | None
+    for_ms: int
+    detail: str
+    advice: str
+
+
 class ClusterInfo(msgspec.Struct, frozen=True):
-    """The cluster as the asked node sees it. `leader` is None while there is none."""
+    """The cluster as the asked node sees it. `leader` is None while there is none.
+
+    Of `obstacles`, the gravest come first. Earlier releases of the node tell none.
+    """
 
     node_id: str
     leader: str | None
     term: int
     revision: int
     nodes: tuple[NodeInfo, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
 
 
 class Member(msgspec.Struct, frozen=True):

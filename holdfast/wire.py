@@ -55,6 +55,7 @@ HEADER_RATE_POLICY: Final = "RateLimit-Policy"
 BODY_BYTES_MAX: Final = 64 * 1024
 TIMEOUT_MS_MIN: Final = 50
 TIMEOUT_MS_MAX: Final = 60_000
+WAIT_MS_MAX: Final = 24 * 3600 * 1000
 HEADER_REQUEST_ID_CHARS_MAX: Final = 64
 
 # Words of `?consistency=`, and of the `state` of members.

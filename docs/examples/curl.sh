@@ -2,7 +2,7 @@
 # A lock with curl 7.82 or newer and jq: acquire, repeat safely, wait, hand over, force. Nodes from HOLDFAST_NODES.
 set -euo pipefail
 
-IFS=, read -ra nodes <<<"${HOLDFAST_NODES:-http://127.0.0.1:7701,http://127.0.0.1:7702,http://127.0.0.1:7703}"
+IFS=, read -ra nodes <<<"${HOLDFAST_NODES:-http://127.0.0.1:7700,http://127.0.0.1:7701,http://127.0.0.1:7702}"
 name=examples/curl-$$
 
 # post NODE PATH JSON: the answer, also if it is a refusal.

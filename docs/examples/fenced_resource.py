@@ -5,13 +5,11 @@ gets the lock and writes. The late write of the first comes with a smaller token
 """
 
 import asyncio
-import os
 import sqlite3
 import sys
 
 import holdfast
 
-NODES = os.environ.get("HOLDFAST_NODES", "http://127.0.0.1:7701,http://127.0.0.1:7702,http://127.0.0.1:7703")
 LOCK = "examples/account"
 
 
@@ -38,8 +36,8 @@ async def main() -> int:
     database = sqlite3.connect(":memory:")
     create(database)
     async with (
-        holdfast.Client(NODES.split(","), owner="first") as first,
-        holdfast.Client(NODES.split(","), owner="second") as second,
+        holdfast.Client(owner="first") as first,
+        holdfast.Client(owner="second") as second,
     ):
         early = await first.acquire(LOCK, ttl_ms=200)  # nothing renews a hold that `acquire` returned
         late = await second.acquire(LOCK, ttl_ms=10_000, wait_ms=10_000)  # waits for the lease to end

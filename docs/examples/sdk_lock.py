@@ -4,12 +4,10 @@ Run it with the nodes in HOLDFAST_NODES, or with the three of `scripts/cluster u
 """
 
 import asyncio
-import os
 import sys
 
 import holdfast
 
-NODES = os.environ.get("HOLDFAST_NODES", "http://127.0.0.1:7701,http://127.0.0.1:7702,http://127.0.0.1:7703")
 LOCK = "examples/nightly-report"
 
 
@@ -23,7 +21,7 @@ async def report(hold: holdfast.Hold) -> None:
 
 async def main() -> int:
     """Report under the lock, unless somebody else keeps it for more than ten seconds."""
-    async with holdfast.Client(NODES.split(","), owner="reporter", timeout_s=10) as client:
+    async with holdfast.Client(owner="reporter", timeout_s=10) as client:
         lock = client.lock(LOCK, ttl_ms=5_000, wait_ms=10_000, note="the nightly report")
         try:
             async with lock as hold:  # renewed in the background while the body runs, then released

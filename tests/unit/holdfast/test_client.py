@@ -6,7 +6,11 @@ import pytest
 from aiohttp import web
 
 import holdfast
-from holdfast import _exchange
+from cluster import config
+from holdfast import _exchange, wire
+from lockstate import limits
+from scripts import cluster_command
+from scripts.lib.ports import of_cluster
 from tests.unit.holdfast.scripted import (
     ScriptedNode,
     Step,
@@ -249,15 +253,77 @@ async def test_release_takes_a_hold_or_its_id() -> None:
         assert node.seen[1].fields["hold_id"] == node.seen[2].fields["hold_id"] == hold.hold_id
 
 
-@pytest.mark.parametrize("nodes", [[], ["localhost:7701"], ["ftp://x"], ["http://"]])
-def test_a_wrong_node_url_is_told_at_once(nodes: list[str]) -> None:
+@pytest.mark.parametrize(
+    "nodes", [[], "", ",", [""], ["ftp://x"], "http://", "a:port", "http://a:99999", "::1", ["a:7700", "b:0"]]
+)
+def test_a_wrong_node_is_told_at_once(nodes: str | list[str]) -> None:
     """A client that could never reach anything is not made."""
     with pytest.raises(ValueError, match="http"):
         holdfast.Client(nodes)
 
 
-async def test_acquire_wants_a_lease_or_a_session() -> None:
-    """Both or neither is a mistake of the caller, found before anything is sent."""
-    async with holdfast.Client(["http://127.0.0.1:1"]) as client:
+@pytest.mark.parametrize(
+    ("nodes", "urls"),
+    [
+        ("http://a:1/", ["http://a:1"]),
+        ("http://a:1, https://b", ["http://a:1", "https://b"]),
+        (["a:7701", "[::1]:7702", "c"], ["http://a:7701", "http://[::1]:7702", "http://c:7700"]),
+        (iter(["a:1"]), ["http://a:1"]),
+    ],
+)
+def test_nodes_are_given_as_people_write_them(nodes: str | list[str], urls: list[str]) -> None:
+    """One string or a list, URLs or HOST:PORT."""
+    assert list(holdfast.Client(nodes)._nodes) == urls
+
+
+def test_nodes_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client without nodes takes those of HOLDFAST_NODES, and without it those of this machine."""
+    monkeypatch.setenv("HOLDFAST_NODES", "a:1,b:2")
+    assert holdfast.Client()._nodes == ("http://a:1", "http://b:2")
+    monkeypatch.setenv("HOLDFAST_NODES", "")
+    local = holdfast.Client()._nodes
+    monkeypatch.delenv("HOLDFAST_NODES")
+    assert holdfast.Client()._nodes == local
+
+
+def test_default_ports_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default clients look where a node, and the three of `scripts/cluster up`, listen by default."""
+    monkeypatch.delenv("HOLDFAST_NODES", raising=False)
+    node = config.load([], {}).http.port
+    ports = [int(url.rpartition(":")[2]) for url in holdfast.Client()._nodes]
+    assert ports == [http for http, _ in of_cluster(cluster_command.DEFAULT_BASE_PORT, 3)]
+    assert ports[0] == node
+
+
+async def test_acquire_takes_a_lease_or_a_session() -> None:
+    """Both is a mistake of the caller, found before anything is sent; neither means a lease of 30 s."""
+    opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000)
+    async with ScriptedNode(opened, granted()) as node, holdfast.Client(node.url) as client:
+        session = await client.open_session(ttl_ms=5_000)
         with pytest.raises(ValueError, match="ttl_ms or session"):
-            await client.acquire("a/b")
+            await client.acquire("a/b", ttl_ms=5_000, session=session)
+        await client.acquire("a/b")
+        assert [request.fields["ttl_ms"] for request in node.seen] == [5_000, 30_000]
+        assert "wait_ms" not in node.seen[1].fields
+
+
+async def test_a_wait_without_an_end_goes_beyond_that_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the longest wait that a request may have is over the client asks anew."""
+    monkeypatch.setattr(wire, "WAIT_MS_MAX", 50)
+
+    async def late(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.06)
+        return await problem("lock-held")(request)
+
+    script = (late, granted(), problem("lock-held"))
+    async with ScriptedNode(*script) as node, holdfast.Client(node.url) as client:
+        assert (await client.acquire("a/b", wait_ms=None)).token == 7
+        with pytest.raises(holdfast.LockHeld):
+            await client.acquire("a/b", wait_ms=None)
+        assert len({request.fields["request_id"] for request in node.seen}) == 3
+        assert [request.fields["wait_ms"] for request in node.seen] == [50] * 3
+
+
+async def test_the_longest_wait_is_that_of_the_cluster() -> None:
+    """The bound that the client knows is the one that the state machine has."""
+    assert wire.WAIT_MS_MAX == limits.WAIT_MS_MAX

@@ -103,17 +103,17 @@ async def test_add_waits_until_the_node_counts() -> None:
         assert out.endswith("n4 counts\n")
     async with ScriptedNode(joining) as node:
         code, _, err = await _holdfast(node.url, *ADD, "--wait", "300ms")
-        assert code == 3
+        assert code == 121
         assert "n4 is still joining: does it run, and do the others reach h4:7800?" in err
         assert "holdfast cluster remove" in err
 
 
-async def test_a_refused_change_is_exit_code_1_with_the_reason() -> None:
+async def test_a_refused_change_is_exit_code_124_with_the_reason() -> None:
     """The cluster's reason is shown, and what to do next."""
     refused = problem("member-change-refused", detail="without n2 the cluster would lose its quorum")
     async with ScriptedNode(refused) as node:
         code, _, err = await _holdfast(node.url, "cluster", "remove", "n2")
-        assert code == 1
+        assert code == 124
         assert "would lose its quorum" in err
         assert "this change was not made" in err
 
@@ -126,7 +126,7 @@ async def test_a_pending_change_is_waited_for() -> None:
         assert (code, out) == (0, "n3 was removed; there are n1, n2\n")
     async with ScriptedNode(pending) as node:
         code, _, err = await _holdfast(node.url, "cluster", "remove", "n3")
-        assert code == 1
+        assert code == 124
         assert "under way" in err
 
 
@@ -140,10 +140,10 @@ async def test_a_node_is_moved() -> None:
 
 
 async def test_an_unknown_outcome_says_that_repeating_does_no_harm() -> None:
-    """Exit code 4, and what to do."""
+    """Exit code 122, and what to do."""
     async with ScriptedNode(problem("outcome-unknown")) as node:
         code, _, err = await _holdfast(node.url, "cluster", "remove", "n3")
-        assert code == 4
+        assert code == 122
         assert "repeat it: that does no harm" in err
 
 
@@ -168,7 +168,7 @@ async def test_replace_removes_nothing_while_the_new_node_does_not_count() -> No
     script = (_view("n1", "n2", "n3"), _members("n1", "n2", "n3", "n4", joining="n4"))
     async with ScriptedNode(*script) as node:
         code, _, err = await _holdfast(node.url, *REPLACE, "--wait", "300ms")
-        assert code == 3
+        assert code == 121
         assert "still joining" in err
         assert {seen.method for seen in node.seen} == {"GET", "POST"}
 
@@ -180,7 +180,7 @@ async def test_replace_begins_nothing_that_cannot_end(argv: tuple[str, ...]) -> 
     """A node that is not a member, or the same id twice, is refused before anything is added."""
     async with ScriptedNode(_view("n1", "n2", "n3")) as node:
         code, _, err = await _holdfast(node.url, *argv)
-        assert code == 1
+        assert code == 124
         assert "not a member" in err or "remove it, then add it again" in err
         assert {seen.method for seen in node.seen} <= {"GET"}
 

@@ -4,7 +4,10 @@ import argparse
 import asyncio
 import json
 import os
+import socket
 import sys
+from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,9 @@ from tests.unit.holdfast.scripted import ScriptedNode, answer, granted, problem,
 DEADLINE_S = 30
 
 
-async def _holdfast(node_url: str, *argv: str) -> tuple[int | None, str, str]:
+async def _holdfast(
+    node_url: str, *argv: str, stdin: str = "", environment: Mapping[str, str] | None = None
+) -> tuple[int | None, str, str]:
     """Run the command line against a node; return exit code, stdout and stderr."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -24,12 +29,13 @@ async def _holdfast(node_url: str, *argv: str) -> tuple[int | None, str, str]:
         "--timeout",
         "500ms",
         *argv,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=os.environ | {"HOLDFAST_NODES": node_url},
+        env=os.environ | {"HOLDFAST_NODES": node_url} | dict(environment or {}),
     )
     async with asyncio.timeout(DEADLINE_S):
-        out, err = await process.communicate()
+        out, err = await process.communicate(stdin.encode())
     return process.returncode, out.decode(), err.decode()
 
 
@@ -52,25 +58,92 @@ async def test_acquire_prints_the_hold() -> None:
         assert (fields["ttl_ms"], fields["wait_ms"], fields["owner"]) == (30_000, 2_000, "me")
 
 
-async def test_a_held_lock_is_exit_code_1_and_names_its_holder() -> None:
+@pytest.mark.parametrize("command", [["acquire", "a/b"], ["run", "a/b", "--", "true"]])
+async def test_the_exit_code_of_a_conflict_can_be_chosen(command: list[str]) -> None:
+    """A cron job that is content when another machine does the work asks for 0."""
+    async with ScriptedNode(problem("lock-held")) as node:
+        assert (await _holdfast(node.url, *command))[0] == 75
+        name, chosen = command[0], ["--conflict-exit-code", "0"]
+        assert (await _holdfast(node.url, name, *chosen, *command[1:]))[0] == 0
+        assert (await _holdfast(node.url, name, "--conflict-exit-code", "256", *command[1:]))[0] == 2
+
+
+async def test_exit_codes_of_failures_are_not_those_of_commands() -> None:
+    """Whoever runs a command can tell a refusal, 124, from the command's own 1."""
+    async with ScriptedNode(problem("invalid-request")) as node:
+        assert (await _holdfast(node.url, "run", "a/b", "--", "true"))[0] == 124
+    async with ScriptedNode(granted(), released, granted(), released) as node:
+        assert (await _holdfast(node.url, "run", "a/b", "--", "false"))[0] == 1
+        assert (await _holdfast(node.url, "run", "a/b", "--", "sh", "-c", "kill -9 $$"))[0] == 137
+
+
+async def test_a_held_lock_is_exit_code_75_and_names_its_holder() -> None:
     """A refusal says who holds the lock and what to do."""
     async with ScriptedNode(problem("lock-held", holders=[{"owner": "eve"}])) as node:
         code, out, err = await _holdfast(node.url, "acquire", "a/b")
-        assert (code, out) == (1, "")
+        assert (code, out) == (75, "")
         assert "held by eve" in err
         assert "--wait" in err
 
 
-async def test_an_unavailable_cluster_is_exit_code_3_and_a_lost_answer_4() -> None:
+async def test_an_unavailable_cluster_is_exit_code_121_and_a_lost_answer_122() -> None:
     """A script can tell what surely did not happen from what may have."""
     async with ScriptedNode(problem("no-leader")) as node:
         code, _, err = await _holdfast(node.url, "release", "h")
-        assert code == 3
+        assert code == 121
         assert "nothing was changed" in err
     async with ScriptedNode(problem("outcome-unknown")) as node:
         code, _, err = await _holdfast(node.url, "release", "h")
-        assert code == 4
+        assert code == 122
         assert "may have been done" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "stdin", "environment"),
+    [
+        (["-"], "the-secret\n", {}),
+        (["-"], '{"hold_id": "the-secret", "token": 7}', {}),
+        ([], "", {"HOLDFAST_HOLD_ID": "the-secret"}),
+        (["the-secret"], "", {"HOLDFAST_HOLD_ID": "another one"}),
+    ],
+)
+async def test_release_takes_the_secret_from_where_nobody_sees_it(
+    argv: list[str], stdin: str, environment: dict[str, str]
+) -> None:
+    """A hold id comes from standard input, as such or as acquire printed it, or from the environment."""
+    async with ScriptedNode(released) as node:
+        code, _, _ = await _holdfast(node.url, "release", *argv, stdin=stdin, environment=environment)
+        assert (code, node.seen[0].fields["hold_id"]) == (0, "the-secret")
+
+
+@pytest.mark.parametrize(("argv", "stdin"), [([], ""), (["-"], ""), (["-"], '{"token": 7}')])
+async def test_release_without_a_hold_is_exit_code_2(argv: list[str], stdin: str) -> None:
+    """Nothing is sent when it is not said what to release."""
+    code, _, err = await _holdfast("http://127.0.0.1:1", "release", *argv, stdin=stdin)
+    assert code == 2
+    assert "hold_id" in err
+
+
+async def test_version() -> None:
+    """The command line says which version it is."""
+    assert await _holdfast("x", "--version") == (0, f"holdfast {metadata.version('holdfast')}\n", "")
+
+
+async def test_a_command_without_dashes_is_told_where_they_go() -> None:
+    """Who forgets the dashes reads the line as it should have been."""
+    code, _, err = await _holdfast("x", "run", "a/b", "echo", "ok")
+    assert code == 2
+    assert "holdfast run a/b -- echo ok" in err
+
+
+async def test_acquire_shows_an_owner_who_is_still_there() -> None:
+    """The process of an acquire ends at once; the user has the lock. `run` shows its own process."""
+    async with ScriptedNode(granted(), granted(), released) as node:
+        await _holdfast(node.url, "acquire", "a/b", environment={"LOGNAME": "ann"})
+        await _holdfast(node.url, "run", "a/b", "--", "true")
+        owners = [request.fields["owner"] for request in node.seen[:2]]
+        assert owners[0] == f"ann@{socket.gethostname()}"
+        assert owners[1].startswith(f"{socket.gethostname()}:")
 
 
 async def test_run_passes_token_and_exit_code() -> None:
@@ -84,13 +157,13 @@ async def test_run_passes_token_and_exit_code() -> None:
 
 
 async def test_run_ends_the_command_when_the_lock_is_lost(tmp_path: Path) -> None:
-    """A command whose lease is over gets SIGTERM, what it started is killed, and the exit code is 5."""
+    """A command whose lease is over gets SIGTERM, what it started is killed, and the exit code is 123."""
     script = (granted(expires_in_ms=900), problem("lease-expired"))
     pid_file = tmp_path / "pid"
     command = f"sleep 600 & echo $! > {pid_file}; trap 'echo stopped; exit 0' TERM; wait"
     async with ScriptedNode(*script) as node:
         code, out, err = await _holdfast(node.url, "run", "a/b", "--ttl", "900ms", "--", "sh", "-c", command)
-    assert (code, out) == (5, "stopped\n")
+    assert (code, out) == (123, "stopped\n")
     assert "lost" in err
     assert _has_ended(int(pid_file.read_text()))
 
@@ -99,8 +172,10 @@ async def test_run_releases_when_the_command_cannot_be_started() -> None:
     """A command that does not exist is reported, and does not keep the lock."""
     async with ScriptedNode(granted(), released) as node:
         code, _, err = await _holdfast(node.url, "run", "a/b", "--", "./no-such-command")
-        assert code == 126
+        assert code == 127
         assert "no-such-command" in err
+    async with ScriptedNode(granted(), released) as node:
+        assert (await _holdfast(node.url, "run", "a/b", "--", "/etc/passwd"))[0] == 126
         assert node.seen[-1].path == "/v1/locks/release"
 
 
@@ -115,7 +190,7 @@ async def test_status_tells_whether_there_is_a_leader() -> None:
         assert "leader" in out
     async with ScriptedNode(answer(node_id="n1", leader=None, term=2, revision=5, nodes=[])) as node:
         code, out, _ = await _holdfast(node.url, "status")
-        assert code == 3
+        assert code == 121
         assert "none" in out
 
 
@@ -139,22 +214,22 @@ async def test_wrong_usage_is_exit_code_2(argv: list[str]) -> None:
 
 
 async def test_a_wrong_node_is_exit_code_2() -> None:
-    """A node that is not a URL is refused, with an example of one."""
-    code, _, err = await _holdfast("localhost:7701", "status")
+    """A node that cannot be a URL is refused, with an example of one."""
+    code, _, err = await _holdfast("localhost:seven", "status")
     assert code == 2
     assert "http://" in err
 
 
 @pytest.mark.parametrize(
     ("text", "expected_ms"),
-    [("500ms", 500), ("10s", 10_000), ("1.5m", 90_000), ("1h", 3_600_000), ("2", 2_000)],
+    [("500ms", 500), ("10s", 10_000), ("1.5m", 90_000), ("1h", 3_600_000), ("1d", 86_400_000), ("2", 2_000)],
 )
 def test_lengths_of_time(text: str, expected_ms: int) -> None:
     """People write units; a bare number means seconds."""
     assert duration_ms(text) == expected_ms
 
 
-@pytest.mark.parametrize("text", ["", "s", "-1s", "soon", "1d", "nan", "inf", "1 2"])
+@pytest.mark.parametrize("text", ["", "s", "-1s", "soon", "1w", "nan", "inf", "1 2"])
 def test_what_is_not_a_length_of_time(text: str) -> None:
     """Anything else is refused with an example."""
     with pytest.raises(argparse.ArgumentTypeError, match="10s"):

@@ -57,6 +57,21 @@ def test_an_attempt_has_a_share_of_the_deadline() -> None:
     assert _new(timeout_s=3.0).attempt(102.9).give_up_s == pytest.approx(0.1)
 
 
+def test_a_wait_without_an_end_gives_up_without_nodes() -> None:
+    """It ends `timeout_s` after the last attempt that a living node has served for long."""
+    waiting: Operation[bytes] = Operation(
+        method="POST", path="/", read=_body, wait_ms=wire.WAIT_MS_MAX, waits_for_ever=True
+    )
+    exchange = _new(waiting, timeout_s=10.0)
+    assert exchange.attempt(100.0).give_up_s > 1000
+    assert isinstance(exchange.on_silence("reset", was_sent=True, now_s=5000.0, jitter=0.0), Retry)
+    exchange.attempt(5000.0)
+    assert isinstance(exchange.on_silence("hangs", was_sent=False, now_s=5008.1, jitter=0.0), Retry)
+    exchange.attempt(5008.1)
+    with pytest.raises(holdfast.OutcomeUnknown):
+        exchange.on_silence("reset", was_sent=False, now_s=5010.0, jitter=0.0)
+
+
 def test_a_wait_comes_on_top_of_the_deadline() -> None:
     """A repeated waiting acquire listens for the rest of its wait; the deadline counts from its end."""
     exchange = _new(Operation(method="POST", path="/", read=_body, wait_ms=20_000), timeout_s=6.0)
@@ -133,12 +148,12 @@ def test_only_a_long_attempt_is_probed() -> None:
     assert not probe.is_probed
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:7701", "ftp://a", "http://", "", "http:///x"])
+@pytest.mark.parametrize("url", ["127.0.0.1:x", "ftp://a", "http://", "", "http:///x"])
 def test_a_url_that_no_node_has_is_refused(url: str) -> None:
     """A node's URL has http or https and a host; a slash at its end does not matter."""
     with pytest.raises(ValueError, match="is not the URL of a node"):
-        _exchange.base_url(url)
-    assert _exchange.base_url("http://a:7701/") == "http://a:7701"
+        _exchange.node_urls([url], {})
+    assert _exchange.node_urls("http://a:7701/", {}) == ("http://a:7701",)
 
 
 def test_every_code_is_refused_or_repeated_as_the_table_says() -> None:

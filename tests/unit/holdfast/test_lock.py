@@ -7,9 +7,11 @@ import time
 import pytest
 
 import holdfast
+from holdfast._hold import now_s
 from tests.unit.holdfast.scripted import (
     ScriptedNode,
     Step,
+    answer,
     granted,
     problem,
     released,
@@ -41,6 +43,27 @@ async def test_the_body_runs_under_renewals_and_a_release() -> None:
             "renew",
             "release",
         ]
+
+
+async def test_a_lock_waits_unless_told_otherwise() -> None:
+    """Without more words, `async with` waits for as long as it takes, for a lease of 30 s; 0 tries once."""
+    script = (granted(), released, problem("lock-held"))
+    async with ScriptedNode(*script) as node, holdfast.Client(node.url) as client:
+        async with client.lock("a/b"):
+            pass
+        with pytest.raises(holdfast.LockHeld):
+            await client.lock("a/b", wait_ms=0).__aenter__()
+        first, _, second = (request.fields for request in node.seen)
+        assert (first["ttl_ms"], first["wait_ms"]) == (30_000, 24 * 3600 * 1000)
+        assert "wait_ms" not in second
+
+
+async def test_waiting_for_ever_does_not_mean_for_a_cluster_that_is_down() -> None:
+    """Without a node that answers, a lock gives up after the client's timeout, and nothing was changed."""
+    async with ScriptedNode(problem("no-leader")) as node, holdfast.Client(node.url, timeout_s=0.3) as client:
+        with pytest.raises(holdfast.Unavailable):
+            async with asyncio.timeout(DEADLINE_S):
+                await client.lock("a/b").__aenter__()
 
 
 async def test_a_refused_renewal_cancels_the_body() -> None:
@@ -151,6 +174,87 @@ async def test_a_cancellation_from_outside_stays_one() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
         assert node.seen[-1].path == "/v1/locks/release"
+
+
+async def test_a_lost_hold_is_not_valid() -> None:
+    """After the cluster ended the lease, the hold says so, though its time is not over by our own clock."""
+    script = (granted(expires_in_ms=3_000), problem("lease-expired"))
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        with pytest.raises(holdfast.LeaseLost) as caught:
+            async with asyncio.timeout(DEADLINE_S), client.lock("a/b", ttl_ms=3_000) as hold:
+                await asyncio.Event().wait()
+        assert hold.lease.remaining_s(now_s()) > 0
+        _check_over(hold, "lease-expired")
+        assert caught.value.reason == "lease-expired"
+
+
+async def test_a_hold_is_not_valid_after_its_body() -> None:
+    """A reference to a hold that outlives the body does not pass for the lock."""
+    async with ScriptedNode(granted(), released) as node, holdfast.Client([node.url]) as client:
+        async with client.lock("a/b", ttl_ms=30_000) as hold:
+            hold.ensure_valid()
+        _check_over(hold, "released")
+
+
+async def test_a_hold_that_could_not_be_released_is_not_valid_either() -> None:
+    """Once its release was asked for a hold is over for us, whatever the answer."""
+    script = (granted(expires_in_ms=30_000), problem("no-leader"))
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url], timeout_s=0.2) as client:
+        hold = await client.acquire("a/b", ttl_ms=30_000)
+        with pytest.raises(holdfast.Unavailable):
+            await client.release(hold)
+        _check_over(hold, "released")
+
+
+async def test_a_refused_renewal_ends_a_hold_for_good() -> None:
+    """A hold that the cluster does not know any longer stays over, also when a late answer renews it."""
+    script = (granted(), problem("lease-expired"), renewed())
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        hold = await client.acquire("a/b", ttl_ms=30_000)
+        with pytest.raises(holdfast.LeaseExpired):
+            await client.renew(hold)
+        _check_over(hold, "lease-expired")
+        await client.renew(hold)
+        _check_over(hold, "lease-expired")
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [(problem("session-expired"), "session-expired"), (answer(released=["a/b"]), "released")],
+)
+async def test_a_hold_ends_with_its_session(end: Step, reason: str) -> None:
+    """What a session holds is over when the session is: expired, or closed by us."""
+    opened = answer(session_id="s", ttl_ms=30_000, expires_in_ms=30_000)
+    async with ScriptedNode(opened, granted(), end) as node, holdfast.Client([node.url]) as client:
+        session = await client.open_session(ttl_ms=30_000)
+        hold = await client.acquire("a/b", session=session)
+        hold.ensure_valid()
+        if reason == "released":
+            await client.close_session(session)
+        else:
+            with pytest.raises(holdfast.SessionExpired):
+                await client.keepalive(session)
+        assert (session.is_valid, session.reason) == (False, reason)
+        _check_over(hold, reason)
+
+
+async def test_a_body_may_release_early() -> None:
+    """A body that gives its lock back before its end is neither cancelled nor told that it lost the lock."""
+    script = (granted(expires_in_ms=150), released, problem("lease-expired"))
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
+        async with asyncio.timeout(DEADLINE_S), client.lock("a/b", ttl_ms=150) as hold:
+            await client.release(hold)
+            while hold.lease.remaining_s(now_s()):  # noqa: ASYNC110 - no event to await
+                await asyncio.sleep(0.005)
+        assert [request.path for request in node.seen] == ["/v1/locks/acquire", "/v1/locks/release"]
+
+
+def _check_over(hold: holdfast.Hold, reason: str) -> None:
+    """Check that a hold says in every way that it cannot be relied on, and why."""
+    assert (hold.is_valid, hold.remaining_ms, hold.reason) == (False, 0, reason)
+    with pytest.raises(holdfast.LeaseLost) as caught:
+        hold.ensure_valid()
+    assert caught.value.reason == reason
 
 
 async def test_a_lock_is_reusable_but_not_twice_at_once() -> None:

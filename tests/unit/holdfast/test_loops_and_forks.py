@@ -1,0 +1,121 @@
+"""A client outside its event loop and its process: it goes on with fresh connections, holds do not."""
+
+import asyncio
+import gc
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable
+
+import pytest
+
+import holdfast
+from holdfast import _connections
+from tests.unit.holdfast.scripted import ScriptedNode, answer, granted, released
+
+FREE = answer(name="a/b", state="free", holders=[], queue=[])
+DEADLINE_S = 30
+
+
+def _use(client: holdfast.Client, loop_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask a node twice within an event loop of its own."""
+
+    async def asked() -> None:
+        async with ScriptedNode(FREE) as node:
+            monkeypatch.setattr(client, "_nodes", (node.url,))
+            for _ in range(2):
+                assert (await client.get_lock(loop_name)).state == "free"
+            assert len(node.seen) == 2
+
+    asyncio.run(asked())
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_client_works_in_one_loop_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that is made once can be used in several `asyncio.run`, and leaves no connection open."""
+    client = holdfast.Client(["http://127.0.0.1:1"])
+    for name in ("first", "second", "third"):
+        _use(client, name, monkeypatch)
+    asyncio.run(client.close())
+    gc.collect()
+
+
+def test_connections_of_a_loop_are_kept_and_closed() -> None:
+    """In one loop all requests share a session; closing closes it, and using it opens a new one."""
+
+    async def main() -> None:
+        connections = _connections.Connections()
+        session = await connections.session()
+        assert await connections.session() is session
+        await connections.close()
+        assert session.closed
+        assert await connections.session() is not session
+        await connections.close()
+
+    asyncio.run(main())
+
+
+async def _exit_code(check: Callable[[], None]) -> int | None:
+    """Run a check in a fork of this process and return its exit code; the loop runs meanwhile."""
+
+    def child() -> None:
+        try:
+            check()
+        except BaseException:  # noqa: BLE001 - whatever it is, the parent must see it as a failure
+            traceback.print_exc()
+            os._exit(1)
+        # Not os._exit: what is collected at the end of a process must not touch the parent's connections.
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    try:
+        await asyncio.wait_for(asyncio.to_thread(process.join), DEADLINE_S)
+    finally:
+        process.kill()
+    return process.exitcode
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+async def test_a_forked_child_does_not_hold_the_lock() -> None:
+    """The child's copy of a hold is not valid and cannot be renewed or released; the parent's goes on."""
+    async with ScriptedNode(granted(), released) as node, holdfast.Client([node.url]) as client:
+        hold = await client.acquire("a/b", ttl_ms=30_000)
+
+        def check() -> None:
+            assert (hold.is_valid, hold.remaining_ms, hold.reason) == (False, 0, "forked")
+            for refused in (client.renew(hold), client.release(hold)):
+                with pytest.raises(holdfast.LeaseLost) as caught:
+                    asyncio.run(refused)
+                assert caught.value.reason == "forked"
+            with pytest.raises(holdfast.LeaseLost) as caught:
+                hold.ensure_valid()
+            assert caught.value.reason == "forked"
+
+        assert await _exit_code(check) == 0
+        hold.ensure_valid()
+        await client.release(hold)
+        assert [request.path for request in node.seen] == ["/v1/locks/acquire", "/v1/locks/release"]
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+async def test_a_forked_child_has_connections_of_its_own() -> None:
+    """Parent and child go on with the same client, and neither takes the other's answers or connections."""
+    async with ScriptedNode(FREE) as node, holdfast.Client([node.url]) as client:
+        await client.get_lock("parent")
+        parents = id(await client._connections.session())
+
+        def check() -> None:
+            async def ask() -> None:
+                assert id(await client._connections.session()) != parents
+                assert (await client.get_lock("child")).state == "free"
+
+            asyncio.run(ask())
+            gc.collect()
+
+        assert await _exit_code(check) == 0
+        gc.collect()
+        session = await client._connections.session()
+        assert id(session) == parents
+        async with asyncio.timeout(DEADLINE_S):
+            assert (await client.get_lock("parent")).state == "free"
+        assert len(node.seen) == 3
