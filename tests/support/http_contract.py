@@ -84,7 +84,17 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"GET {wire.ELECTION}": ("name", "leader", "queue"),
     f"GET {wire.AUDIT}": ("events",),
     f"GET {wire.SESSION_AUDIT}": ("events",),
-    f"GET {wire.CLUSTER}": ("node_id", "leader", "term", "revision", "lag_ms", "ready", "nodes"),
+    f"GET {wire.CLUSTER}": (
+        "node_id",
+        "leader",
+        "term",
+        "revision",
+        "lag_ms",
+        "ready",
+        "nodes",
+        "obstacles",
+        "digest",
+    ),
     f"POST {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"PATCH {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"DELETE {wire.CLUSTER_MEMBERS}": ("members", "revision"),
@@ -111,6 +121,7 @@ EVENT_FIELDS: Final = ("revision", "event", "name", "owner", "reason", "at_ms", 
 EVENT_EXTRA_FIELDS: Final = ("kind", "mode", "scope", "token", "permits", "value")
 """Of events of the audit: of all but the end of a session, of locks, of semaphores, of an elected leader."""
 NODE_FIELDS: Final = ("id", "http", "peer", "state", "revision")
+OBSTACLE_FIELDS: Final = ("kind", "peer", "for_ms", "detail", "advice")
 MEMBER_FIELDS: Final = ("id", "peer", "state")
 
 # Fields of a problem document: always, and where they apply.

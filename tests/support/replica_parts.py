@@ -44,7 +44,7 @@ class LibraryClock:
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Self:
         """Let the library see this clock from now on."""
-        monkeypatch.setattr("cluster.consensus.engine.library.monotonicTime", self.read)
+        monkeypatch.setattr("cluster.consensus.library.syncobj.monotonicTime", self.read)
         return self
 
     def read(self) -> float:

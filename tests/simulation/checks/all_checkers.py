@@ -7,6 +7,8 @@ objects:
     logs.py        log-matching, leader-completeness, leader-append-only, committed-entry, apply-order
     elections.py   election-agreed, elected-by-majority, leader-kept
     members.py     one-change, sure-leader
+    belonging.py   one-cluster, peers-refused, refused-returns, stranger-listed, founding-true, founding-kept,
+                   founded-by-all, founded-first, founder-stays-out
     rules.py       rules-known
     durability.py  committed-by-majority, promise-on-disk, promise-kept, match-index
     states.py      equal-digest, model-state, model-events
@@ -38,6 +40,7 @@ from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.results import Event, Result
 from tests.simulation.checks.beliefs import Beliefs
+from tests.simulation.checks.belonging import Belonging
 from tests.simulation.checks.durability import Durability
 from tests.simulation.checks.elections import Elections
 from tests.simulation.checks.fences import Fences
@@ -102,6 +105,7 @@ class Checkers:
         self.terms = Terms(report)
         self.elections = Elections(report)
         self.changes = Changes(report)
+        self.belonging = Belonging(report)
         self.rules = Rules(report)
         self.committed = Committed(report)
         self.logs = Logs(report, self.committed)
@@ -233,6 +237,7 @@ class Checkers:
         self.durability.replaced(node_id)
         self.logs.replaced(node_id)
         self.raft.event(("loses-disk", node_id))
+        self.belonging.replaced(node_id)
 
     def compare_logs(self, logs: Mapping[str, Log]) -> None:
         """Tell the logs of all nodes that are alive, now and then: new entries cost most."""

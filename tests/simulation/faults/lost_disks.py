@@ -66,10 +66,12 @@ class LostDiskFaults:
     def _lost_disk(self) -> Undo | None:
         """Let a node come back under its name with an empty disk. Later the old one is found again."""
         machine = self._any()
-        if self._lost or machine.is_damaged or not self._is_known(machine):
+        is_changed = machine.is_damaged or machine.is_misconfigured or machine.has_lost_disk
+        if self._lost or is_changed or not self.is_known(machine):
             return None
         machine.kill()
         self._lost[machine.node_id] = machine.disk.copy()
+        machine.has_lost_disk = True
         self._replace(machine, Disk(ROOT, self._random))
         self._start(machine)
 
@@ -78,7 +80,7 @@ class LostDiskFaults:
             self._replace(machine, self._lost.pop(machine.node_id))
             # The empty disk may have been damaged meanwhile.
             self._backups.pop(machine.node_id, None)
-            machine.is_damaged = machine.is_lost = False
+            machine.is_damaged = machine.is_lost = machine.has_lost_disk = False
             self._start(machine)
 
         return undo
@@ -87,7 +89,7 @@ class LostDiskFaults:
         machine.disk.restore(disk)
         self._world.checkers.replaced(machine.node_id)
 
-    def _is_known(self, machine: Machine) -> bool:
+    def is_known(self, machine: Machine) -> bool:
         """Whether every other node knows the disk of this one: before that it may come with any.
 
         Not where one node began: with an empty disk and nobody else in its configuration it is a new cluster.

@@ -63,7 +63,7 @@ class MemberFaults:
         """Return the nodes that must serve when all is well: those that vote and shall stay."""
         if not self._has_begun:
             return list(self._wanted)
-        voters = self._committed().voters or frozenset(self._world.plan.node_ids)
+        voters = self.committed().voters or frozenset(self._world.plan.node_ids)
         return [node_id for node_id in self._wanted if node_id in voters]
 
     def expects_end(self, machine: Machine, exit_code: int) -> bool:
@@ -112,7 +112,7 @@ class MemberFaults:
     def _step(self) -> None:
         """Ask for one change that is still missing, on any node; let those end that were removed."""
         world = self._world
-        committed = self._committed()
+        committed = self.committed()
         for node_id in sorted(set(world.machines) - set(self._wanted) - set(committed.nodes) - self._leaving):
             if node_id in committed.removed.values():
                 self._leaving.add(node_id)
@@ -120,12 +120,13 @@ class MemberFaults:
         missing = [node_id for node_id in self._wanted if node_id not in committed.nodes]
         surplus = [node_id for node_id in sorted(committed.nodes) if node_id not in self._wanted]
         for node_id in missing:
-            self._ask(_adding(node_id))
+            self.ask(adding(node_id, f"{node_id}:{PEER_PORT}"))
         if surplus and len(committed.voters) > NODES_MIN - 1:
-            self._ask(_removing(self._random.choice(surplus)))
+            self.ask(removing(self._random.choice(surplus)))
         world.scheduler.after(STEP_US, self._step)
 
-    def _ask(self, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
+    def ask(self, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
+        """Ask any node that serves for a change."""
         processes = [machine.process for machine in self._world.machines.values()]
         serving = [process for process in processes if process is not None and process.is_serving]
         if serving:
@@ -137,7 +138,7 @@ class MemberFaults:
         machine.is_lost = True
         machine.kill()
 
-    def _committed(self) -> Members:
+    def committed(self) -> Members:
         """Return the newest committed list that anybody has known. A node that joins knows none at first."""
         for machine in self._world.machines.values():
             group = machine.group
@@ -147,15 +148,19 @@ class MemberFaults:
         return self._known
 
 
-def _adding(node_id: str) -> Callable[[Node], Coroutine[Any, Any, None]]:
+def adding(node_id: str, address: str) -> Callable[[Node], Coroutine[Any, Any, None]]:
+    """Return the request to add a node."""
+
     async def work(node: Node) -> None:
         with contextlib.suppress(ClusterError):
-            await node.add_member(node_id, f"{node_id}:{PEER_PORT}", ASK_S)
+            await node.add_member(node_id, address, ASK_S)
 
     return work
 
 
-def _removing(node_id: str) -> Callable[[Node], Coroutine[Any, Any, None]]:
+def removing(node_id: str) -> Callable[[Node], Coroutine[Any, Any, None]]:
+    """Return the request to remove a node."""
+
     async def work(node: Node) -> None:
         with contextlib.suppress(ClusterError):
             await node.remove_member(node_id, ASK_S)

@@ -9,22 +9,31 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Protocol
 
+from cluster.config import NodeConfig
 from cluster.node import Node
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.checks.liveness import Vitals
+from tests.simulation.faults.bad_disks import BadDiskFaults
 from tests.simulation.faults.basic_faults import BasicFaults, Undo
+from tests.simulation.faults.first_starts import FIRST_START, FirstStartFaults
 from tests.simulation.faults.hostile_network import Hostile
 from tests.simulation.faults.lost_disks import LostDiskFaults
 from tests.simulation.faults.member_changes import MemberFaults
+from tests.simulation.faults.moments import MomentFaults
+from tests.simulation.faults.slow_followers import SlowFollowerFaults
+from tests.simulation.faults.strangers import StrangerFaults
+from tests.simulation.faults.wrong_peers import WrongPeersFaults
 from tests.simulation.plan import Plan
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.client import Client
 from tests.simulation.workload.crowd import Crowd
+from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import NodeLoop
 from tests.simulation.world.machine import Machine, Process
 from tests.simulation.world.network import Network
 from tests.simulation.world.node_observer import NodeObserver
 from tests.simulation.world.scheduler import Scheduler
+from tests.simulation.world.stranger import StrangerFacts
 
 US: Final = 1_000_000
 SERVE_S: Final = 20
@@ -35,6 +44,10 @@ SETTLED_US: Final = 1_000_000
 HEALTHY_S: Final = 8
 """How long it is left in peace then."""
 AGREE_S: Final = 120
+TO_THE_CALM: Final = frozenset({"copies"})
+"""Faults that come to clusters only in which nothing else is wrong. They would be rare otherwise."""
+TRY_US: Final = 500_000
+TRIES: Final = 60
 PROBE_S: Final = 3.0
 REFUSED_DAMAGE: Final = 3
 """The exit code of a node whose data directory is damaged."""
@@ -47,6 +60,7 @@ class World(Protocol):
     scheduler: Scheduler
     network: Network
     machines: dict[str, Machine]
+    strangers: dict[str, Machine]
     clients: list[Client | Crowd]
     checkers: Checkers
     watch: NodeObserver
@@ -58,6 +72,12 @@ class World(Protocol):
 
     def add_machine(self, node_id: str) -> Machine:
         """Put up a machine whose node joins the cluster."""
+
+    def add_stranger(self, config: NodeConfig, disk: Disk, facts: StrangerFacts) -> Machine:
+        """Put up a machine that does not belong to the cluster, at the peer address of `config`."""
+
+    def remove_stranger(self, machine: Machine) -> None:
+        """Switch such a machine off for good."""
 
     def vitals(self) -> list[Vitals]:
         """Return what all nodes that run show."""
@@ -84,8 +104,27 @@ class Chaos:
         )
         self._more = LostDiskFaults(world, self._faults, self._random)
         self._members = MemberFaults(world, self._random)
-        self._faults.by_name.update(self._more.by_name | self._members.by_name)
+        self._peers = WrongPeersFaults(world, self._faults, self._random)
+        bad_disks = BadDiskFaults(world.machines, self._faults, self._random)
+        moments = MomentFaults(world.scheduler, world.machines, self._faults, self._random)
+        slow = SlowFollowerFaults(world.scheduler, world.network, world.machines, self._random)
         self._active: dict[int, Undo] = {}
+        self._strangers = StrangerFaults(
+            world, self._faults, self._more, self._members, lambda: not self._active, self._random
+        )
+        self._first_start = FirstStartFaults(world, self._faults)
+        more = (
+            self._more,
+            self._members,
+            self._peers,
+            bad_disks,
+            moments,
+            slow,
+            self._strangers,
+            self._first_start,
+        )
+        for faults in more:
+            self._faults.by_name.update(faults.by_name)
         self._active_count = 0
         self._is_quiet = False
         self._hostile: Hostile | None = None
@@ -100,30 +139,40 @@ class Chaos:
         """Plan the first fault of each kind, and the first quiet time."""
         self._hostile = self._world.network.hostile
         for kind in self._world.plan.rates:
-            self._plan_next(kind)
+            if kind == FIRST_START:
+                self._do(kind, self._first_start.lasts_us)
+            else:
+                self._plan_next(kind)
         self._world.scheduler.after(self._quiet_us(), self._begin_quiet)
 
     def _plan_next(self, kind: str) -> None:
         pause_us = int(self._random.expovariate(self._world.plan.rates[kind] / 60) * US)
         self._world.scheduler.after(pause_us, self._strike, kind)
 
-    def _strike(self, kind: str) -> None:
-        """Let one fault happen."""
-        if not self._is_quiet:
-            self._do(kind)
-        self._plan_next(kind)
+    def _strike(self, kind: str, tries_left: int = TRIES) -> None:
+        """Let one fault happen; one that comes to a calm cluster only waits until it is."""
+        is_done = not self._is_quiet and self._do(kind)
+        if is_done or kind not in TO_THE_CALM or tries_left == 0:
+            self._plan_next(kind)
+        else:
+            self._world.scheduler.after(TRY_US, self._strike, kind, tries_left - 1)
 
-    def _do(self, kind: str) -> None:
+    def _do(self, kind: str, lasts_us: int | None = None) -> bool:
+        """Let one fault happen now, and plan its end; whether there was anything to be done."""
+        if kind not in TO_THE_CALM:
+            self._strangers.disturbed()
         self._world.watch.add("world", "fault", kind)
         undo = self._faults.by_name[kind]()
         if undo is None:
-            return
+            return False
         self.counts[kind] += 1
         self._active_count += 1
         self._active[self._active_count] = undo
         shortest_s, longest_s = self._world.plan.fault_s
-        lasts_us = int(self._random.uniform(shortest_s, longest_s) * US)
+        if lasts_us is None:
+            lasts_us = int(self._random.uniform(shortest_s, longest_s) * US)
         self._world.scheduler.after(lasts_us, self._undo, self._active_count)
+        return True
 
     def _undo(self, number: int) -> None:
         undo = self._active.pop(number, None)
@@ -134,13 +183,21 @@ class Chaos:
     def _process_ended(self, process: Process, reason: str, exit_code: int) -> None:
         """Judge a process that ended by itself, and start it again later, as a supervisor would."""
         machine = process.machine
+        self._strangers.disturbed()
         if exit_code != 0:
             self.counts["ended-by-itself"] += 1
         if exit_code == REFUSED_DAMAGE and machine.is_damaged:
             machine.is_lost = True
             self.counts["damage-refused"] += 1
-        elif self._more.expects_end(machine, exit_code):
+        elif exit_code == REFUSED_DAMAGE and process.files.misled:
+            machine.disk.repair()
+            self.counts["misread-refused"] += 1
+        elif self._more.expects_end(machine, exit_code) or self._first_start.expects_end(machine, exit_code):
             self.counts["lost-disk-refused"] += 1
+            if process.files.errors_count == 0:
+                self._world.checkers.belonging.refused(machine.node_id)
+        elif self._peers.expects_end(machine, exit_code):
+            self.counts["wrong-peers-refused"] += 1
         elif self._members.expects_end(machine, exit_code):
             self.counts["removed-node-ended"] += 1
         elif exit_code != 0 and process.files.errors_count == 0:

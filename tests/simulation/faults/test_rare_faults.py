@@ -64,3 +64,50 @@ def test_power_is_lost_at_writes() -> None:
     assert not report.violation, report.violation
     assert report.faults["power-at-write"] > 5
     assert report.counts["starts"] > 5
+
+
+def test_disks_misread() -> None:
+    """Wrong bytes and errors of reads end nodes, which come back with all they promised."""
+    made = plan(3, **{"wrong-read": 20.0, "read-error": 8.0})
+    report = run(msgspec.structs.replace(made, compact_entries=30), 60)
+    assert not report.violation, report.violation
+    assert report.faults["misread-refused"] > 0
+    assert report.faults["ended-by-itself"] > report.faults["misread-refused"]
+    assert sum(report.commands.values()) > 50
+
+
+def test_disks_rot() -> None:
+    """Bits that change on the platter are found by the next start that sees them; nothing is lost."""
+    report = run(plan(1, rot=12.0, power=6.0), 60)
+    assert not report.violation, report.violation
+    assert report.faults["misread-refused"] > 2
+    assert sum(report.commands.values()) > 50
+
+
+def test_faults_are_aimed_at_moments() -> None:
+    """Kills, losses of power and errors in the middle of starts, snapshots and cuts cost no promise."""
+    made = msgspec.structs.replace(plan(2, aimed=30.0, isolate=4.0, transfer=4.0), compact_entries=10)
+    report = run(made, 60)
+    assert not report.violation, report.violation
+    assert report.faults["aimed"] > 10
+    assert report.faults["ended-by-itself"] > 0
+    assert report.counts["starts"] > 10
+
+
+def test_terms_come_late_to_a_disk() -> None:
+    """A node that is slow to store its term or vote, and loses its power meanwhile, votes once in a term."""
+    report = run(plan(1, **{"late-terms": 10.0, "isolate": 6.0, "transfer": 6.0}), 60)
+    assert not report.violation, report.violation
+    assert report.faults["late-terms"] > 3
+    assert report.counts["leader-changes"] > 3
+
+
+def test_followers_fall_behind() -> None:
+    """Followers that need a snapshot, and are slow when it comes, get there under load."""
+    made = msgspec.structs.replace(
+        plan(2, **{"fall-behind": 8.0}), fault_s=(8.0, 20.0), compact_entries=10, crowd=CROWDS[-3]
+    )
+    report = run(made, 90)
+    assert not report.violation, report.violation
+    assert report.faults["fall-behind"] > 3
+    assert report.counts["snapshots-installed"] > 1

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from tests.simulation.mutations.bad_disks import BAD_DISKS
+from tests.simulation.mutations.belonging import BELONGING
 from tests.simulation.mutations.consensus import CONSENSUS
 from tests.simulation.mutations.disks import DISKS
 from tests.simulation.mutations.links import LINKS
@@ -18,8 +20,10 @@ from tests.simulation.mutations.vocabulary import VOCABULARY
 __all__ = ["MUTATIONS", "SURVIVORS"]
 
 MUTATIONS: Final[tuple[Mutation, ...]] = (
+    *BELONGING,
     *CONSENSUS,
     *DISKS,
+    *BAD_DISKS,
     *LINKS,
     *LIVENESS,
     *MEMBERSHIP,

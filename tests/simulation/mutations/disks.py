@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 import cluster.storage.recovery
-from cluster.consensus import commit_rule, engine, guards
+from cluster.consensus import commit_rule, guards, library
 from cluster.loop import Loop
 from cluster.peers.entry_check import View
 from cluster.storage.journal import Journal
@@ -81,9 +81,9 @@ def _unlink_too_much(disk: LogOnDisk) -> None:
 
 def _delete_nothing(journal: Journal, position: int) -> None:
     """Cut the log in memory, and not on disk."""
-    if 0 < position < len(journal._entries):
-        del journal._entries[position:]
-        journal._synced_index = min(journal._synced_index, journal.last_index)
+    if 0 < position < len(journal.entries):
+        del journal.entries[position:]
+        journal.synced_index = min(journal.synced_index, journal.last_index)
 
 
 def _no_disk_is_known(view: View, peer_id: str) -> frozenset[str]:
@@ -109,7 +109,7 @@ DISKS: Final = (
         name="leader-counts-unsynced-copy",
         sentence="A leader commits on the strength of its own copy before that is on disk.",
         found_by=("committed-by-majority",),
-        apply=replaced(engine, "majority_index", _majority_with_unsynced),
+        apply=replaced(library, "majority_index", _majority_with_unsynced),
         surroundings=Surroundings(
             rates={"power": 2.0, "slow-link": 4.0},
             settings={"latency_us": 100, "jitter_us": 50, "sync_us": 100},

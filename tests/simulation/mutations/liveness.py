@@ -1,26 +1,27 @@
 """Defects that make nobody do anything wrong: what should happen does not, or not in time, or grows."""
 
+from collections.abc import Collection
 from typing import Any, Final
 
-from pysyncobj import SyncObjConf
-
-import cluster.consensus.engine
 from cluster.commands.expiry import Expiry
 from cluster.commands.outbox import Outbox
 from cluster.commands.waiters import Waiters
+from cluster.consensus.library import Library
+from cluster.consensus.pinned_log import PinnedLog
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+from tests.simulation.workload.crowd import CrowdSettings
 
 
 def _nothing(*_args: Any, **_facts: Any) -> None:
     """Do nothing."""
 
 
-def _patient_settings(**settings: Any) -> SyncObjConf:
-    """Return the library's settings, with a leader that is in no hurry to step down."""
-    return SyncObjConf(**{**settings, "leaderFallbackTimeout": 3600.0})
-
-
 _SPLIT: Final = Surroundings(rates={"isolate": 6.0, "deaf": 4.0}, fault_s=(6.0, 30.0))
+
+
+def _keep_everybody(_pinned: PinnedLog, _peer_ids: Collection[str]) -> None:
+    """Forget nobody."""
+
 
 LIVENESS: Final = (
     Mutation(
@@ -44,13 +45,9 @@ LIVENESS: Final = (
     ),
     Mutation(
         name="lone-leader-leads-on",
-        sentence="A leader that hears no majority leads on for an hour.",
+        sentence="A leader that hears no majority leads on.",
         found_by=("lone-leader", "liveness", "leader-late", "one-leader-per-term"),
-        apply=replaced(
-            cluster.consensus.engine,
-            "SyncObjConf",
-            _patient_settings,
-        ),
+        apply=replaced(Library, "_step_down_if_unheard", _nothing),
         surroundings=_SPLIT,
     ),
     Mutation(
@@ -58,5 +55,22 @@ LIVENESS: Final = (
         sentence="Nobody proposes that time passes when a lease is due.",
         found_by=("lease-late",),
         apply=replaced(Expiry, "arm", _nothing),
+    ),
+    Mutation(
+        name="log-kept-for-removed",
+        sentence="The log that a follower needs behind its snapshot is kept when it is no member any more.",
+        found_by=("log-bounded",),
+        apply=replaced(PinnedLog, "keep", _keep_everybody),
+        surroundings=Surroundings(
+            nodes_count=5,
+            minutes=3.0,
+            rates={"fall-behind": 8.0, "shrink": 6.0, "replace": 6.0},
+            fault_s=(3.0, 12.0),
+            settings={
+                "compact_entries": 10,
+                "crowd": CrowdSettings(60, 8.0, 0.7, 0.8),
+                "quiet_every_s": 20.0,
+            },
+        ),
     ),
 )

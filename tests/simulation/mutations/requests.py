@@ -32,7 +32,7 @@ def _read_with_any_barrier(
 
 def _rewind_what_was_never_sent(outbox: Outbox) -> int:
     """Send again only what was never sent."""
-    outbox._unsent = [pending for pending in outbox._pending.values() if not pending.is_sent]
+    outbox.unsent[:] = [pending for pending in outbox._pending.values() if not pending.is_sent]
     return 0
 
 

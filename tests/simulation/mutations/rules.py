@@ -4,7 +4,7 @@ from collections.abc import Generator
 from typing import Final
 
 from cluster import group
-from cluster.group import Group
+from cluster.rare_proposals import RareProposals
 from lockstate import snapshot
 from lockstate.machine import LockMachine
 from lockstate.versions import RULES_FIRST, RULES_NEWEST
@@ -25,7 +25,7 @@ def _decode_without_rules(state: bytearray) -> Generator[None, None, LockMachine
     return machine
 
 
-def _known_by_this_one(_group: Group) -> int:
+def _known_by_this_one(_proposals: RareProposals) -> int:
     return RULES_NEWEST
 
 
@@ -34,7 +34,7 @@ RULES: Final = (
         name="rules-move-without-all",
         sentence="The rules move on although a member does not know the next ones.",
         found_by=("rules-known",),
-        apply=replaced(Group, "_rules_known_by_all", _known_by_this_one),
+        apply=replaced(RareProposals, "_rules_known_by_all", _known_by_this_one),
         surroundings=_UPGRADING,
     ),
     Mutation(

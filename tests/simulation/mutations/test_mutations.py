@@ -18,8 +18,8 @@ from tests.simulation.mutations import command, swarm
 from tests.simulation.mutations.catalogue import MUTATIONS, SURVIVORS
 from tests.simulation.mutations.hunt import Hunt, hunt
 from tests.simulation.mutations.mutation import Mutation, Surroundings
-from tests.simulation.world.disk import Inode
 from tests.simulation.world.files import SimFiles
+from tests.simulation.world.inode import Inode
 
 ROOT = Path(__file__).resolve().parents[3]
 ROW = re.compile(

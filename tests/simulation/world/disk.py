@@ -8,148 +8,15 @@ own `SimFiles` on it.
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
-SECTOR_BYTES: Final = 512
-VERSIONS_MAX: Final = 3
-"""Older contents of a sector that are remembered between two syncs."""
+from tests.simulation.world.bad_reads import BadRead
+from tests.simulation.world.inode import Inode
 
-
-class _Part(NamedTuple):
-    """What one write was to put into a file."""
-
-    start: int
-    end: int
-    data: bytes
-    """Empty as soon as all of it is on the platter."""
-    proves_bytes: int
-    """So much of the file was on the platter before it, which it may say."""
-
-
-class Inode:
-    """One file: `data` as programs see it, `synced` as the platter has it."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.synced = bytearray()
-        self.dirty: dict[int, list[bytes]] = {}
-        """Sectors that were written since the last sync, with what they held in between."""
-        self.owner: object | None = None
-        """Whose lock is on it."""
-        self._unsynced: list[_Part] = []
-        self._stored: list[_Part] = []
-        """Those that are on the platter as a whole; both lists are in the order of the file."""
-
-    @property
-    def provable_bytes(self) -> int:
-        """So much was on the platter when a later part was written that is there, too."""
-        return self._stored[-1].proves_bytes if self._stored else 0
-
-    def write(self, data: bytes, offset: int, *, kept_bytes: int | None = None) -> None:
-        """Put `data`, or only its beginning, at `offset`; what lies between it and the end becomes zeros."""
-        self._note_part(data, offset)
-        data = data[:kept_bytes]
-        end = offset + len(data)
-        held = self.data
-        for sector in range(offset // SECTOR_BYTES, (max(end, 1) - 1) // SECTOR_BYTES + 1):
-            versions = self.dirty.setdefault(sector, [])
-            start = sector * SECTOR_BYTES
-            if len(versions) < VERSIONS_MAX and start < len(held):
-                versions.append(bytes(held[start : start + SECTOR_BYTES]))
-        if offset > len(held):
-            held.extend(bytes(offset - len(held)))
-        held[offset:end] = data
-
-    def truncate(self, size_bytes: int) -> None:
-        """Make it so long."""
-        del self.data[size_bytes:]
-        self.data.extend(bytes(size_bytes - len(self.data)))
-        self.dirty.setdefault(size_bytes // SECTOR_BYTES, [])
-        self._forget_parts(size_bytes)
-
-    def sync(self) -> None:
-        """Put everything on the platter."""
-        self._fit(self.synced)
-        for sector in self.dirty:
-            start = sector * SECTOR_BYTES
-            self.synced[start : start + SECTOR_BYTES] = self.data[start : start + SECTOR_BYTES]
-        self.dirty.clear()
-        self._note_stored()
-
-    def fail_sync(self, random: Random) -> None:
-        """Lose any of what was to be synced, and forget that it was to be: as Linux does."""
-        self._fit(self.synced)
-        for sector in list(self.dirty):
-            if random.random() < 0.5:
-                start = sector * SECTOR_BYTES
-                self.synced[start : start + SECTOR_BYTES] = self.data[start : start + SECTOR_BYTES]
-        self.dirty.clear()
-        self._note_stored()
-
-    def drop_cache(self) -> None:
-        """Show what the platter has, but for what still waits to be written to it."""
-        seen = bytearray(self.synced)
-        self._fit(seen)
-        for sector in self.dirty:
-            start = sector * SECTOR_BYTES
-            seen[start : start + SECTOR_BYTES] = self.data[start : start + SECTOR_BYTES]
-        self.data = seen
-
-    def lose_power(self, random: Random) -> None:
-        """Keep what is on the platter, and of the rest what happened to get there."""
-        kept = bytearray(self.synced)
-        lengths = (len(self.synced), len(self.data))
-        if lengths[0] != lengths[1] and self.dirty:
-            size_bytes = random.choice([*lengths, random.randint(min(lengths), max(lengths))])
-            del kept[size_bytes:]
-            kept.extend(bytes(size_bytes - len(kept)))
-        for sector in sorted(self.dirty):
-            start = sector * SECTOR_BYTES
-            version = random.choice(
-                [None, *self.dirty[sector], bytes(self.data[start : start + SECTOR_BYTES])]
-            )
-            if version is not None and start < len(kept):
-                kept[start : start + len(version)] = version[: len(kept) - start]
-        self.data, self.synced = bytearray(kept), kept
-        self.dirty.clear()
-        self._note_stored()
-        self.owner = None
-
-    def flip(self, random: Random, size_bytes: int) -> None:
-        """Flip one bit of the first `size_bytes`."""
-        self.drop_cache()
-        at, mask = random.randrange(size_bytes), 1 << random.randrange(8)
-        self.synced[at] ^= mask
-        self.data[at] ^= mask
-
-    def _note_part(self, data: bytes, offset: int) -> None:
-        """Record what is written, as far as it may say something of what was there before."""
-        self._forget_parts(offset)
-        # Zeros, ahead of a log or over what was torn of it, say nothing.
-        if data.strip(b"\0"):
-            stored_bytes = self._stored[-1].end if self._stored else 0
-            self._unsynced.append(_Part(offset, offset + len(data), data, stored_bytes))
-
-    def _forget_parts(self, offset: int) -> None:
-        """Forget the parts that reach beyond `offset`: they are overwritten, or cut.
-
-        A loss of power may bring them back. Then less is taken for provable than could be, never more.
-        """
-        for parts in (self._stored, self._unsynced):
-            while parts and parts[-1].end > offset:
-                parts.pop()
-
-    def _note_stored(self) -> None:
-        """Record which parts have got to the platter. Nothing waits any more: the others are lost."""
-        for part in self._unsynced:
-            if self.synced[part.start : part.end] == part.data:
-                self._stored.append(part._replace(data=b""))
-        self._unsynced.clear()
-
-    def _fit(self, content: bytearray) -> None:
-        """Give `content` the length that the file has now."""
-        del content[len(self.data) :]
-        content.extend(bytes(len(self.data) - len(content)))
+MOMENTS: Final = ("recovery", "torn", "snapshot", "placed", "incoming", "removal", "cut", "term")
+"""What a disk can be told that it has reached: a start reads a segment; it cuts what is torn; a snapshot is
+begun, or gets its name; one begins to arrive; a segment is removed; the log is cut; a vote or term changes.
+"""
 
 
 class _Change:
@@ -180,18 +47,30 @@ class Disk:
         self.fail_syncs = 0
         self.full_names = ""
         """There is no room for files with this in their names; empty: for all there is."""
+        self.bad_read: BadRead | None = None
         self.lies = False
         """Syncs do nothing. Only where a test asks for it."""
         self.sync_us = 200
         self.slow_sync_us = 0
         """Added to each sync while the disk is slow."""
         self.kill_after_operations: int | None = None
+        self.aims: dict[str, Callable[[], None]] = {}
+        """What happens when a moment is reached, once."""
         self.on_snapshot: Callable[[bytes | None, bytes], None] = _nothing
         """Told when a file gets the name of a snapshot: what had it before, and what has it now."""
+        self.on_record: Callable[[bytes, bytes], None] = _nothing
+        """Told when another identity.json and cluster.json are on the platter: what is in them."""
         self._root = root
+        self._record = (b"", b"")
         self._durable: dict[Path, Inode] = {}
         self._durable_directories: set[Path] = {root}
         self._changes: dict[Path, list[_Change]] = {}
+
+    def reach(self, moment: str) -> None:
+        """Do what is to happen at one of MOMENTS."""
+        aim = self.aims.pop(moment, None)
+        if aim is not None:
+            aim()
 
     def make_directory(self, path: Path) -> None:
         """Create a directory."""
@@ -213,6 +92,18 @@ class Disk:
         for change in self._changes.pop(directory, ()):
             change.apply(self._durable)
         self._durable_directories |= {path for path in self.directories if path.parent == directory}
+        self._tell_record()
+
+    def record(self) -> tuple[bytes, bytes]:
+        """Return what the platter has in identity.json and cluster.json; empty where there is none."""
+        files = {path.name: bytes(inode.synced) for path, inode in self._durable.items()}
+        return files.get("identity.json", b""), files.get("cluster.json", b"")
+
+    def _tell_record(self) -> None:
+        record = self.record()
+        if record != self._record:
+            self._record = record
+            self.on_record(*record)
 
     def lose_power(self) -> None:
         """Become what the platter has."""
@@ -228,6 +119,7 @@ class Disk:
         self.names = dict(self._durable)
         for _, inode in sorted(self.names.items()):
             inode.lose_power(self.random)
+        self._tell_record()
 
     def forget_owner(self, owner: object) -> None:
         """Free the locks of a process that ended."""
@@ -237,7 +129,7 @@ class Disk:
 
     def flip_bit(self) -> "tuple[Path, Disk] | None":
         """Damage one file that was synced; return which, and a copy of the disk as it was."""
-        names = sorted(path for path in self.names if self.provable_bytes(path))
+        names = self._provable_names()
         if not names:
             return None
         path = self.random.choice(names)
@@ -245,12 +137,33 @@ class Disk:
         self.names[path].flip(self.random, self.provable_bytes(path))
         return path, before
 
+    def rot(self) -> bool:
+        """Flip a bit of one file on the platter, under whoever uses it; whether there was one."""
+        names = self._provable_names()
+        if not names:
+            return False
+        path = self.random.choice(names)
+        return self.names[path].rot(self.random, self.provable_bytes(path))
+
+    def repair(self) -> None:
+        """Undo all rot."""
+        for inode in {id(inode): inode for inode in (*self.names.values(), *self._durable.values())}.values():
+            inode.repair()
+
+    def _provable_names(self) -> list[Path]:
+        """Return the files of which something is surely protected. Not those that are rotten already."""
+        return sorted(
+            path for path, inode in self.names.items() if self.provable_bytes(path) and not inode.rotten
+        )
+
     def provable_bytes(self, path: Path) -> int:
         """Return how much of a file is surely protected: damage there must be found.
 
         What a journal wrote last may be torn as far as anybody can tell, and nothing is in its zeros.
         """
-        inode = self.names[path]
+        inode = self.names.get(path)
+        if inode is None:
+            return 0
         if path.name.startswith("journal-") and path.suffix == ".log":
             return inode.provable_bytes
         return len(inode.synced) if path.name == "snapshot" or path.suffix == ".json" else 0
@@ -263,6 +176,7 @@ class Disk:
         for path, inode in self.names.items():
             twin = Inode()
             twin.data, twin.synced = bytearray(inode.data), bytearray(inode.data)
+            twin.rotten = dict(inode.rotten)
             made.names[path] = made._durable[path] = twin
         return made
 
@@ -272,6 +186,7 @@ class Disk:
         self.directories = set(backup.directories)
         self._durable_directories = set(backup.directories)
         self._changes.clear()
+        self._tell_record()
 
 
 def _nothing(_before: bytes | None, _after: bytes) -> None:

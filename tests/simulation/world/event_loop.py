@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import contextvars
 import heapq
+import socket
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -354,6 +355,10 @@ class NodeLoop(asyncio.AbstractEventLoop):
         """Listen on the simulated network."""
         assert self._wires is not None, "this process has no network"
         return self._wires.listen(self, protocol_factory, (host, port))
+
+    async def getaddrinfo(self, host: str, port: int, **_: Any) -> list[Any]:  # type: ignore[override]
+        """Return the host itself: the simulated network goes by names."""
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))]
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], host: str, port: int, **_: Any

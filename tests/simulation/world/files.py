@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cluster.storage.files import Files
-from tests.simulation.world.disk import Disk, Inode
+from tests.simulation.world.bad_reads import first_difference, misread
+from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import Killed
+from tests.simulation.world.inode import Inode
 
 
 class _Open:
     """What a descriptor stands for."""
 
-    def __init__(self, inode: Inode, name: str) -> None:
+    def __init__(self, inode: Inode, path: Path) -> None:
         self.inode = inode
-        self.name = name
+        self.path = path
+        self.name = path.name
         self.position = 0
 
 
@@ -30,6 +33,8 @@ class SimFiles(Files):
         self.is_dead = False
         self.errors_count = 0
         """How many operations failed as the world wanted: the node may stop because of it."""
+        self.misled: list[str] = []
+        """Where a read brought wrong bytes although something on the disk says what is right."""
         self.recording: list[tuple[str, tuple[Any, ...]]] | None = None
         """Where the writes of a forked child are noted instead of done."""
         self._spend = spend
@@ -67,6 +72,8 @@ class SimFiles(Files):
 
     def rename(self, source: Path, target: Path) -> None:
         """Give `source` the name `target`."""
+        if target.name == "snapshot":
+            self.disk.reach("placed")
         self._begin()
         self._maybe_fail_write(target.name)
         self.disk.change(target.parent, source, target, self._inode(source))
@@ -84,6 +91,8 @@ class SimFiles(Files):
         if self.recording is not None:
             self.recording.append(("unlink_by_child", (path,)))
             return
+        if path.name.startswith("journal"):
+            self.disk.reach("removal")
         self._begin()
         self._inode(path)
         self.disk.change(path.parent, path, None, None)
@@ -107,6 +116,8 @@ class SimFiles(Files):
         if self.recording is not None:
             self.recording.append(("create", (path,)))
             return -1
+        if path.name.startswith(("snapshot", "incoming", "cluster")):
+            self.disk.reach(path.name.split(".")[0])
         self._begin()
         if path in self.disk.names:
             raise FileExistsError(errno.EEXIST, "file exists", str(path))
@@ -153,6 +164,8 @@ class SimFiles(Files):
     def _write(self, file: _Open, data: bytes, offset: int) -> None:
         """Write, or a part of it, if the process is killed or the disk is full in the middle."""
         disk, inode = self.disk, file.inode
+        if offset + len(data) <= len(inode.data) and not data.strip(b"\0"):
+            disk.reach("torn")
         is_full = self._is_full(file.name)
         part = disk.random.randint(0, len(data)) if self._dies_now() or is_full else len(data)
         if disk.fail_writes:
@@ -167,12 +180,37 @@ class SimFiles(Files):
     def read_at(self, fd: int, size_bytes: int, offset: int) -> bytes:
         """Return bytes."""
         self._begin()
-        return bytes(self._file(fd).inode.data[offset : offset + size_bytes])
+        file = self._file(fd)
+        return self._bytes_read(
+            file.path, file.inode, bytes(file.inode.data[offset : offset + size_bytes]), offset
+        )
 
     def read(self, path: Path) -> bytes:
         """Return everything."""
         self._begin()
-        return bytes(self._inode(path).data)
+        inode = self._inode(path)
+        return self._bytes_read(path, inode, bytes(inode.data), 0)
+
+    def _bytes_read(self, path: Path, inode: Inode, data: bytes, offset: int) -> bytes:
+        """Return what the disk gives out for `data`, and note what of it is wrong."""
+        disk = self.disk
+        wrong_at = inode.rot_within(offset, offset + len(data)) if inode.rotten else None
+        bad = disk.bad_read
+        if bad is not None and data and bad.names in path.name:
+            bad.after -= 1
+            if bad.after < 0:
+                disk.bad_read = None
+                if bad.kind == "error":
+                    self._fail(errno.EIO)
+                true, data = data, misread(bad.kind, data, disk.random)
+                place = first_difference(true, data)
+                if place is not None and (wrong_at is None or offset + place < wrong_at):
+                    wrong_at = offset + place
+        if wrong_at is not None:
+            self.errors_count += 1
+            if wrong_at < disk.provable_bytes(path):
+                self.misled.append(f"byte {wrong_at} of {path.name}")
+        return data
 
     def size(self, fd: int) -> int:
         """Return the length."""
@@ -195,6 +233,7 @@ class SimFiles(Files):
 
     def drop_cache(self, fd: int) -> None:
         """See what the platter has."""
+        self.disk.reach("recovery")
         self._begin()
         self._file(fd).inode.drop_cache()
 
@@ -257,7 +296,7 @@ class SimFiles(Files):
 
     def _opened(self, inode: Inode, path: Path) -> int:
         self._next_fd += 1
-        self._open[self._next_fd] = _Open(inode, path.name)
+        self._open[self._next_fd] = _Open(inode, path)
         return self._next_fd
 
     def _file(self, fd: int) -> _Open:

@@ -5,7 +5,6 @@ end when the node breaks.
 """
 
 import asyncio
-import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
@@ -20,6 +19,7 @@ from cluster.loop import Loop
 from cluster.node import Node
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
+from cluster.storage.disk_work import WorkInPlace
 from cluster.storage.journal import Sync
 from cluster.storage.snapshot_store import SnapshotStore
 from cluster.storage.sync_runner import SyncRunner
@@ -59,6 +59,9 @@ class Facts(Protocol):
     def restored(self, node_id: str, group: Group) -> None:
         """A node has taken over a snapshot."""
 
+    def connected(self, node_id: str, peer_id: str) -> None:
+        """A node and a peer have let each other in."""
+
     def sent(self, node_id: str, group: Group, target: str, message: Message) -> None:
         """A node sends a Raft message."""
 
@@ -82,6 +85,9 @@ class Facts(Protocol):
 
     def snapshot_placed(self, node_id: str, before: bytes | None, after: bytes) -> None:
         """A node has put a snapshot file in place; `before` is the one that was there."""
+
+    def record_stored(self, node_id: str, identity: bytes, record: bytes) -> None:
+        """A node's disk has another identity.json and cluster.json, durably."""
 
     def started(self, process: "Process") -> None:
         """A node has started to take part."""
@@ -119,6 +125,7 @@ class WatchedGroup(Group):
                 facts.stored(self.node_id, self, sync.block.term, sync.block.voted_for)
 
         journal.end_sync = watched_end  # type: ignore[method-assign]
+        _tell_moments(journal)
         facts.made(self.node_id, self)
 
     def connect(self, links: PeerLinks, peering: Peering, syncs: SyncRunner | None = None) -> None:
@@ -141,6 +148,11 @@ class WatchedGroup(Group):
         """Adjust the links, and tell."""
         super().members_changed()
         self._facts.members_changed(self.node_id, self)
+
+    def peer_up(self, peer_id: str) -> None:
+        """Count it as reached, and tell."""
+        super().peer_up(peer_id)
+        self._facts.connected(self.node_id, peer_id)
 
     def role_changed(self) -> None:
         """Take over or let go, and tell."""
@@ -192,8 +204,10 @@ class Process:
             step_us=lambda: machine.usual_step_us + machine.slow_step_us,
         )
         self.child.on_start = lambda: machine.facts.forked(machine.node_id)
-        self.syncs = SimSyncs(machine.scheduler, loop, machine.disk)
-        self.node = Node(machine.config, files=self.files, child=self.child, syncs=self.syncs)
+        self.syncs = SimSyncs(machine.scheduler, loop, machine.disk, self.files)
+        self.node = Node(
+            machine.config, files=self.files, child=self.child, syncs=self.syncs, work=WorkInPlace()
+        )
         self.is_serving = False
         self._stop_asked = asyncio.Event()
         self._calls: dict[asyncio.Task[Any], None] = {}
@@ -278,9 +292,12 @@ class Machine:
         disk: Disk,
         clock: Clock,
         facts: Facts,
+        host: str = "",
     ) -> None:
         self.config = config
         self.node_id = config.node_id
+        self.host = host or config.node_id
+        """Its name in the network: that of its node, but for strangers."""
         self.scheduler = scheduler
         self.network = network
         self.disk = disk
@@ -288,6 +305,7 @@ class Machine:
         self.facts = facts
         self.facts_text = ""
         disk.on_snapshot = lambda before, after: facts.snapshot_placed(self.node_id, before, after)
+        disk.on_record = lambda identity, record: facts.record_stored(self.node_id, identity, record)
         self.process: Process | None = None
         self.on_end: Callable[[bool], None] = _nothing
         """Called when a process has ended; true if nobody can be told of it."""
@@ -295,6 +313,12 @@ class Machine:
         """The node has refused to start from its damaged disk."""
         self.is_damaged = False
         """A bit of its disk was flipped."""
+        self.has_lost_disk = False
+        """Its disk is an empty one in the place of the one that it had."""
+        self.is_displaced = False
+        """It is switched off, and another machine has its address."""
+        self.is_misconfigured = False
+        """Its configuration is wrong, for a while."""
         self.starts_count = 0
         self.usual_step_us = CHILD_STEP_US
         """How long an operation of a forked child takes."""
@@ -315,14 +339,14 @@ class Machine:
 
     def start(self) -> None:
         """Start the node's process."""
-        if self.process is not None:
+        if self.process is not None or self.is_displaced:
             return
         self.starts_count += 1
-        self.network.host_is_up(self.node_id)
+        self.network.host_is_up(self.host)
         loop = make_loop(
             self.scheduler,
             self.clock,
-            self.node_id,
+            self.host,
             self._current,
             self.facts.uncaught,
             wires=self.network,
@@ -343,7 +367,7 @@ class Machine:
         if process is not None:
             self.network.host_lost_power(process.loop)
             self.on_end(True)
-        self.network.down.add(self.node_id)
+        self.network.down.add(self.host)
         self.disk.lose_power()
         self.clock.restart(boot_clock_us, self.scheduler.now_us)
 
@@ -387,14 +411,33 @@ class Machine:
         return process.node._group if process is not None else None
 
 
-def watched_group(facts: Facts) -> Callable[..., Group]:
-    """Return what stands in the place of `Group` while a world runs."""
-    return functools.partial(WatchedGroup, facts=facts)
+def _tell_moments(journal: EngineJournal) -> None:
+    """Let the disk of a journal know when the log is cut, and when a term or vote changes."""
+    files = journal._disk._files
+    assert isinstance(files, SimFiles)
+    remove_from, set_vote, disk = journal.remove_from, journal.set_vote, files.disk
+
+    def watched_remove(position: int) -> None:
+        disk.reach("cut")
+        remove_from(position)
+
+    def watched_vote(term: int, voted_for: str | None) -> None:
+        if (term, voted_for) != (journal.term, journal.voted_for):
+            disk.reach("term")
+        set_vote(term, voted_for)
+
+    journal.remove_from = watched_remove  # type: ignore[method-assign]
+    journal.set_vote = watched_vote  # type: ignore[method-assign]
 
 
-def watched_loop(facts: Facts) -> Callable[..., Loop]:
-    """Return what stands in the place of `Loop` while a world runs."""
-    return functools.partial(WatchedLoop, facts=facts)
+def watched_group(facts: Callable[[], Facts]) -> Callable[..., Group]:
+    """Return what stands in the place of `Group` while a world runs; `facts` are those of who runs now."""
+    return lambda *args: WatchedGroup(*args, facts=facts())
+
+
+def watched_loop(facts: Callable[[], Facts]) -> Callable[..., Loop]:
+    """Return what stands in the place of `Loop` while a world runs; `facts` are those of who runs now."""
+    return lambda *args, **kwargs: WatchedLoop(*args, facts=facts(), **kwargs)
 
 
 def _nothing(_: bool) -> None:  # noqa: FBT001 - a callback

@@ -1,6 +1,7 @@
 """Hears every fact of the nodes, writes it down, and tells the checkers."""
 
 import hashlib
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -101,6 +102,9 @@ class NodeObserver:
         self.raft.restored(node_id, group)
         self._checkers.restored(node_id, 0, group.machine)
 
+    def connected(self, node_id: str, peer_id: str) -> None:
+        """Nodes of the cluster may be connected."""
+
     def sent(self, node_id: str, group: Group, target: str, message: Message) -> None:
         """Record a Raft message."""
         told = _as_told(message)
@@ -108,6 +112,8 @@ class NodeObserver:
         entries = (message.entries or ()) if isinstance(message, AppendEntries) else ()
         self.add(node_id, "sent", target, told["type"], message.term, place, len(entries))
         self._checkers.sent(node_id, target, told)
+        if not self.is_of_earlier_release:
+            self._checkers.belonging.speaks(node_id, group.peering._datadir.disk_id)
         self.raft.sent(node_id, target, told, entries)
         self._election(node_id, group, target, message, told)
 
@@ -117,7 +123,9 @@ class NodeObserver:
         """Record a step of an election."""
         replica, prevote, elections = group.replica, group.replica.prevote, self._checkers.elections
         silence_ms = prevote.leader_silence_s * 1000
-        hears_leader = not prevote._is_leader_cut_off and silence_ms < group._config.election_ms_min
+        # Whom a node took for punctual may be deposed first. Which leader that is, the node must know itself.
+        patience_ms = min(2.5 * group._config.heartbeat_ms, group._config.election_ms_min)
+        hears_leader = not prevote._is_leader_cut_off and silence_ms < patience_ms
         elections.sent(node_id, target, told, hears_leader=replica.engine.is_leader or hears_leader)
         if isinstance(message, VoteRequest) and not message.transfer and replica.engine.is_candidate:
             elections.stands(node_id, message.term, _voters(replica.membership.latest))
@@ -134,6 +142,10 @@ class NodeObserver:
         replica = group.replica
         self.add(node_id, "members", replica.membership.latest, replica.membership.committed)
         self.raft.counted(node_id, group)
+        latest = replica.membership.latest
+        self._checkers.belonging.listed(
+            node_id, latest.cluster_id, [member.disk_id for member in latest.nodes.values()]
+        )
         lists = replica.membership._lists
         if not replica.role.is_leader or not lists._lists or lists._lists[-1][0] != group.journal.last_index:
             return
@@ -192,11 +204,27 @@ class NodeObserver:
             self._checkers.leads(node_id, replica.role.term, group.journal)
             self._checkers.elections.leads(node_id, replica.role.term, _voters(replica.membership.latest))
 
+    def record_stored(self, node_id: str, identity: bytes, record: bytes) -> None:
+        """Record what a node knows of its cluster, and with which disk."""
+        own, stored = checked_json(identity), checked_json(record)
+        if own is None or stored is None or stored.get("founding") is None:
+            return
+        founding = stored["founding"]
+        disks = {founder_id: founder["disk_id"] for founder_id, founder in founding["nodes"].items()}
+        self.add(node_id, "founding", founding["cluster_id"], stored["is_complete"])
+        self._checkers.belonging.stored(
+            node_id, own["disk_id"], founding["cluster_id"], disks, is_complete=stored["is_complete"]
+        )
+
     def started(self, process: Process) -> None:
         """Object to a node that has not seen that its disk is damaged."""
         self.add(process.machine.node_id, "started")
+        self._checkers.belonging.started(process.machine.node_id)
         if process.machine.is_damaged:
             self.fail("damage-unnoticed", f"{process.machine.node_id} starts from a damaged disk")
+        if process.files.misled:
+            read = ", ".join(process.files.misled)
+            self.fail("damage-unnoticed", f"{process.machine.node_id} starts although it misread {read}")
 
     def faulted(self, node_id: str, source: str, reason: str) -> None:
         """Object to a message that no correct node sends: nobody here changes what is in one."""
@@ -224,6 +252,17 @@ def _as_told(message: Message) -> dict[str, Any]:
         message = msgspec.structs.replace(message, entries=[], chunk=msgspec.UNSET)
     told: dict[str, Any] = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
     return told
+
+
+def checked_json(content: bytes) -> dict[str, Any] | None:
+    """Return what a JSON file of a data directory holds; None if there is none, or it is damaged."""
+    try:
+        stored = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        inner = stored["content"]
+        is_sound = zlib.crc32(inner) == msgspec.json.decode(stored["crc32"])
+    except (msgspec.DecodeError, KeyError):
+        return None
+    return msgspec.json.decode(inner, type=dict[str, Any]) if is_sound else None
 
 
 def _voters(members: Members) -> frozenset[str]:

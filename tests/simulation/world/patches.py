@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final, NoReturn, Protocol
 
-import pysyncobj.monotonic
 import pysyncobj.syncobj
 
 import cluster
+import cluster.consensus.library
 import lockstate
 
 _LEFT_ALONE: Final = {"cluster.storage.files", "cluster.storage.forked_child"}
@@ -114,7 +114,7 @@ def simulated(machine: Machine, source: Random) -> Iterator[None]:
         id(real_random): _Random(source),
         id(real_secrets): _Secrets(source),
         id(sys.modules["os"]): _Os(machine, source),
-        id(pysyncobj.monotonic.monotonic): _Time(machine).monotonic,
+        id(pysyncobj.syncobj.monotonicTime): _Time(machine).monotonic,
     }
     before: list[tuple[Any, str, Any]] = []
     try:

@@ -71,8 +71,7 @@ class RaftTrace:
         self._counted(node_id, group)
 
     def _counted(self, node_id: str, group: Group) -> None:
-        others = group.replica.engine.library._SyncObj__otherNodes
-        self.add("counts", node_id, sorted(node.id for node in others))
+        self.add("counts", node_id, group.replica.engine.library.voter_ids)
 
     # -- the wire -------------------------------------------------------------------------------------------
 

@@ -23,9 +23,10 @@ from cluster.storage.replay import ReplayedLog
 from cluster.storage.segment_writer import Sizes
 from tests.simulation.mutations.catalogue import MUTATIONS
 from tests.simulation.mutations.hunt import run_mutated, run_sound
-from tests.simulation.world.disk import SECTOR_BYTES, Disk
+from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import Killed
 from tests.simulation.world.files import SimFiles
+from tests.simulation.world.inode import SECTOR_BYTES
 
 ROOT = Path("/sim")
 FILE = ROOT / "journal-0000000000000001.log"

@@ -1,15 +1,17 @@
 """The simulated disk: what a kill keeps, what a loss of power takes, and how it fails."""
 
 import errno
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from cluster.storage.files import replace_file
-from tests.simulation.world.disk import SECTOR_BYTES, Disk
+from tests.simulation.world.disk import MOMENTS, Disk
 from tests.simulation.world.event_loop import Killed
 from tests.simulation.world.files import SimFiles
+from tests.simulation.world.inode import SECTOR_BYTES
 
 ROOT = Path("/sim")
 FILE = ROOT / "file"
@@ -222,3 +224,25 @@ def test_flipped_bit_is_where_damage_must_be_found() -> None:
     assert changed[0] < 200
     disk.restore(damaged[1])
     assert process(disk).read(path) == before
+
+
+def test_a_disk_tells_of_moments_once() -> None:
+    """Starts, snapshots and removals are told when they are reached, and only to who waits for them."""
+    disk = new_disk()
+    told: list[str] = []
+    for moment in MOMENTS:
+        disk.aims[moment] = partial(told.append, moment)
+    files = process(disk)
+    journal = ROOT / "journal-0000000000000001.log"
+    fd = files.create(journal)
+    files.write(fd, b"a block")
+    files.drop_cache(fd)
+    files.write_at(fd, bytes(3), 4)
+    files.drop_cache(fd)
+    assert told == ["recovery", "torn"]
+    files.unlink(journal)
+    files.create(ROOT / "incoming.tmp")
+    files.create(ROOT / "snapshot.7.tmp")
+    files.rename(ROOT / "snapshot.7.tmp", ROOT / "snapshot")
+    assert told[2:] == ["removal", "incoming", "snapshot", "placed"]
+    assert disk.aims.keys() == {"cut", "term"}

@@ -98,8 +98,8 @@ def first_start(seed: int = 1) -> Iterator[FirstStart]:
         stack.enter_context(simulated(world, world.random))
         stack.callback(world.close)
         stack.enter_context(mock.patch.object(Link, "__hash__", _numbers()))
-        stack.enter_context(mock.patch.object(cluster.node, "Group", watched_group(world.watch)))
-        stack.enter_context(mock.patch.object(cluster.group, "Loop", watched_loop(world.watch)))
+        stack.enter_context(mock.patch.object(cluster.node, "Group", watched_group(world.facts)))
+        stack.enter_context(mock.patch.object(cluster.group, "Loop", watched_loop(world.facts)))
         # Nodes that are refused end by themselves.
         stack.enter_context(mock.patch.object(world.watch, "ended", _ignore))
         world.watch.on_end = _ignore

@@ -19,11 +19,12 @@ from tests.simulation.workload.crowd import Crowd, CrowdSettings
 from tests.simulation.workload.history import History
 from tests.simulation.world.disk import Disk
 from tests.simulation.world.event_loop import Current, NodeLoop, make_loop
-from tests.simulation.world.machine import Machine
+from tests.simulation.world.machine import Facts, Machine
 from tests.simulation.world.network import Network
 from tests.simulation.world.node_observer import NodeObserver
 from tests.simulation.world.raft_trace import RaftTrace
 from tests.simulation.world.scheduler import Clock, Scheduler
+from tests.simulation.world.stranger import StrangerFacts
 from tests.simulation.world.trace import ClientLines, Trace
 
 ROOT: Final = Path("/sim")
@@ -33,7 +34,7 @@ SECRET: Final = b"the secret of a simulated cluster"
 US: Final = 1_000_000
 WALL_US: Final = 1_800_000_000 * US
 """What the wall clocks show at first."""
-CHANGES_OF_MEMBERS: Final = frozenset({"grow", "shrink", "replace", "lost-disk"})
+CHANGES_OF_MEMBERS: Final = frozenset({"grow", "shrink", "replace", "lost-disk", "early-lost-disk"})
 """Faults after which another node, or none, has a node's name."""
 SLICE_US: Final = 250_000
 """How often the world looks at all logs together."""
@@ -68,6 +69,8 @@ class World:
         self.hostile = self._hostile()
         self.network.hostile = self.hostile
         self.machines = {node_id: self._machine(node_id, random) for node_id in plan.node_ids}
+        self.strangers: dict[str, Machine] = {}
+        """Machines that do not belong to the cluster, by the address that they have at present."""
         self.machines[plan.node_ids[0]].usual_step_us = plan.child_step_us
         self._set_paths()
         self.transport = CallTransport(self.network, self.machines, self.checkers)
@@ -102,12 +105,23 @@ class World:
 
     def pid(self) -> int:
         """Return its pid, or its child's while that works."""
-        loop = self.current.loop
-        machine = self.machines[loop.name] if loop is not None else None
+        machine = self._present_machine()
         process = machine.process if machine is not None else None
         if process is None:
             return 1
         return process.child.encoding_pid or process.pid
+
+    def facts(self) -> Facts:
+        """Return who is told of what the process does that runs now."""
+        machine = self._present_machine()
+        return machine.facts if machine is not None else self.watch
+
+    def _present_machine(self) -> Machine | None:
+        """Return whose process runs now."""
+        loop = self.current.loop
+        if loop is None:
+            return None
+        return self.strangers.get(loop.name) or self.machines.get(loop.name)
 
     def _hostile(self) -> Hostile | None:
         chances = self.plan.hostile
@@ -125,6 +139,28 @@ class World:
         self.wall_us[node_id] = WALL_US
         self._set_paths()
         return machine
+
+    def add_stranger(self, config: NodeConfig, disk: Disk, facts: StrangerFacts) -> Machine:
+        """Put up a machine that does not belong to the cluster, at the peer address of `config`."""
+        host = config.peer.host
+        clock = Clock(US + self.scheduler.now_us, 0)
+        machine = self.strangers[host] = Machine(
+            config,
+            self.scheduler,
+            self.network,
+            self.current,
+            disk=disk,
+            clock=clock,
+            facts=facts,
+            host=host,
+        )
+        return machine
+
+    def remove_stranger(self, machine: Machine) -> None:
+        """Switch such a machine off for good."""
+        machine.kill()
+        if self.strangers.get(machine.host) is machine:
+            del self.strangers[machine.host]
 
     def _machine(self, node_id: str, random: Random, *, joins: bool = False) -> Machine:
         plan = self.plan
@@ -261,7 +297,7 @@ class World:
 
     def close(self) -> None:
         """End all processes, so that nothing of them runs any more."""
-        for machine in self.machines.values():
+        for machine in [*self.machines.values(), *self.strangers.values()]:
             machine.kill()
         for client in self.clients:
             client.leave()
