@@ -1,0 +1,94 @@
+"""How long clients got no answer while something was broken, and for how long they were told nothing.
+
+The gap of a fault is the longest time between two answers in a row (done or refused), from the begin of the
+fault until the next one begins, as seen by all clients that may ask any node, or by all that are bound to one
+node. A run without clients of one kind has no such gap. If the workload `reach` was part of the run, only its
+clients count: they never wait for each other, so no queue passes for a gap.
+"""
+
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from scripts.chaos_lab.faults.fault import Fault
+from scripts.chaos_lab.history import History, Operation
+
+TAIL_S = 5.0
+"""For how long after its end a fault is answered for, if no other begins before: nodes come back late."""
+
+
+REACH = "reach"
+"""The workload that is there for this."""
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """What clients saw of one fault. Times in seconds; None: no client of that kind asked."""
+
+    fault: str
+    where: list[str]
+    any_s: float | None
+    """The longest time without an answer for clients that may ask any node."""
+    bound_s: float | None
+    """The longest of those that single nodes kept their own clients waiting."""
+    errors: int
+    """Operations whose outcome stayed unknown, or that got no answer until their patience was over."""
+
+
+def gaps(history: History) -> list[Gap]:
+    """Return the gap of each fault, in order."""
+    faults = history.faults
+    answered = [item for item in history.of(REACH) or history.operations if item.outcome == "ok"]
+    free = sorted(item.return_ns for item in answered if not item.bound)
+    bound: dict[str, list[int]] = {}
+    for item in answered:
+        if item.bound:
+            bound.setdefault(item.bound, []).append(item.return_ns)
+    found = []
+    for number, fault in enumerate(faults):
+        begin_ns = fault.begin_ns
+        end_ns = fault.end_ns + round(TAIL_S * 1e9)
+        if number + 1 < len(faults):
+            end_ns = min(end_ns, max(faults[number + 1].begin_ns, begin_ns))
+        waits = [longest(sorted(times), begin_ns, end_ns) for times in bound.values()]
+        found.append(
+            Gap(
+                fault=fault.what,
+                where=fault.where,
+                any_s=longest(free, begin_ns, end_ns),
+                bound_s=max((wait for wait in waits if wait is not None), default=None),
+                errors=sum(
+                    _is_error(item) and begin_ns <= item.return_ns <= end_ns for item in history.operations
+                ),
+            )
+        )
+    return found
+
+
+def longest(times_ns: Sequence[int], begin_ns: int, end_ns: int) -> float | None:
+    """Return the longest time between two of the sorted times that touches the span, in seconds.
+
+    The time from the last one before the span counts from there; None if there are not two.
+    """
+    first = max(0, bisect_left(times_ns, begin_ns) - 1)
+    last = bisect_right(times_ns, end_ns) + 1
+    inside = times_ns[first:last]
+    if len(inside) < 2:  # noqa: PLR2004 - a gap has two ends
+        return None
+    return max(after - before for before, after in itertools.pairwise(inside)) / 1e9
+
+
+def over_budget(found: Sequence[Gap], faults: Mapping[str, type[Fault[Any]]], factor: float) -> list[str]:
+    """Return a sentence for each gap of free clients above `factor` times the budget of its fault."""
+    return [
+        f"{gap.fault} of {', '.join(gap.where) or 'nothing'}: no answer for {gap.any_s:.2f} s, the budget is"
+        f" {faults[gap.fault].gap_s_max * factor:.2f} s"
+        for gap in found
+        if gap.fault in faults and gap.any_s is not None and gap.any_s > faults[gap.fault].gap_s_max * factor
+    ]
+
+
+def _is_error(item: Operation) -> bool:
+    return item.outcome == "unknown"

@@ -1,0 +1,184 @@
+"""`scripts/chaos` on real nodes: clean if all is well, red if a promise is broken, and gone when killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.chaos_lab.targets.processes import PREFIX
+from scripts.local_cluster import PROJECT
+from tests.process.nodes import DEADLINE_S
+
+pytestmark = pytest.mark.process
+
+CLEAN, BROKEN, LAB_FAILED = 0, 1, 2
+RUN_S = 150
+
+
+def command(*arguments: str | Path) -> list[str]:
+    """Return the command line of the lab."""
+    return [sys.executable, "-P", "-m", "scripts.chaos_lab", *map(str, arguments)]
+
+
+def environment(temporary: Path) -> dict[str, str]:
+    """Return an environment whose temporary directory is the test's own."""
+    return os.environ | {"PYTHONPATH": str(PROJECT), "TMPDIR": str(temporary)}
+
+
+def chaos(tmp_path: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the lab to its end."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
+
+
+def nodes_below(directory: Path) -> list[str]:
+    """Return the command lines of all processes that name a directory."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(str(directory)) in line and b"http_api" in line:
+            found.append(line.decode())
+    return found
+
+
+def until(is_so: Callable[[], Any], what: str) -> None:
+    """Wait for a condition."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.05)
+
+
+SCHEDULE = """
+0.5 kill-leader 1.5
+0.2 pause-leader 2
+0.2 torn-tail 0.5
+0.2 transfer-storm 0
+0.2 foreign-node 1
+"""
+
+
+def test_a_cluster_that_is_well_is_clean_under_faults(tmp_path: Path) -> None:
+    """A schedule of a person runs, is recorded, and breaks no promise; checked again it is still clean."""
+    (tmp_path / "schedule").write_text(SCHEDULE)
+    done = chaos(
+        tmp_path,
+        *("--minutes", "0.6", "--seed", "1", "--schedule", "schedule", "--dir", "run"),
+        *("--budget-factor", "10", "--at", "1:touch was-here"),
+    )
+    assert done.returncode == CLEAN, done.stdout + done.stderr
+    assert done.stdout.startswith("chaos: target processes, 3 nodes, seed 1, load ")
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert {"kill-leader": 1, "pause-leader": 1, "own": 1}.items() <= report["faults"].items()
+    assert report["operations"]["ok"] > 200
+    assert report["terms"] >= 2
+    assert (tmp_path / "was-here").exists()
+    assert nodes_below(tmp_path) == []
+    assert list(tmp_path.glob(f"{PREFIX}*")) == []
+    again = chaos(tmp_path, "check", "run")  # with the same budgets
+    assert again.returncode == CLEAN, again.stdout + again.stderr
+
+
+def grant_it_twice(lines: list[dict[str, Any]]) -> None:
+    """Let another client have been granted the same lock at the same time, with the same token."""
+    number = next(
+        number
+        for number, line in enumerate(lines)
+        if line["line"] == "operation" and line["workload"] == "mutex" and line["kind"] == "acquire"
+        if line["outcome"] == "ok"
+    )
+    twin = json.loads(json.dumps(lines[number]))
+    twin |= {"id": 10**9, "client": "somebody-else"}
+    twin["result"]["hold"] = "another"
+    lines.insert(number + 1, twin)
+
+
+def differ_in_the_end(lines: list[dict[str, Any]]) -> None:
+    """Let a node have ended in another state."""
+    last = next(line for line in reversed(lines) if line["line"] == "node-state")
+    last["digest"] = "0" * 16
+
+
+def test_a_history_that_breaks_a_promise_is_red(tmp_path: Path) -> None:
+    """What no cluster may answer, put into the recorded history of a real one."""
+    done = chaos(
+        tmp_path, *("--minutes", "0.1", "--seed", "1", "--no-faults", "--dir", "run", "--workloads", "mutex")
+    )
+    assert done.returncode == CLEAN, done.stdout + done.stderr
+    recorded = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    for spoil in (grant_it_twice, differ_in_the_end):
+        lines = [json.loads(line) for line in recorded]
+        spoil(lines)
+        (tmp_path / "spoiled.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        judged = chaos(tmp_path, "check", "spoiled.jsonl")
+        assert judged.returncode == BROKEN, judged.stdout + judged.stderr
+        assert "A PROMISE WAS BROKEN" in judged.stdout
+        page = (tmp_path / "timeline.html").read_text()
+        assert '"verdict":"broken"' in page
+    drawn = chaos(tmp_path, "timeline", "run")
+    assert drawn.returncode == CLEAN, drawn.stdout + drawn.stderr
+    assert '"violations":[]' in (tmp_path / "run" / "timeline.html").read_text()
+
+
+def test_a_killed_lab_leaves_nothing(tmp_path: Path) -> None:
+    """Neither nodes nor files, after kill -9 in the middle of a fault."""
+    with subprocess.Popen(
+        command("--minutes", "5", "--only", "pause-leader"),
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as lab:
+        assert lab.stdout is not None
+        for line in lab.stdout:
+            if line.startswith("pause-leader ("):
+                break
+        assert len(nodes_below(tmp_path)) == 3
+        lab.send_signal(signal.SIGKILL)
+    until(lambda: not nodes_below(tmp_path), "nodes are left")
+    until(lambda: not list(tmp_path.glob(f"{PREFIX}*")), "files are left")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--prove", "--only", "kill-leader"), "there is no tooth 'kill-leader'; there are sound-node"),
+        (("--only", "kill-leeder"), "there is no fault 'kill-leeder'; there are kill-follower"),
+        (("--workloads", "mutexes"), "there is no workload 'mutexes'"),
+        (("--target", "nowhere"), "there is no target 'nowhere'"),
+        (("--target", "http://127.0.0.1:1,http://127.0.0.1:2"), "no node answers at http://127.0.0.1:1"),
+        (("check", "no-such-file"), "no-such-file"),
+    ],
+)
+def test_what_cannot_be_done_is_told(tmp_path: Path, arguments: Sequence[str], said: str) -> None:
+    """With exit code 2, and what there is."""
+    done = chaos(tmp_path, *arguments)
+    assert done.returncode == LAB_FAILED
+    assert said in done.stderr
+
+
+def test_a_defect_of_one_real_node_is_noticed(tmp_path: Path) -> None:
+    """`--prove` says who objected to a node that accepts the tokens of former holders."""
+    done = chaos(tmp_path, *("--prove", "--only", "fence-accepts-stale", "--dir", "run", "--seed", "1"))
+    assert done.returncode == CLEAN, done.stdout + done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| `fence-accepts-stale`"))
+    assert "fences" in row
+    assert (tmp_path / "run" / "fence-accepts-stale" / "history.jsonl").exists()
+    assert nodes_below(tmp_path) == []

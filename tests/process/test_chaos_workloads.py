@@ -1,0 +1,72 @@
+"""All workloads of the chaos lab on a healthy cluster: everything is served, and no checker objects."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from scripts.chaos_lab.checkers.catalogue import CHECKERS, check_all
+from scripts.chaos_lab.checkers.registers import lost_updates
+from scripts.chaos_lab.final_listing import record_final_holds
+from scripts.chaos_lab.history import Header, History, HistoryWriter, read_history
+from scripts.chaos_lab.lab import Lab, Workload
+from scripts.chaos_lab.workloads.catalogue import WORKLOADS
+from scripts.chaos_lab.workloads.stopped_clients import StoppedClients, StoppedClientsWithoutFence
+from scripts.local_cluster import LocalCluster
+from tests.process.nodes import node_ids
+
+pytestmark = pytest.mark.process
+
+RUN_S = 6.0
+STOPPED_RUN_S = 12.0
+"""Some of it passes until all client processes have started."""
+
+
+async def recorded(
+    cluster: LocalCluster,
+    path: Path,
+    workloads: Iterable[type[Workload]] = tuple(WORKLOADS.values()),
+    run_s: float = RUN_S,
+) -> History:
+    """Run workloads for a few seconds; return the history."""
+    with HistoryWriter(path) as history:
+        nodes = {node_id: cluster.node(node_id).http for node_id in node_ids(cluster)}
+        history.write(Header(seed=3, target="processes", nodes=nodes))
+        lab = Lab(nodes, history, seed=3)
+        until_s = time.monotonic() + run_s
+        async with asyncio.TaskGroup() as tasks:
+            for workload in workloads:
+                tasks.create_task(workload().run(lab, until_s))
+        assert await record_final_holds(lab)
+    return read_history(path)
+
+
+async def test_all_workloads_on_a_healthy_cluster(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Each workload gets what it asks for, every checker has something to look at and is content."""
+    history = await recorded(cluster, tmp_path / "history")
+    assert check_all(history) == []
+    assert not [item for item in history.operations if item.outcome == "unknown"]
+    served = Counter(item.workload for item in history.operations if item.outcome == "ok")
+    assert all(served[name] >= 10 for name in WORKLOADS), served
+    assert {"watch-event", "take", "advance", "queue", "session-keepalive", "sem-renew"} <= {
+        item.kind for item in history.operations
+    }
+    assert any(
+        holder.name.startswith(history.final_holds[0].prefix) for holder in history.final_holds[0].holders
+    )
+    assert {item.bound for item in history.of("reach")} == {"", *node_ids(cluster)}
+    assert CHECKERS.keys() >= {"linearizability", "overlap", "early-lease", "final-holds"}
+
+
+async def test_only_a_fence_stops_clients_that_were_stopped(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Processes are stopped beyond their lease: without a fence they lose updates, with one none."""
+    workloads = [StoppedClients, StoppedClientsWithoutFence]
+    history = await recorded(cluster, tmp_path / "history", workloads, STOPPED_RUN_S)
+    assert check_all(history) == []
+    assert lost_updates(history, is_fenced=True) == []
+    assert lost_updates(history, is_fenced=False)
+    stale = [item for item in history.of(StoppedClients.name) if item.code == "stale-token"]
+    assert stale, "no client was stopped between its read and its write"

@@ -1,0 +1,89 @@
+"""How long clients were without an answer, from histories whose gaps are known."""
+
+import msgspec
+import pytest
+
+from scripts.chaos_lab.faults.catalogue import FAULTS
+from scripts.chaos_lab.gaps import Gap, gaps, longest, over_budget
+from scripts.chaos_lab.history import AnyLine, FaultBegin, FaultEnd, History, Operation
+
+S = 1_000_000_000
+
+
+def operation(at_s: float, *, bound: str = "", outcome: str = "ok") -> Operation:
+    """Return an operation that returned at a time."""
+    return Operation(
+        id=round(at_s * 1000),
+        client="c",
+        workload="w",
+        kind="acquire",
+        name="x",
+        bound=bound,
+        call_ns=round((at_s - 0.01) * S),
+        return_ns=round(at_s * S),
+        outcome=outcome,  # type: ignore[arg-type]
+    )
+
+
+def fault(number: int, what: str, begin_s: float, end_s: float) -> list[AnyLine]:
+    """Return a fault of a history."""
+    return [
+        FaultBegin(id=number, what=what, where=["n1"], at_ns=round(begin_s * S)),
+        FaultEnd(id=number, at_ns=round(end_s * S)),
+    ]
+
+
+def test_the_gap_of_each_fault_is_its_own() -> None:
+    """Free clients and bound ones are told apart; of bound ones the unluckiest node counts."""
+    every = [number / 10 for number in range(300)]
+    free = [operation(at) for at in every if not 10.05 < at < 11.75]
+    patient = [operation(at, bound="n2") for at in every]
+    unlucky = [operation(at, bound="n1") for at in every if not 10.05 < at < 14.05]
+    unknown = [operation(10.5, outcome="unknown"), operation(25, outcome="unknown")]
+    lines = [
+        *(*free, *patient, *unlucky, *unknown),
+        *fault(1, "kill-leader", 10, 13),
+        *fault(2, "pause-leader", 20, 22),
+    ]
+    first, second = gaps(History(lines))
+    assert (first.fault, first.where, first.errors) == ("kill-leader", ["n1"], 1)
+    assert first.any_s == pytest.approx(1.8)
+    assert first.bound_s == pytest.approx(4.1)
+    assert second.any_s == pytest.approx(0.1)
+    assert second.errors == 1
+
+
+def test_a_gap_reaches_from_before_the_fault_to_after_it() -> None:
+    """An answer just before counts as its begin; without any answer behind it there is no end to measure."""
+    assert longest([0, 3 * S, 9 * S], 4 * S, 5 * S) == 6.0
+    assert longest([0, 3 * S], 4 * S, 5 * S) is None
+    assert longest([], 4 * S, 5 * S) is None
+
+
+def test_without_clients_of_a_kind_there_is_no_gap() -> None:
+    """It is not taken for a gap of zero."""
+    lines = [*fault(1, "kill-leader", 1, 2), *(operation(number / 10) for number in range(50))]
+    (gap,) = gaps(History(lines))
+    assert gap.bound_s is None
+    assert gap.any_s == pytest.approx(0.1)
+
+
+def test_a_gap_above_the_budget_is_told() -> None:
+    """Times the factor for slow machines; a fault without a budget has none to break."""
+    budget_s = FAULTS["kill-leader"].gap_s_max
+    found = [
+        Gap(fault="kill-leader", where=["n1"], any_s=budget_s * 1.5, bound_s=99.0, errors=0),
+        Gap(fault="kill-leader", where=["n2"], any_s=None, bound_s=None, errors=0),
+        Gap(fault="somebody-elses", where=[], any_s=99.0, bound_s=None, errors=0),
+    ]
+    (told,) = over_budget(found, FAULTS, 1.0)
+    assert "kill-leader of n1: no answer for" in told
+    assert over_budget(found, FAULTS, 2.0) == []
+
+
+def test_clients_that_never_queue_are_asked_first() -> None:
+    """With the workload `reach` the others do not count: they may wait for a lock that is held."""
+    reach = [msgspec.structs.replace(operation(at), workload="reach") for at in (0.5, 1.0, 3.5, 4.0)]
+    others = [operation(number / 10) for number in range(60)]
+    (gap,) = gaps(History([*fault(1, "kill-leader", 1.5, 2), *reach, *others]))
+    assert gap.any_s == pytest.approx(2.5)

@@ -1,0 +1,113 @@
+"""What an answer of a node means to a client of the lab, and what it records."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from scripts.chaos_lab.client import Client
+from scripts.chaos_lab.history import HistoryWriter, Operation, read_history
+from scripts.chaos_lab.http_client import judge
+from scripts.chaos_lab.lab import Lab
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "fate"),
+    [
+        (200, {"token": 1}, "ok"),
+        (201, {"session_id": "s"}, "ok"),
+        (409, {"code": "lock-held", "outcome": "not-applied"}, "refused"),
+        (410, {"code": "lease-expired", "outcome": "not-applied"}, "refused"),
+        (503, {"code": "no-leader", "outcome": "not-applied"}, "try-again"),
+        (429, {"code": "overloaded", "outcome": "not-applied"}, "try-again"),
+        (504, {"code": "outcome-unknown", "outcome": "unknown"}, "lost"),
+        (500, {"code": "internal", "outcome": "unknown"}, "lost"),
+        (502, {"message": "of a proxy"}, "lost"),
+    ],
+)
+def test_what_an_answer_means(status: int, body: dict[str, Any], fate: str) -> None:
+    """Only `not-applied` says that nothing happened, and only some of those codes are outcomes."""
+    assert judge(status, json.dumps(body).encode()).fate == fate
+
+
+def test_an_answer_that_is_not_json() -> None:
+    """Half an answer, or one of somebody else, says nothing about the outcome."""
+    assert judge(200, b'{"tok').fate == "lost"
+    assert judge(200, b"[1]").fate == "lost"
+
+
+async def recorded(tmp_path: Path, answers: list[tuple[int, dict[str, Any]]]) -> tuple[Operation, list[str]]:
+    """Ask a node that gives these answers in turn; return what was recorded, and the request ids it got."""
+    ids: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        ids.append((await request.json())["request_id"])
+        status, body = answers[min(len(ids), len(answers)) - 1]
+        return web.json_response(body, status=status)
+
+    app = web.Application()
+    app.router.add_post("/v1/locks/acquire", answer)
+    async with TestServer(app) as server:
+        with HistoryWriter(tmp_path / "history") as history:
+            lab = Lab({"n1": str(server.make_url("")).rstrip("/")}, history, seed=1, patience_s=0.3)
+            async with Client(lab, "w", 1) as client:
+                await client.acquire("a", ttl_ms=1000)
+    [operation] = read_history(tmp_path / "history").operations
+    return operation, ids
+
+
+NO_LEADER = (503, {"code": "no-leader", "outcome": "not-applied"})
+UNKNOWN = (504, {"code": "outcome-unknown", "outcome": "unknown"})
+HELD = (409, {"code": "lock-held", "outcome": "not-applied"})
+GRANTED = (200, {"hold_id": "secret", "token": 3, "expires_in_ms": 1000})
+
+
+async def test_a_lost_answer_is_asked_for_again(tmp_path: Path) -> None:
+    """The same request id again brings the outcome; the hold is recorded without its secret."""
+    operation, ids = await recorded(tmp_path, [NO_LEADER, UNKNOWN, GRANTED])
+    assert (operation.outcome, operation.attempts, operation.lost) == ("ok", 3, 1)
+    assert len(set(ids)) == 1
+    assert operation.result["token"] == 3
+    assert operation.call_ns <= operation.result["sent_ns"] <= operation.return_ns
+    assert "secret" not in (tmp_path / "history").read_text()
+
+
+async def test_an_outcome_that_never_comes(tmp_path: Path) -> None:
+    """One lost attempt makes it unknown, whatever the others were; without one nothing has happened."""
+    operation, _ = await recorded(tmp_path, [UNKNOWN, NO_LEADER])
+    assert (operation.outcome, operation.code) == ("unknown", "no-leader")
+    (tmp_path / "history").unlink()
+    operation, _ = await recorded(tmp_path, [NO_LEADER])
+    assert (operation.outcome, operation.lost) == ("refused", 0)
+
+
+async def test_a_refusal_is_an_outcome(tmp_path: Path) -> None:
+    """It ends the request, also after a lost attempt: the id would have brought another one."""
+    operation, ids = await recorded(tmp_path, [UNKNOWN, HELD, GRANTED])
+    assert (operation.outcome, operation.code, len(ids)) == ("refused", "lock-held", 2)
+
+
+async def test_what_has_no_id_may_find_its_own_work(tmp_path: Path) -> None:
+    """The end of a session that is asked for again is told that there is none: by whom, nobody knows."""
+    answers = [(504, {"code": "outcome-unknown", "outcome": "unknown"})]
+    answers += [(410, {"code": "session-expired", "outcome": "not-applied"})] * 2
+
+    async def answer(request: web.Request) -> web.Response:
+        del request
+        status, body = answers.pop(0)
+        return web.json_response(body, status=status)
+
+    app = web.Application()
+    app.router.add_delete("/v1/sessions/s", answer)
+    async with TestServer(app) as server:
+        with HistoryWriter(tmp_path / "history") as history:
+            lab = Lab({"n1": str(server.make_url("")).rstrip("/")}, history, seed=1, patience_s=5)
+            async with Client(lab, "w", 1) as client:
+                for _ in range(2):
+                    await client.ask("session-close", "w-1", "/v1/sessions/s", method="DELETE")
+    repeated, single = read_history(tmp_path / "history").operations
+    assert (repeated.outcome, repeated.code, repeated.lost) == ("unknown", "session-expired", 1)
+    assert (single.outcome, single.lost) == ("refused", 0)
