@@ -1,0 +1,41 @@
+"""Running Compose clusters for tests; skipped with the reason where there is no engine."""
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from scripts.lib import guardian
+from tests.docker.compose_cluster import NODE_IDS, ROOT, Cluster, compose_command, docker, run, wait_for
+
+
+@pytest.fixture(scope="session")
+def compose() -> list[str]:
+    """Return the Compose command, or skip."""
+    return compose_command()
+
+
+@pytest.fixture(scope="session")
+def image(compose: list[str]) -> Iterator[str]:
+    """Build the image of this checkout, under a name of this test run's own."""
+    assert compose  # else there is no engine
+    name = f"holdfast:test-{secrets.token_hex(4)}"
+    built = run(str(ROOT / "deploy" / "build-image"), name)
+    assert built.returncode == 0, built.stdout + built.stderr
+    guardian.run_if_killed(["docker", "rmi", "--force", name])
+    yield name
+    docker("rmi", "--force", name)
+
+
+@pytest.fixture(scope="module")
+def cluster(compose: list[str], image: str) -> Iterator[Cluster]:
+    """Yield a running cluster that has a leader."""
+    cluster = Cluster(compose, image)
+    cluster.remove_if_killed()
+    with contextlib.ExitStack() as stack:
+        stack.callback(cluster.compose, "down", "--volumes", "--remove-orphans", "--timeout", "20")
+        stack.callback(cluster.print_logs)
+        cluster.compose("up", "--detach", *NODE_IDS)
+        wait_for("three nodes agree on a leader", cluster.leader)
+        yield cluster

@@ -1,0 +1,87 @@
+"""The recipes of deploy/README.md, step by step: a lost volume, a fourth node, a rolling restart."""
+
+import secrets
+from functools import partial
+
+import pytest
+
+from tests.docker.compose_cluster import NEW_ID, NODE_IDS, Cluster, docker, run, wait_for
+
+pytestmark = pytest.mark.docker
+
+HELD = "event=held exit_code=4"
+
+
+def take(cluster: Cluster, name: str) -> int:
+    """Take a lock for long and return its token."""
+    body = {"name": name, "owner": "test", "ttl_ms": 600_000, "request_id": secrets.token_hex(8)}
+    return int(wait_for("a grant", partial(cluster.call, "n1", "/v1/locks/acquire", body))["token"])
+
+
+def check_kept(cluster: Cluster, node_id: str, name: str, token: int) -> None:
+    """A lock is still held, with its token, as a node answers."""
+    lock = wait_for("a read", partial(cluster.call, node_id, f"/v1/locks/{name}"))
+    assert [holder["token"] for holder in lock["holders"]] == [token]
+
+
+def logs(cluster: Cluster, node_id: str) -> str:
+    """Return what the present container of a node has logged."""
+    done = run("docker", "logs", cluster.container(node_id))
+    return done.stdout + done.stderr
+
+
+def lose_volume(cluster: Cluster, node_id: str) -> None:
+    """Remove a node's container and its volume, and start the node as before."""
+    cluster.compose("rm", "--stop", "--force", node_id)
+    docker("volume", "rm", f"{cluster.project}_{node_id}")
+    cluster.compose("up", "--detach", node_id)
+
+
+def test_a_lost_volume_is_repaired(cluster: Cluster) -> None:
+    """The node is held, unhealthy, with the reason; removed, started to join and added, it counts again."""
+    token = take(cluster, "kept")
+    lose_volume(cluster, "n3")
+    wait_for("n3 is held", lambda: True if HELD in logs(cluster, "n3") else None)
+    assert "holdfast cluster replace" in logs(cluster, "n3")
+    state = "{{.State.Running}} {{.RestartCount}}"
+    assert docker("inspect", "--format", state, cluster.container("n3")) == "true 0"
+
+    cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", "cluster", "remove", "n3")
+    cluster.compose("up", "--detach", "n3", HOLDFAST_JOIN_N3="true")
+    added = ("cluster", "add", "n3", "n3:7800", "--wait", "1m")
+    cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", *added)
+    wait_for("n3 is ready", partial(cluster.ready, "n3"))
+    assert cluster.members("n3").keys() == set(NODE_IDS)
+    check_kept(cluster, "n3", "kept", token)
+    # What it was told once stays: the variable may go again.
+    cluster.compose("up", "--detach", "n3")
+    wait_for("n3 is ready as before", partial(cluster.ready, "n3"))
+
+
+def test_a_fourth_node_joins_and_leaves(cluster: Cluster) -> None:
+    """It is started from its own file, added, has all locks, can be removed, and comes back."""
+    token = take(cluster, "shared")
+    cluster.compose("up", "--detach", NEW_ID)
+    added = ("cluster", "add", NEW_ID, "n4:7800", "--wait", "1m")
+    cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", *added)
+    wait_for("n4 is ready", partial(cluster.ready, NEW_ID))
+    check_kept(cluster, NEW_ID, "shared", token)
+    cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", "cluster", "remove", NEW_ID)
+    cluster.compose("rm", "--stop", "--force", NEW_ID)
+    docker("volume", "rm", f"{cluster.project}_{NEW_ID}")
+    assert cluster.members("n1").keys() == set(NODE_IDS)
+    # Without its old volume it may come back.
+    cluster.compose("up", "--detach", NEW_ID)
+    cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", *added)
+    check_kept(cluster, NEW_ID, "shared", token)
+    cluster.compose("exec", "-T", "n1", "holdfast", "--nodes", "http://n1:7700", "cluster", "remove", NEW_ID)
+    cluster.compose("rm", "--stop", "--force", NEW_ID)
+
+
+def test_a_rolling_restart_keeps_every_lock(cluster: Cluster) -> None:
+    """One node after the other, each ready before the next: nothing is lost."""
+    token = take(cluster, "rolling")
+    for node_id in NODE_IDS:
+        cluster.compose("restart", "--timeout", "30", node_id)
+        wait_for(f"{node_id} is ready", partial(cluster.ready, node_id))
+        check_kept(cluster, node_id, "rolling", token)
