@@ -9,12 +9,12 @@ from pathlib import Path
 from scripts.lib.ports import PortsBusyError
 from scripts.local_cluster import ClusterFailure, LocalCluster
 
-DEFAULT_BASE_PORT = 7701
+DEFAULT_BASE_PORT = 7700
 NODES_MAX = 9
 
 EXAMPLE = """\
 example:
-  scripts/cluster up --dir /tmp/hold          three nodes on http://127.0.0.1:7701 to 7703
+  scripts/cluster up --dir /tmp/hold          three nodes on http://127.0.0.1:7700 to 7702
   scripts/cluster status --dir /tmp/hold
   scripts/cluster kill n1 --dir /tmp/hold     as kill -9 does; the others go on
   scripts/cluster restart n1 --dir /tmp/hold

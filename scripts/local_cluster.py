@@ -138,6 +138,10 @@ class LocalCluster:
         del node_id
         return PROJECT
 
+    def environment(self, node_id: str) -> dict[str, str]:
+        """Return the environment in which a node is started."""
+        return node_environment(self.tree(node_id))
+
     # --- processes
 
     def is_alive(self, node_id: str) -> bool:
@@ -156,7 +160,7 @@ class LocalCluster:
             document = cluster_file.read(self.directory)
             tree = self.tree(node_id)
             pid = processes.start(
-                self._argv(node_id, document), log=self.log(node_id), cwd=tree, env=node_environment(tree)
+                self._argv(node_id, document), log=self.log(node_id), cwd=tree, env=self.environment(node_id)
             )
             for node in document["nodes"]:
                 if node["id"] == node_id:
@@ -227,7 +231,7 @@ class LocalCluster:
 
     def ask(self, node_id: str, path: str, timeout_s: float = ASK_S) -> tuple[int, Any] | None:
         """Send one GET; return status and decoded JSON (None for other bodies), or None if unanswered."""
-        connection = http.client.HTTPConnection(urlsplit(self.node(node_id).http).netloc, timeout=timeout_s)
+        connection = self.connection(node_id, timeout_s)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -240,6 +244,10 @@ class LocalCluster:
             return response.status, json.loads(body)
         except ValueError:
             return response.status, None
+
+    def connection(self, node_id: str, timeout_s: float) -> http.client.HTTPConnection:
+        """Return a connection to a node, which is opened by the first request."""
+        return http.client.HTTPConnection(urlsplit(self.node(node_id).http).netloc, timeout=timeout_s)
 
     def view(self, node_id: str, timeout_s: float = ASK_S) -> dict[str, Any] | None:
         """Return the cluster as a node sees it (/v1/cluster), None if it does not say."""

@@ -11,7 +11,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -36,6 +36,8 @@ from scripts.lib.call_trace import CallRecorder, CallTrace
 NODES_COUNT: Final = 3
 SEND: Final = "Link.send"
 """The function through which every frame leaves for a peer."""
+TRIES_COUNT_MAX: Final = 10
+"""How often in a row a trace may be disturbed by a heartbeat."""
 WARM_UP_COUNT: Final = 20
 """Requests before the first that is counted."""
 TIMEOUT_S: Final = 20.0
@@ -64,12 +66,17 @@ What is counted:
 
 The lock is the same in all runs, so nothing is called for a lock that is new to the metrics.
 "until the answer" ends when the caller has the answer, "until idle" when all three nodes have nothing left to
-do. Timers (heartbeats, pings) are held back meanwhile.
+do. Timers (heartbeats, pings) are held back meanwhile. A heartbeat that falls due while a slow sync is waited
+for sends the entry once more; such a request is not counted, and another one is traced in its place.
 """
 
 
 class TracingError(Exception):
     """The request could not be traced."""
+
+
+class DisturbedError(TracingError):
+    """The leader sent the entry again amid the request, because a heartbeat was due."""
 
 
 class PausableLoop(uvloop.Loop):
@@ -251,7 +258,7 @@ async def asking(node: Node, *, over_http: bool) -> AsyncIterator[Asker]:
 
 
 async def trace_once(loop: PausableLoop, asker: Asker, node: Node) -> TracedRun:
-    """Trace one request. Raises TracingError."""
+    """Trace one request. Raises TracingError, and DisturbedError if more than the request is in the trace."""
     entry_sends: list[int] = []
 
     def on_send(index: int, frame: FrameType) -> None:
@@ -271,10 +278,20 @@ async def trace_once(loop: PausableLoop, asker: Asker, node: Node) -> TracedRun:
             recorder.stop()
     await node.submit(Release(HoldId(hold_id)), TIMEOUT_S)
     if len(entry_sends) != NODES_COUNT:
-        raise TracingError(f"the request passed {SEND} {len(entry_sends)} times, not {NODES_COUNT} times")
+        is_more = len(entry_sends) > NODES_COUNT
+        message = f"the request passed {SEND} {len(entry_sends)} times, not {NODES_COUNT} times"
+        raise DisturbedError(message) if is_more else TracingError(message)
     # The first is the follower's, to the leader; then the leader sends the entry to each of the others.
     whole = CallTrace(recorder.calls, ROOT)
     return TracedRun(whole, whole.first(answered_count), entry_sends[1])
+
+
+async def trace_undisturbed(loop: PausableLoop, asker: Asker, node: Node) -> TracedRun:
+    """Trace requests until one is traced without a heartbeat. Raises TracingError."""
+    for _ in range(TRIES_COUNT_MAX - 1):
+        with suppress(DisturbedError):
+            return await trace_once(loop, asker, node)
+    return await trace_once(loop, asker, node)
 
 
 async def _until_quiet(loop: PausableLoop, recorder: CallRecorder) -> None:
@@ -312,8 +329,8 @@ async def trace_runs(directory: Path, runs_count: int, *, over_http: bool) -> li
         follower = next(node for node in nodes if node.config.node_id != leader_id)
         async with asking(follower, over_http=over_http) as asker:
             for _ in range(WARM_UP_COUNT):
-                await trace_once(loop, asker, follower)
-            runs = [await trace_once(loop, asker, follower) for _ in range(runs_count)]
+                await trace_undisturbed(loop, asker, follower)
+            runs = [await trace_undisturbed(loop, asker, follower) for _ in range(runs_count)]
     return sorted(runs, key=lambda run: len(run.whole.calls))
 
 

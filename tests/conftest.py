@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import logging
 import os
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -20,6 +21,13 @@ hypothesis.settings.register_profile("nightly", deadline=None, max_examples=5000
 hypothesis.settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
 )
+
+
+def pytest_configure() -> None:
+    """Let interrupts be heard: a script's background jobs ignore them, and so would all that tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

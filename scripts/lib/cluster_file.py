@@ -3,7 +3,7 @@
 import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,23 @@ SECRET_FILE = "secret"  # noqa: S105 - the name of a file
 
 
 def create(directory: Path, nodes: int, base_port: int, extra_args: Sequence[str]) -> None:
-    """Write the files of a new cluster. Raises PortsBusyError."""
+    """Write the files of a new cluster on loopback. Raises PortsBusyError."""
     base = base_port or ports.find_base(nodes)
     ports.check_free(base, nodes)
-    members = [
-        {
-            "id": f"n{i + 1}",
-            "http": f"http://{ports.HOST}:{http_port}",
-            "peer": f"{ports.HOST}:{peer_port}",
-            "pid": 0,
-        }
-        for i, (http_port, peer_port) in enumerate(ports.of_cluster(base, nodes))
-    ]
-    for member in members:
-        (directory / str(member["id"])).mkdir(parents=True, exist_ok=True)
+    addresses = {
+        f"n{i}": (f"{ports.HOST}:{http_port}", f"{ports.HOST}:{peer_port}")
+        for i, (http_port, peer_port) in enumerate(ports.of_cluster(base, nodes), 1)
+    }
+    create_at(directory, addresses, extra_args)
+
+
+def create_at(
+    directory: Path, addresses: Mapping[str, tuple[str, str]], extra_args: Sequence[str] = ()
+) -> None:
+    """Write the files of a new cluster whose nodes have these HTTP and peer addresses."""
+    members = [_member(node_id, *pair) for node_id, pair in addresses.items()]
+    for node_id in addresses:
+        (directory / node_id).mkdir(parents=True, exist_ok=True)
     secret = secrets.token_hex(32)
     _write_private(directory / SECRET_FILE, secret + "\n")
     write(directory / FILE, {"nodes": members, "secret": secret, "extra_args": list(extra_args)})
@@ -49,3 +52,47 @@ def read(directory: Path) -> dict[str, Any]:
     """Return what stands in a cluster's file."""
     document: dict[str, Any] = json.loads((directory / FILE).read_text())
     return document
+
+
+def make_node(directory: Path, node_id: str, addresses: tuple[str, str] | None = None) -> str:
+    """Give a further node a directory and addresses; return that for peers. It is to join, and not started.
+
+    `addresses` are for HTTP and for peers; by default both have free ports on loopback.
+    """
+    document = read(directory)
+    _keep_first_peers(document)
+    if addresses is None:
+        ((http_port, peer_port),) = ports.of_cluster(ports.find_base(1), 1)
+        addresses = f"{ports.HOST}:{http_port}", f"{ports.HOST}:{peer_port}"
+    _, peer = addresses
+    document["nodes"].append(_member(node_id, *addresses))
+    document.setdefault("joined", []).append(node_id)
+    (directory / node_id).mkdir(exist_ok=True)
+    write(directory / FILE, document)
+    return peer
+
+
+def let_join(directory: Path, node_id: str) -> None:
+    """Make a node that began with the cluster one that is to join it, at the address that it had."""
+    document = read(directory)
+    _keep_first_peers(document)
+    document.setdefault("joined", []).append(node_id)
+    write(directory / FILE, document)
+
+
+def forget_node(directory: Path, node_id: str) -> None:
+    """Take a node that was removed, and does not run, out of the cluster's file; its directory stays."""
+    document = read(directory)
+    document["nodes"] = [node for node in document["nodes"] if node["id"] != node_id]
+    document["joined"] = [item for item in document.get("joined", []) if item != node_id]
+    write(directory / FILE, document)
+
+
+def _member(node_id: str, http: str, peer: str) -> dict[str, Any]:
+    """Return a node that does not run yet, as it stands in the cluster's file."""
+    return {"id": node_id, "http": f"http://{http}", "peer": peer, "pid": 0}
+
+
+def _keep_first_peers(document: dict[str, Any]) -> None:
+    """Note whom the nodes that began with the cluster know, before there are more."""
+    document.setdefault("first_peers", ",".join(f"{node['id']}={node['peer']}" for node in document["nodes"]))

@@ -3,10 +3,14 @@
     with guardian.guarded():
         ...  # every process that is started here, and every process that those start
 
-A guard is a small process at the other end of a pipe. The pipe closes when the program ends, however it ends,
-and the guard then kills every process that carries the guard's mark in its environment. Environments are
-inherited, so the mark reaches grandchildren and processes in sessions of their own. (PR_SET_PDEATHSIG does
-neither: it is not inherited, and it fires when the *thread* that started the process ends.)
+A guard is a small process that is told when the program ends, however it ends, and then kills every process
+that carries the guard's mark in its environment. Environments are inherited, so the mark reaches
+grandchildren and processes in sessions of their own. (PR_SET_PDEATHSIG does neither: it is not inherited, and
+it fires when the *thread* that started the process ends.)
+
+Guard and program are joined by a pipe. A child that the program forks, and that starts no other program, does
+not carry the mark and has a copy of the pipe. So the pipe may be open when the program has ended: the guard
+looks at the program itself. And whoever holds the pipe besides the program is such a child.
 
 Programs whose processes are meant to stay, such as `scripts/cluster up`, have no guard. This file is also the
 guard's own program; it imports the standard library only, so that it starts fast.
@@ -38,6 +42,9 @@ POLL_S: Final = 0.05
 COMMAND_S: Final = 60.0
 """Seconds that a cleanup command may take."""
 GOODBYE: Final = "goodbye"
+PIPE_BYTES: Final = 1 << 16
+_PIPE: Final = 0
+"""The guard's end of the pipe: its standard input."""
 
 _pipes: list[int] = []
 """The write end of this process's own guard, if it has one."""
@@ -58,7 +65,7 @@ def guarded() -> Iterator[None]:
     mark = secrets.token_hex(MARK_BYTES)
     before = os.environ.get(VARIABLE)
     guard = subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, mark],
+        [sys.executable, "-I", "-S", __file__, mark, str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         cwd="/",
@@ -94,13 +101,13 @@ def _say(line: str) -> None:
 # -- the guard's side ---------------------------------------------------------------------------------------
 
 
-def _main(mark: str) -> None:
+def _main(mark: str, program: int) -> None:
     """Wait until the program ends, kill what it has left, and run its cleanup commands if it was killed."""
-    lines = sys.stdin.read().splitlines()
+    lines = _heard(program)
     is_killed = GOODBYE not in lines
     quiet_since_s = time.monotonic()
     while True:
-        if _kill_marked(mark.encode()):
+        if _kill_left(mark.encode(), program):
             quiet_since_s = time.monotonic()
         elif not is_killed or time.monotonic() - quiet_since_s > QUIET_S:
             break
@@ -111,23 +118,64 @@ def _main(mark: str) -> None:
                 subprocess.run(json.loads(line), check=False, timeout=COMMAND_S)
 
 
-def _kill_marked(mark: bytes) -> int:
-    """Kill all processes that carry the mark; return how many there were."""
+def _heard(program: int) -> list[str]:
+    """Return all lines of the program when it says goodbye, or has ended."""
+    data = b""
+    os.set_blocking(_PIPE, False)
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(program)
+        # Looked at now: until the descriptor was open, the pid could go to another process.
+        while os.getppid() == program and GOODBYE not in data.decode().splitlines():
+            ready, _, _ = select.select([_PIPE, descriptor], [], [])
+            data += _said()
+            if descriptor in ready:
+                break
+        os.close(descriptor)
+    return (data + _said()).decode().splitlines()
+
+
+def _said() -> bytes:
+    """Return what is in the pipe now."""
+    data = b""
+    with contextlib.suppress(BlockingIOError):
+        while part := os.read(_PIPE, PIPE_BYTES):
+            data += part
+    return data
+
+
+def _kill_left(mark: bytes, program: int) -> int:
+    """Kill all processes that carry the mark, or were forked by the program; return how many there were."""
     count = 0
     for directory in Path("/proc").glob("[0-9]*"):
-        if not _is_marked(directory, mark):
+        if int(directory.name) in (program, os.getpid()) or not _is_left(directory, mark):
             continue
         with contextlib.suppress(ProcessLookupError):
             descriptor = os.pidfd_open(int(directory.name))
             try:
                 # Looked at again: until the descriptor was open, the pid could go to another process.
-                if _is_marked(directory, mark):
+                if _is_left(directory, mark):
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                     select.select([descriptor], [], [], POLL_S)
                     count += 1
             finally:
                 os.close(descriptor)
     return count
+
+
+def _is_left(directory: Path, mark: bytes) -> bool:
+    """Whether the process of a /proc directory was started by the program, or forked from it."""
+    return _is_marked(directory, mark) or _holds_pipe(directory)
+
+
+def _holds_pipe(directory: Path) -> bool:
+    """Whether the process of a /proc directory has an end of this guard's pipe."""
+    pipe = f"pipe:[{os.fstat(_PIPE).st_ino}]"
+    with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+        for each in (directory / "fd").iterdir():
+            with contextlib.suppress(OSError):  # it was closed meanwhile
+                if str(each.readlink()) == pipe:
+                    return True
+    return False
 
 
 def _is_marked(directory: Path, mark: bytes) -> bool:
@@ -142,4 +190,4 @@ def _is_marked(directory: Path, mark: bytes) -> bool:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(sys.argv[1], int(sys.argv[2]))

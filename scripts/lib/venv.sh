@@ -45,7 +45,7 @@ holdfast_install() {
         echo "holdfast: making $VENV with $("$python" --version)" >&2
         "$python" -m venv --clear "$VENV" >&2 || return 1
     fi
-    echo "holdfast: installing the project and its tools into $VENV" >&2
+    echo "holdfast: installing the project and its tools into $VENV; this takes about a minute" >&2
     (cd "$root" && "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]') >&2 ||
         return 1
     holdfast_stamp "$root" >"$VENV/holdfast.stamp"

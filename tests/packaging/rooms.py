@@ -95,8 +95,8 @@ THIRD_PARTY = {"aiohttp": ("http_api", "holdfast"), "msgspec": PACKAGES}
 
 ONLY_IN = {
     "pysyncobj": (
-        "cluster/consensus/engine.py",
-        "use cluster.consensus.engine.Engine, the one place where the library is tamed",
+        "cluster/consensus/library.py",
+        "use cluster.consensus.engine.Engine: the library is tamed in cluster/consensus/library.py alone",
     ),
     "uvloop": ("http_api/__main__.py", "use asyncio; the program alone chooses the event loop"),
 }

@@ -13,7 +13,7 @@ import pytest
 
 from cluster import config_sources, errors
 from cluster.commands import outbox
-from holdfast import wire
+from holdfast import _exit_codes, wire
 from lockstate import limits
 from scripts.local_cluster import LocalCluster
 
@@ -73,6 +73,12 @@ def test_links_lead_somewhere(document: str) -> None:
         assert target.exists(), f"{document}: {link}"
         assert target.is_relative_to(ROOT), f"{document}: {link}"
         assert not anchor or anchor in anchors(target), f"{document}: {link}"
+
+
+def test_exit_codes_of_the_command_line_are_documented() -> None:
+    """The table of exit codes is the one that the command line has."""
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "docs" / "cli.md").read_text("utf-8"), re.MULTILINE)
+    assert {int(code): meaning for code, meaning in rows} == _exit_codes.MEANINGS
 
 
 @pytest.fixture(scope="module")

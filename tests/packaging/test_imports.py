@@ -219,7 +219,7 @@ def test_wrong_import_is_reported_with_what_to_do(path: str, source: str, advice
         ("http_api/v1/x.py", "from http_api.server.call import Call\nfrom api import gateway"),
         ("api/x.py", "from cluster.errors import ClusterError\nfrom lockstate import commands"),
         (
-            "cluster/consensus/engine.py",
+            "cluster/consensus/library.py",
             "from pysyncobj import SyncObj\nfrom . import guards\nimport os, time, asyncio",
         ),
         ("cluster/node.py", "from cluster.peers import links\nfrom cluster import group"),

@@ -87,7 +87,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     folder = tmp_path_factory.mktemp("readme")
     directory = folder / "cluster"
     base = ports.find_base(3)
-    replaced = {str(7701 + i): str(base + i) for i in range(3)} | {"/tmp/holdfast": str(directory)}  # noqa: S108
+    replaced = {str(7700 + i): str(base + i) for i in range(3)} | {"/tmp/holdfast": str(directory)}  # noqa: S108
     script = script_of(blocks(README))
     for old, new in replaced.items():
         script = script.replace(old, new)

@@ -138,7 +138,7 @@ def follow(folder: Path, found: list[Block]) -> list[str]:
     """Run the blocks and return what each printed, with its own ports and directory put back."""
     directory = folder / "cluster"
     base = ports.find_base(3)
-    replaced = {str(7701 + i): str(base + i) for i in range(3)} | {"/tmp/holdfast": str(directory)}  # noqa: S108
+    replaced = {str(7700 + i): str(base + i) for i in range(3)} | {"/tmp/holdfast": str(directory)}  # noqa: S108
     script = script_of(found)
     for old, new in replaced.items():
         script = script.replace(old, new)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import aiohttp
 
 from holdfast import wire
-from scripts.lib import cluster_file, ports
+from scripts.lib import cluster_file
 from scripts.local_cluster import PROJECT, LocalCluster, node_environment
 
 DEADLINE_S = 20.0
@@ -234,33 +234,17 @@ def spare_data(cluster: LocalCluster, node_id: str) -> Iterator[Path]:
 
 def make_node(cluster: LocalCluster, node_id: str) -> str:
     """Give a further node a directory and ports; return its peer address. It is to join, and not started."""
-    document = cluster_file.read(cluster.directory)
-    document.setdefault("first_peers", ",".join(f"{node['id']}={node['peer']}" for node in document["nodes"]))
-    ((http_port, peer_port),) = ports.of_cluster(ports.find_base(1), 1)
-    peer = f"{ports.HOST}:{peer_port}"
-    document["nodes"].append(
-        {"id": node_id, "http": f"http://{ports.HOST}:{http_port}", "peer": peer, "pid": 0}
-    )
-    document.setdefault("joined", []).append(node_id)
-    (cluster.directory / node_id).mkdir(exist_ok=True)
-    cluster_file.write(cluster.directory / cluster_file.FILE, document)
-    return peer
+    return cluster_file.make_node(cluster.directory, node_id)
 
 
 def let_join(cluster: LocalCluster, node_id: str) -> None:
     """Make a node that began with the cluster one that is to join it, at the address that it had."""
-    document = cluster_file.read(cluster.directory)
-    document.setdefault("first_peers", ",".join(f"{node['id']}={node['peer']}" for node in document["nodes"]))
-    document.setdefault("joined", []).append(node_id)
-    cluster_file.write(cluster.directory / cluster_file.FILE, document)
+    cluster_file.let_join(cluster.directory, node_id)
 
 
 def forget_node(cluster: LocalCluster, node_id: str) -> None:
     """Take a node that was removed, and does not run, out of the cluster's file; its directory stays."""
-    document = cluster_file.read(cluster.directory)
-    document["nodes"] = [node for node in document["nodes"] if node["id"] != node_id]
-    document["joined"] = [item for item in document.get("joined", []) if item != node_id]
-    cluster_file.write(cluster.directory / cluster_file.FILE, document)
+    cluster_file.forget_node(cluster.directory, node_id)
 
 
 def node_command(cluster: LocalCluster, node_id: str, **changes: str) -> list[str]:

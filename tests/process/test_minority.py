@@ -1,11 +1,12 @@
 """A node without a majority says so in time, serves what it may, and recovers when one comes back."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from scripts.local_cluster import LocalCluster
-from tests.process.nodes import followers, http_to, node_ids, until
+from tests.process.nodes import LogSince, followers, http_to, node_ids, until
 
 pytestmark = pytest.mark.process
 
@@ -30,6 +31,7 @@ async def test_survivor(cluster: LocalCluster, survivor_leads: bool) -> None:  #
         granted = await http.acquire(survivor, name)
         assert granted.status == 200
         gone = [node_id for node_id in node_ids(cluster) if node_id != survivor]
+        said = LogSince(cluster, survivor)
         for node_id in gone:
             cluster.kill(node_id)
         # A leader finds out by the silence of the others; what it took before has an unknown outcome.
@@ -64,12 +66,47 @@ async def test_survivor(cluster: LocalCluster, survivor_leads: bool) -> None:  #
         later = await http.lock(survivor, name, is_stale=True)
         assert later.body["lag_ms"] >= stale.body["lag_ms"]
 
+        await until(lambda: said.lines("event=no-quorum", *gone, "2 of 3 nodes"), "the log says so")
+        await until(lambda: said.lines("event=not-ready"), "the log says that it does not serve")
+        assert not said.lines("event=quorum-again")
         cluster.start(gone[0])
         await until(lambda: not has_no_leader(cluster, survivor), "a leader of two nodes")
+        await until(lambda: said.lines("event=quorum-again", gone[1]), "the log says that it is over")
+        await until(lambda: said.lines("event=ready"), "the log says that it serves again")
         assert [(await task).status for task in patient] == [200, 200]
         assert await http.token(survivor, name) == granted.body["token"]
         assert (await http.release(survivor, granted.body["hold_id"])).status == 200
         assert (await http.acquire(survivor, name)).body["token"] > granted.body["token"]
+
+
+@pytest.mark.parametrize("survivor_leads", [False, True])
+async def test_waits_at_the_survivor(cluster: LocalCluster, survivor_leads: bool) -> None:  # noqa: FBT001
+    """Who waits in a queue at a node without a majority is told so, and keeps its place by its request id."""
+    survivor = cluster.leader() if survivor_leads else followers(cluster)[0]
+    name = f"minority/wait/{survivor_leads}"
+    async with http_to(cluster) as http:
+        held = await http.acquire(survivor, name)
+        wait = partial(http.acquire, survivor, name, wait_ms=60_000, request_id=name)
+        waiting = asyncio.create_task(wait())
+        while not await http.queue_length(survivor, name):
+            pass
+        gone = [node_id for node_id in node_ids(cluster) if node_id != survivor]
+        for node_id in gone:
+            cluster.kill(node_id)
+        try:
+            told = await waiting
+        finally:
+            for node_id in gone:
+                cluster.start(node_id)
+            await asyncio.to_thread(cluster.wait_ready)
+        assert (told.status, told.code, told.body["outcome"]) == (504, "outcome-unknown", "unknown")
+        again = asyncio.create_task(wait())
+        while not await http.queue_length(survivor, name):
+            pass
+        assert (await http.release(survivor, held.body["hold_id"])).status == 200
+        granted = await again
+        assert granted.body["token"] > held.body["token"]
+        assert (await http.release(survivor, granted.body["hold_id"])).status == 200
 
 
 @pytest.mark.parametrize("survivor_leads", [False, True])

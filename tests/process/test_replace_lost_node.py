@@ -107,10 +107,12 @@ async def test_replaced_by_a_new_id(tmp_path: Path, lost_leads: bool, is_compact
 
 
 @pytest.mark.parametrize("lost", ["n1", "n3"])
-async def test_replaced_under_its_own_id(tmp_path: Path, lost: str) -> None:
+@pytest.mark.parametrize("is_emptied", [True, False])
+async def test_replaced_under_its_own_id(tmp_path: Path, lost: str, is_emptied: bool) -> None:  # noqa: FBT001
     """Removed and added again, a node comes back with an empty directory; clients see no error meanwhile.
 
-    Before it was removed it is refused, with the advice.
+    Before it was removed it is refused, with the advice. What that start has left in the directory does not
+    keep it from joining.
     """
     with LocalCluster.up(tmp_path) as cluster:
         remaining = [node_id for node_id in node_ids(cluster) if node_id != lost]
@@ -125,7 +127,8 @@ async def test_replaced_under_its_own_id(tmp_path: Path, lost: str) -> None:
                 assert said.lines("event=node-failed", "holdfast cluster replace")
 
                 await holdfast(cluster, "cluster", "remove", lost)
-                shutil.rmtree(cluster.data_dir(lost))
+                if is_emptied:
+                    shutil.rmtree(cluster.data_dir(lost))
                 let_join(cluster, lost)
                 cluster.start(lost)
                 out = await holdfast(

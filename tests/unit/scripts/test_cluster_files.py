@@ -3,13 +3,15 @@
 import json
 import socket
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from scripts.lib import cluster_file, ports
-from scripts.local_cluster import ClusterFailure, LocalCluster
+from scripts.local_cluster import PROJECT, ClusterFailure, LocalCluster
 
 
 def test_ports_of_a_cluster() -> None:
@@ -23,6 +25,33 @@ def test_free_ports_stay_clear_of_outgoing_connections() -> None:
     ports.check_free(base, 3)
     limit = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert base + ports.PEER_OFFSET + 2 < limit
+
+
+def test_no_two_get_the_same_ports() -> None:
+    """Neither in one process nor in two at the same time, though nobody listens yet."""
+    crowded = 60
+    program = f"from scripts.lib import ports; print(ports.reserve({crowded}), flush=True); input()"
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-c", program], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(3)
+    ]
+    try:
+        taken: list[int] = []
+        for process in others:
+            assert process.stdout is not None
+            taken += json.loads(process.stdout.readline())
+        taken += [port for _ in range(10) for port in ports.reserve(crowded)]
+        assert len(set(taken)) == len(taken) == 13 * crowded
+        theirs = taken[:crowded]
+        assert not ports._reserve(theirs)
+    finally:
+        for process in others:
+            process.communicate()
+    assert ports._reserve(theirs)
+    assert not ports._reserve(theirs)
+    ports._give_back(theirs)
 
 
 def test_a_busy_port_is_named(tmp_path: Path) -> None:

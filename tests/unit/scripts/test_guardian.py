@@ -34,6 +34,22 @@ time.sleep(600)
 """
 """Starts one child, and a grandchild in a session of its own; a line on stdin ends the guarded region."""
 
+FORKING = """
+import os, sys, time
+from scripts.lib import guardian
+folder = sys.argv[1]
+with guardian.guarded():
+    guardian.run_if_killed(["touch", folder + "/cleaned"])
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(600)
+        os._exit(0)
+    print(pid, flush=True)
+    sys.stdin.readline()
+print("over", os.waitpid(pid, 0)[1], flush=True)
+"""
+"""Forks a child, which has a copy of everything and starts no other program."""
+
 
 def sleepers(folder: Path) -> list[int]:
     """Return the processes that sleep for a test."""
@@ -116,3 +132,40 @@ def test_what_no_guard_watches_lives_on(program: subprocess.Popen[str], tmp_path
         program.kill()
         wait_until(lambda: not sleepers(tmp_path), "the guarded ones have ended")
         assert len(sleepers(folder)) == 2
+
+
+@pytest.fixture
+def forking(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A guarded program that has forked a child, and the child's pid."""
+    command, pipe = [sys.executable, "-c", FORKING, str(tmp_path)], subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        try:
+            yield process, child
+        finally:
+            process.kill()
+            processes.send_signal(child, [str(tmp_path)], signal.SIGKILL)
+
+
+def test_a_forked_child_dies_with_its_program(
+    forking: tuple[subprocess.Popen[str], int], tmp_path: Path
+) -> None:
+    """It has no mark, and its copy of the pipe stays open: it is killed nevertheless."""
+    program, child = forking
+    program.kill()
+    wait_until(lambda: child not in processes_with(str(tmp_path)), "the child has ended")
+    wait_until((tmp_path / "cleaned").exists, "the cleanup command has run")
+
+
+def test_a_region_ends_although_a_forked_child_holds_the_pipe(
+    forking: tuple[subprocess.Popen[str], int], tmp_path: Path
+) -> None:
+    """Goodbye is enough for the guard: it does not wait for the end of the pipe, and ends the child."""
+    program, _ = forking
+    assert program.stdin is not None
+    assert program.stdout is not None
+    program.stdin.write("\n")
+    program.stdin.flush()
+    assert program.stdout.readline() == f"over {int(signal.SIGKILL)}\n"
+    assert not (tmp_path / "cleaned").exists()

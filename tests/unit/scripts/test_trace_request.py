@@ -4,6 +4,7 @@ import asyncio
 import re
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,29 @@ def test_an_ignored_file_is_left_out_but_not_what_it_calls() -> None:
     assert 0 < trace.ours_count() < len(trace.calls)
     assert trace.describe(trace.stack(0)[0]).startswith("Address.parse  cluster/config.py:")
     assert len(list(trace.first(1).tree())) == 1
+
+
+@pytest.mark.parametrize("disturbed_count", [0, 3, trace_request.TRIES_COUNT_MAX])
+async def test_a_request_with_a_heartbeat_in_it_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch, disturbed_count: int
+) -> None:
+    """Another one is traced; where every request sends its entry too often, that is told."""
+    left = [disturbed_count]
+    run = trace_request.TracedRun(CallTrace([], ROOT), CallTrace([], ROOT), 0)
+
+    async def trace_once(*_: object) -> trace_request.TracedRun:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise trace_request.DisturbedError("the request passed Link.send 4 times, not 3 times")
+        return run
+
+    monkeypatch.setattr(trace_request, "trace_once", trace_once)
+    unused: Any = None
+    if disturbed_count < trace_request.TRIES_COUNT_MAX:
+        assert await trace_request.trace_undisturbed(unused, unused, unused) is run
+    else:
+        with pytest.raises(trace_request.TracingError, match="4 times, not 3"):
+            await trace_request.trace_undisturbed(unused, unused, unused)
 
 
 @pytest.mark.parametrize("flags", [(), ("--http",)], ids=["node", "http"])
