@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 import aiohttp
 
 from holdfast import _exchange, _operations, _values, wire
-from holdfast._connections import Connections
+from holdfast._connections import Connections, Sending
 from holdfast._errors import LeaseExpired, LeaseLost, LockHeld, SessionExpired
 from holdfast._exchange import Answered, Attempt, Exchange, Retry
 from holdfast._hold import FORKED, RELEASED, Hold, Session, now_s
@@ -258,27 +258,28 @@ class Client:
         """Make one attempt and tell the exchange how it went."""
         attempt = exchange.attempt(now_s())
         jitter = random.random()  # noqa: S311 - spreads load, not a secret
+        sending = Sending()
         try:
-            status, body = await (self._send_probed(attempt) if attempt.is_probed else self._send(attempt))
+            send = self._send_probed if attempt.is_probed else self._send
+            status, body = await send(attempt, sending)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            not_sent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
             detail = f"{self._nodes[attempt.node]}: {str(error) or 'no answer in time'}"
-            return exchange.on_silence(detail, was_sent=not not_sent, now_s=now_s(), jitter=jitter)
+            return exchange.on_silence(detail, was_sent=sending.was_sent, now_s=now_s(), jitter=jitter)
         return exchange.on_answer(status, body, now_s=now_s(), jitter=jitter)
 
-    async def _send_probed(self, attempt: Attempt) -> tuple[int, bytes]:
+    async def _send_probed(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
         """Make a long attempt, and give it up with TimeoutError when its node stops answering probes."""
-        sending = asyncio.create_task(self._send(attempt))
+        answering = asyncio.create_task(self._send(attempt, sending))
         probing = asyncio.create_task(self._until_hung(attempt.node))
         try:
-            await asyncio.wait({sending, probing}, return_when=asyncio.FIRST_COMPLETED)
-            if not sending.done():
+            await asyncio.wait({answering, probing}, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
                 raise TimeoutError("the node hangs")
-            return sending.result()
+            return answering.result()
         finally:
-            sending.cancel()
+            answering.cancel()
             probing.cancel()
-            await asyncio.wait({sending, probing})
+            await asyncio.wait({answering, probing})
 
     async def _until_hung(self, node: int) -> None:
         """Return when a node has failed to say, several times in a row, that it is alive."""
@@ -286,13 +287,13 @@ class Client:
         while failures < _exchange.PROBE_FAILURES_MAX:
             await asyncio.sleep(_exchange.PROBE_S)
             try:
-                await self._send(_exchange.probe(node))
+                await self._send(_exchange.probe(node), Sending())
                 failures = 0
             except (aiohttp.ClientError, TimeoutError, OSError):
                 failures += 1
 
-    async def _send(self, attempt: Attempt) -> tuple[int, bytes]:
-        """Make one attempt; return status and body of the answer."""
+    async def _send(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
+        """Make one attempt; return status and body of the answer, and note when the request goes out."""
         http = await self._connections.session()
         async with (
             asyncio.timeout(attempt.give_up_s),
@@ -302,6 +303,7 @@ class Client:
                 data=attempt.body or None,
                 headers=attempt.headers,
                 allow_redirects=False,
+                trace_request_ctx=sending,
             ) as response,
         ):
             return response.status, await response.read()

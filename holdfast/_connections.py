@@ -5,6 +5,7 @@ import os
 import warnings
 import weakref
 from collections.abc import AsyncGenerator
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -53,15 +54,37 @@ class Connections:
 
 async def _open() -> AsyncGenerator[aiohttp.ClientSession]:
     """Open a session. It is closed with the generator, which a loop does at its end if nobody did before."""
+    tracing = aiohttp.TraceConfig()
+    tracing.on_request_headers_sent.append(_note_sent)
     session = aiohttp.ClientSession(
         connector=_Connector(),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S_MAX),
+        trace_configs=[tracing],
     )
     try:
         yield session
     finally:
         await session.close()
+
+
+class Sending:
+    """Whether a request has begun to go out: given as `trace_request_ctx`.
+
+    An error does not say it. The library sends a DELETE again whose connection broke, and it is the second
+    one that finds nobody there.
+    """
+
+    was_sent = False
+
+
+async def _note_sent(
+    session: aiohttp.ClientSession,
+    context: SimpleNamespace,
+    parameters: aiohttp.TraceRequestHeadersSentParams,
+) -> None:
+    del session, parameters
+    context.trace_request_ctx.was_sent = True
 
 
 class _Connector(aiohttp.TCPConnector):

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import aiohttp
 
+from scripts.chaos_lab import http_client
 from scripts.chaos_lab.history import HistoryWriter
 
 PATIENCE_S = 15.0
@@ -55,10 +56,7 @@ class Lab:
 
     def open_session(self) -> aiohttp.ClientSession:
         """Return a new session, with connections of its own, for one client."""
-        # No limit of connections, and no timeout but that of each request: a wait may last long.
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
-        )
+        return http_client.open_session(aiohttp.TCPConnector(limit=0))
 
 
 class Workload(ABC):

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from scripts.chaos_lab import http_client
 from scripts.chaos_lab.history import HistoryWriter
 from scripts.chaos_lab.lab import Lab
 from scripts.chaos_lab.netns.network import Network, missing
@@ -106,7 +107,7 @@ class _NetnsLab(Lab):
             limit=0,
             socket_factory=lambda info: self._network.socket(CLIENTS, info[0], info[1], info[2]),
         )
-        return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None))
+        return http_client.open_session(connector)
 
 
 class _NetnsCluster(LabCluster):

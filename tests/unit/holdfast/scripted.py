@@ -52,6 +52,16 @@ class ScriptedNode:
     ) -> None:
         await self._runner.cleanup()
 
+    async def reset_and_go(self, request: web.Request) -> web.StreamResponse:
+        """Break the connection without an answer, and listen no more."""
+        for site in list(self._runner.sites):
+            await site.stop()
+        return await reset(request)
+
+    def then(self, step: Step) -> None:
+        """Take this step next, and last."""
+        self._script = [step]
+
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         if request.path == wire.LIVEZ:
             return await silence(request) if self.is_hung else web.Response()

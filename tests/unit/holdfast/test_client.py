@@ -52,6 +52,19 @@ async def test_a_failed_attempt_is_repeated_byte_for_byte(failure: Step) -> None
         assert seen[0].fields["wait_ms"] == 40
 
 
+async def test_a_node_that_dies_over_a_change_may_have_made_it() -> None:
+    """The library sends a DELETE again when its connection breaks; that nobody listens then says little."""
+    left = answer(members=[{"id": "n1", "peer": "10.0.0.1:7800", "state": "voter"}], revision=12)
+    async with ScriptedNode(left) as node, holdfast.Client([node.url], timeout_s=0.5) as client:
+        await client.remove_member("n2")
+        node.then(node.reset_and_go)
+        with pytest.raises(holdfast.OutcomeUnknown):
+            await client.remove_member("n2")
+        with pytest.raises(holdfast.Unavailable):
+            await client.remove_member("n2")
+        assert len(node.seen) == 2
+
+
 async def test_a_node_that_is_down_is_passed_over() -> None:
     """A refused connection leads to the next node, and the client then stays with the one that works."""
     async with ScriptedNode(granted()) as gone:

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from scripts.chaos_lab.client import Client
 from scripts.chaos_lab.history import HistoryWriter, Operation, read_history
-from scripts.chaos_lab.http_client import judge
+from scripts.chaos_lab.http_client import Attempt, judge, open_session, send
 from scripts.chaos_lab.lab import Lab
 
 
@@ -111,3 +112,50 @@ async def test_what_has_no_id_may_find_its_own_work(tmp_path: Path) -> None:
     repeated, single = read_history(tmp_path / "history").operations
     assert (repeated.outcome, repeated.code, repeated.lost) == ("unknown", "session-expired", 1)
     assert (single.outcome, single.lost) == ("refused", 0)
+
+
+async def after_a_break(*, is_back: bool) -> tuple[list[str], Attempt]:
+    """Send a DELETE on a connection in use to a node that does it, and breaks the connection.
+
+    If it `is_back` then, it knows of nothing that could end; else it is gone. Return what reached it, and
+    what the client makes of it.
+    """
+    seen: list[str] = []
+
+    async def alive(request: web.Request) -> web.Response:
+        del request
+        return web.json_response({})
+
+    async def done_and_gone(request: web.Request) -> web.Response:
+        seen.append(request.method)
+        if len(seen) > 1:
+            return web.json_response({"code": "session-expired", "outcome": "not-applied"}, status=410)
+        if not is_back:
+            assert server.runner is not None
+            for site in list(server.runner.sites):  # listens no more
+                await site.stop()
+        assert request.transport is not None
+        request.transport.abort()
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_get("/livez", alive)
+    app.router.add_delete("/v1/sessions/s", done_and_gone)
+    async with TestServer(app) as server, open_session(aiohttp.TCPConnector()) as session:
+        url = str(server.make_url("")).rstrip("/")
+        assert (await send(session, "GET", f"{url}/livez", None, 5)).fate == "ok"
+        return seen, await send(session, "DELETE", f"{url}/v1/sessions/s", None, 5)
+
+
+async def test_what_the_library_sends_again_may_have_been_done() -> None:
+    """A node that dies while it ends a session has perhaps ended it, though nobody listens any more."""
+    seen, attempt = await after_a_break(is_back=False)
+    assert (seen, attempt.fate) == (["DELETE"], "lost")
+    assert attempt.code.startswith("not-connected")
+
+
+async def test_what_was_sent_twice_has_no_sure_refusal() -> None:
+    """The second request is told that there is no such session: perhaps because of the first."""
+    seen, attempt = await after_a_break(is_back=True)
+    assert seen == ["DELETE", "DELETE"]
+    assert (attempt.fate, attempt.code) == ("lost", "session-expired")
