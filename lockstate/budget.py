@@ -32,6 +32,7 @@ _SEMAPHORE: Final = 700
 _DELAY: Final = 400
 _REQUEST: Final = 300
 _FENCE: Final = 110
+_EXTRA: Final = 300
 _RATE_LIMIT: Final = 650
 _RATE_ROW: Final = 20
 """Bytes that a record of each table takes in memory beside its texts, with its places in all tables: as
@@ -52,7 +53,7 @@ def recounted(state: State) -> int:
     for records in (state.holds, state.tickets, state.delays, state.permit_delays):
         sums += sum([marks.of_record(record) for record in records.values()])
     sums += sum([marks.of_length(len(resource)) for resource in state.fences])
-    sums += state.requests.recomputed_sum() + state.rates.recomputed_sum()
+    sums += state.requests.recomputed_sum() + state.rates.recomputed_sum() + state.extras.recomputed_sum()
     return _with_records(state, sums)
 
 
@@ -67,6 +68,7 @@ def _with_records(state: State, sums: int) -> int:
         + _DELAY * (len(state.delays) + len(state.permit_delays))
         + _REQUEST * len(state.requests)
         + _FENCE * len(state.fences)
+        + _EXTRA * len(state.extras)
         + _RATE_LIMIT * len(state.rates)
         + _RATE_ROW * state.rates.rows_count
     )

@@ -55,6 +55,7 @@ from lockstate.blockers import shown_conflicts, shown_covering
 from lockstate.claims import Claims, claims_of, semaphore_of, shown_name
 from lockstate.commands import Wanted
 from lockstate.effects import Effects
+from lockstate.extras import NO_EXTRA
 from lockstate.ids import NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
 from lockstate.modes import Mode
 from lockstate.owners import wish_of
@@ -335,6 +336,7 @@ class Holds:
     def _let_through(self, ticket: Ticket, claims: Claims) -> Freed:
         """End a wait with a grant; return what became free, which only a conversion can cause."""
         state = self.state
+        extra = state.extras.get(ticket.hold_id) if state.extras else NO_EXTRA
         state.remove_ticket(ticket, claims)
         if ticket.converts:
             hold = state.holds[ticket.converts]
@@ -342,6 +344,8 @@ class Holds:
             self.effects.settle(ticket, self.granted(hold))
             return freed
         hold = hold_of(ticket, state.now_ms)
+        if extra is not NO_EXTRA:
+            state.extras.put(hold.hold_id, extra)
         self.effects.settle(ticket, self.begin(hold, claims, state.now_ms - ticket.since_ms))
         self._share(hold, claims)
         return []

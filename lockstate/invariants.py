@@ -16,6 +16,7 @@ from lockstate.queues import can_go
 from lockstate.records import CONVERSION, Hold, Ticket
 from lockstate.results import HoldKind
 from lockstate.state import State, claims_of_hold
+from lockstate.versions import RULES_EXTRAS
 
 
 def check(machine: LockMachine) -> None:
@@ -101,6 +102,11 @@ def tables_agree(state: State) -> None:
     assert converting == {t.converts: t.hold_id for t in state.tickets.values() if t.converts}, (
         "conversions and their holds disagree"
     )
+    extras = {record_id for record_id, _ in state.extras.dump()}
+    assert extras <= state.holds.keys() | state.tickets.keys() | state.sessions.keys(), (
+        "something is left of what is gone"
+    )
+    assert not extras or state.rules >= RULES_EXTRAS, "older rules cannot write it"
     assert list(state.names.after("", inclusive=True)) == sorted(state.locks), "the index of names is wrong"
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lockstate import limits, loading
+from lockstate.extras import Extra
 from lockstate.ids import OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.rates import RateRow
@@ -30,6 +31,8 @@ from lockstate.versions import (
     GROUP,
     GROUPS_COUNT,
     RULES,
+    RULES_EXTRAS,
+    RULES_FIRST,
     RULES_NEWEST,
     SNAPSHOT_FORMATS,
     UnknownVersionError,
@@ -40,6 +43,9 @@ FORMAT_NEWEST: Final = max(SNAPSHOT_FORMATS)
 """The newest format that this release reads and, under its newest rules, writes."""
 GROUP_ROWS: Final = 1000
 """Rows that are decoded in one step: a few milliseconds of work."""
+
+EVENT_FIELDS_BEFORE_RULES_4: Final = 14
+"""How many fields an event had before rules 4."""
 
 _FORMAT_4: Final = 4
 
@@ -118,6 +124,8 @@ class _Table(NamedTuple):
     stored: Callable[[Any], Any] | None
     decoder: msgspec.msgpack.Decoder[Any]
     load: Callable[[State, Any], None]
+    since: int = RULES_FIRST
+    """The first rules that have this table."""
 
 
 def _session_row(session: Session) -> _SessionRow:
@@ -137,6 +145,13 @@ def _delays(state: State) -> list[Delay]:
 
 def _semaphores(state: State) -> list[_Limit]:
     return sorted([(semaphore.name, semaphore.limit) for semaphore in state.semaphores.values()])
+
+
+def _audit(state: State) -> Sequence[Event | tuple[Any, ...]]:
+    """Return the audit; below rules 4 its events have the fields that they had then."""
+    if state.rules >= RULES_EXTRAS:
+        return list(state.audit)
+    return [msgspec.structs.astuple(event)[:EVENT_FIELDS_BEFORE_RULES_4] for event in state.audit]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -185,7 +200,7 @@ _TABLES: Final = (
         lambda state, rows: state.requests.load(rows),
     ),
     _Table(
-        lambda state: list(state.audit),
+        _audit,
         None,
         msgspec.msgpack.Decoder(list[Event]),
         lambda state, rows: state.audit.extend(rows),
@@ -196,6 +211,13 @@ _TABLES: Final = (
         msgspec.msgpack.Decoder(list[_NamedOrigin]),
         loading.load_origins,
     ),
+    _Table(
+        lambda state: state.extras.dump(),
+        None,
+        msgspec.msgpack.Decoder(list[tuple[str, Extra]]),
+        lambda state, rows: state.extras.load(rows),
+        RULES_EXTRAS,
+    ),
 )
 """All tables, in the order in which they can be rebuilt."""
 
@@ -203,12 +225,17 @@ _TABLES: Final = (
 def encode(machine: LockMachine) -> bytes:
     """Return the state as bytes; equal states give equal bytes."""
     state = machine.state
-    tables = [_groups(table, table.rows(state)) for table in _TABLES]
+    tables = [_groups(table, table.rows(state)) for table in _tables(state.rules)]
     snapshot_format = RULES[state.rules].snapshot_format
     head = (snapshot_format, state.revision, state.now_ms, state.next_token, state.next_order)
     if snapshot_format == _FORMAT_4:
         return _encoder.encode((*head, tables))
     return _encoder.encode((*head, _Fields(rules=state.rules, bytes_max=state.bytes_max), tables))
+
+
+def _tables(rules: int) -> list[_Table]:
+    """Return the tables that `rules` have."""
+    return [table for table in _TABLES if rules >= table.since]
 
 
 def _groups(table: _Table, rows: Sequence[Any]) -> list[bytes]:
@@ -250,7 +277,7 @@ def decode_in_steps(data: bytes | bytearray) -> Generator[None, None, LockMachin
     """
     try:
         state, tables = _begin(data)
-        for table, rows in _rows(tables):
+        for table, rows in _rows(tables, state.rules):
             table.load(state, rows)
             state.names.settle()
             state.make_up()
@@ -291,10 +318,11 @@ def _begin(data: bytes | bytearray) -> tuple[State, _Tables]:
     return state, image.tables
 
 
-def _rows(tables: _Tables) -> Iterable[tuple[_Table, Any]]:
+def _rows(tables: _Tables, rules: int) -> Iterable[tuple[_Table, Any]]:
     """Yield the groups of rows of all tables in order, each with its table."""
-    if len(tables) != len(_TABLES):
-        raise SnapshotError(f"{len(tables)} tables; this version knows {len(_TABLES)}")
-    for table, groups in zip(_TABLES, tables, strict=True):
+    known = _tables(rules)
+    if len(tables) != len(known):
+        raise SnapshotError(f"{len(tables)} tables; rules {rules} have {len(known)}")
+    for table, groups in zip(known, tables, strict=True):
         for group in groups:
             yield table, table.decoder.decode(group)

@@ -8,6 +8,7 @@ import msgspec
 from lockstate import limits, marks
 from lockstate.claims import Claims, claims_of, parent, permits_of
 from lockstate.deadlines import Deadlines, Lease
+from lockstate.extras import Extras
 from lockstate.ids import NO_HOLD, AttemptId, HoldId, SessionId
 from lockstate.ledger import Ledger, NamedValues
 from lockstate.modes import CONFLICTS, INTENT, UNIT, Claim, Mode, Scope, claim_of, is_intent
@@ -71,6 +72,8 @@ class State:
         self.deadlines = Deadlines()
         self.ledger = Ledger()
         """The sum of the marks of all records, and of the lengths of what has no mark of its own."""
+        self.extras = Extras(self.ledger)
+        """What few holds, tickets and sessions have beside their fields."""
         self.rates = RateLimits(self.deadlines, self.take_order, self.ledger)
         self.requests = RequestMemory(self.ledger)
         self.origins: dict[str, Origin] = {}
@@ -142,6 +145,8 @@ class State:
     def remove_session(self, session: Session) -> None:
         """Take a session out; the caller ends its holds and tickets."""
         del self.sessions[session.session_id]
+        if self.extras:
+            self.extras.drop(session.session_id)
         self.deadlines.remove(session)
         self.ledger.remove(session)
 
@@ -186,6 +191,8 @@ class State:
             self.ledger.settled_sum -= self.ledger.noted.pop(hold)
         else:
             self.ledger.remove(hold)
+        if self.extras:
+            self.extras.drop(hold.hold_id)
         claims = claims_of_hold(hold)
         if hold.ttl_ms:
             self.deadlines.remove(hold)
@@ -280,6 +287,8 @@ class State:
     def remove_ticket(self, ticket: Ticket, claims: Claims) -> Freed:
         """Take a waiter out of its queues; return what became free."""
         del self.tickets[ticket.hold_id]
+        if self.extras:
+            self.extras.drop(ticket.hold_id)
         self.deadlines.remove(ticket)
         self.ledger.remove(ticket)
         _leave(self.origin_tickets, ticket.origin, ticket)

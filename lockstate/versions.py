@@ -12,6 +12,16 @@ To change what any entry does:
 3. Store bytes of any new format in tests/compat, which replays those of every version.
 4. If a stored record has another field, count fingerprint.VERSION up: releases compare their states.
 
+How something gets a new field without a change of what older rules write, and so without step 4:
+
+- A command: another class with a tag of its own, which may inherit from the first one. Content digests of
+  what is asked in the old way stay the same, and older rules find the new one undecodable, on every node.
+- A result, for results are remembered: another class with a tag of its own, which inherits from the first.
+- A hold, a ticket or a session: a field of `Extra` (lockstate/extras.py).
+- An event: a field at the end, with a default; below rules 4 snapshots leave it out.
+- A new kind of record: another table with `since` (lockstate/snapshot.py), and another sum in the fingerprint
+  that is 0 as long as there is none.
+
 What an entry does includes the words of a refusal: outcomes are remembered, so a `detail` that two releases
 word differently gives two states. A format that has been released stays readable.
 """
@@ -38,6 +48,7 @@ RULES: Final = {
         Rules(1, 2, 4, 18, "What release 0.1.0 does."),
         Rules(2, 3, 5, 18, "The same outcome of every command; AdvanceVersion; formats with room to grow."),
         Rules(3, 3, 5, 18, "Member lists with a cluster id; a bound on the memory that the state takes."),
+        Rules(4, 3, 5, 49, "Commands with tags above 18; what records have beside their fields."),
     )
 }
 """All rules that this release can follow, by number."""
@@ -46,6 +57,9 @@ RULES_FIRST: Final = 1
 """The rules of an empty log, and of a snapshot that does not name any."""
 RULES_BOUNDED: Final = 3
 """The first rules with a bound on the memory that the state takes (lockstate/budget.py)."""
+RULES_EXTRAS: Final = 4
+"""The first rules with commands above tag 18, and with what records have beside their fields
+(lockstate/extras.py)."""
 RULES_OLDEST: Final = min(RULES)
 """The oldest rules that this release can still follow."""
 RULES_NEWEST: Final = max(RULES)

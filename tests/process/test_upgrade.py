@@ -249,7 +249,7 @@ COMPARED_WITHIN_S: Final = 10
 RULES_NEXT: Final = RULES_NEWEST + 1
 NEXT_RULES: Final = f"""
 
-RULES[{RULES_NEXT}] = Rules({RULES_NEXT}, 3, 5, 18, "An acquire may steal.")
+RULES[{RULES_NEXT}] = Rules({RULES_NEXT}, *RULES[{RULES_NEWEST}][1:4], "An acquire may steal.")
 RULES_NEWEST = {RULES_NEXT}
 """
 

@@ -15,9 +15,10 @@ from lockstate.commands import (
 )
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
-from lockstate.versions import UnknownVersionError
+from lockstate.versions import RULES_NEWEST, UnknownVersionError
 from tests.support.vocabulary import VOCABULARY, Word
 
+RULES_NEXT = RULES_NEWEST + 1
 TICK = encode_command(Tick())
 DEEP = b"\x93\x02\x05" + b"\x91" * 100_000
 """The beginning of an entry, then arrays within arrays."""
@@ -126,7 +127,10 @@ def test_a_remark_is_skipped() -> None:
         ([127, {}, {}], "format 127, which this release does not know: upgrade this node"),
         ([3, [5, {2: 100}], []], "field 2, which this release does not know: upgrade this node"),
         ([3, [5, {1: 2, 127: 0}], []], "field 127, which this release does not know: upgrade this node"),
-        ([3, [5, {1: 4}], []], "rules 4, which this release does not know: upgrade this node"),
+        (
+            [3, [5, {1: RULES_NEXT}], []],
+            f"rules {RULES_NEXT}, which this release does not know: upgrade this node",
+        ),
         ([1, 5, []], "earlier version of Holdfast than 0.1.0"),
     ],
 )

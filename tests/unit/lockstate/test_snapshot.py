@@ -11,7 +11,10 @@ from lockstate.codec import decode_entry, encode_command, encode_entry
 from lockstate.commands import AdvanceFence, AdvanceVersion, Entry, OpenSession, TakeRate
 from lockstate.ids import SessionId
 from lockstate.machine import LockMachine
+from lockstate.versions import RULES_NEWEST
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, UPDATE, MachineDriver, wanted
+
+RULES_NEXT = RULES_NEWEST + 1
 
 
 def _busy_driver() -> MachineDriver:
@@ -126,8 +129,16 @@ def test_the_format_follows_the_rules() -> None:
     ("place", "value", "said"),
     [
         (0, 6, "format 6, which this release does not know: upgrade this node"),
-        (5, {"rules": 4}, "rules 4, which this release does not know: upgrade this node"),
-        (5, {"rules": 4, "colour": "red"}, "rules 4, which this release does not know: upgrade this node"),
+        (
+            5,
+            {"rules": RULES_NEXT},
+            f"rules {RULES_NEXT}, which this release does not know: upgrade this node",
+        ),
+        (
+            5,
+            {"rules": RULES_NEXT, "colour": "red"},
+            f"rules {RULES_NEXT}, which this release does not know: upgrade this node",
+        ),
     ],
 )
 def test_a_snapshot_of_a_later_release_is_told_from_damage(place: int, value: object, said: str) -> None:

@@ -1,9 +1,11 @@
 """The list of versions, and how a state moves from one to the next."""
 
+from typing import get_args
+
 import pytest
 
 from lockstate import codec, snapshot, versions
-from lockstate.commands import AdvanceVersion, Batch, Entry, Tick, Undecodable
+from lockstate.commands import AdvanceVersion, Batch, Command, Entry, Tick, Undecodable
 from lockstate.machine import LockMachine
 from lockstate.results import Reason, Refused
 
@@ -47,6 +49,13 @@ def test_an_entry_follows_the_rules_that_it_moves_to() -> None:
     assert one.apply(Entry(5, batches, AdvanceVersion(2))) == other.apply(Entry(5, batches))
     assert (one.rules, other.rules, one.now_ms) == (2, 1, 5)
     assert snapshot.digest(one) != snapshot.digest(other)
+
+
+def test_commands_above_tag_18_come_with_rules_4() -> None:
+    """Older rules take them for undecodable on every node, whatever it knows; no tag is above the newest."""
+    assert [rules.command_tag_max for rules in versions.RULES.values()] == [18, 18, 18, 49]
+    tags = [command.__struct_config__.tag for command in get_args(Command)]
+    assert max(tags) <= versions.RULES[versions.RULES_NEWEST].command_tag_max
 
 
 @pytest.mark.parametrize("rules", [1, 2])

@@ -1,0 +1,72 @@
+"""What only few holds, tickets and sessions have beside their fields: a table of its own, from rules 4 on.
+
+So the records themselves stay what they were, in memory, in snapshots and in the fingerprint, and below rules
+4 nothing of all this is ever written. Ids of holds, tickets and sessions differ, so they share the table. A
+hold keeps what its ticket had.
+"""
+
+from typing import Final
+
+import msgspec
+
+from lockstate import marks
+from lockstate.ledger import Ledger
+
+
+class Extra(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
+    """What one record has beside its fields. A new field has a default, and is stored only if it differs."""
+
+    depth: int = 1
+    """How many releases end the hold: one for each acquire that was to be counted."""
+
+
+NO_EXTRA: Final = Extra()
+"""What nearly all records have."""
+
+
+class Extras:
+    """What records have beside their fields, by id; only of those that have something."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._extras: dict[str, Extra] = {}
+        self._ledger = ledger
+
+    def __len__(self) -> int:
+        """Return how many records have something."""
+        return len(self._extras)
+
+    def __contains__(self, record_id: str) -> bool:
+        """Whether a record has something."""
+        return record_id in self._extras
+
+    def get(self, record_id: str) -> Extra:
+        """Return what a record has."""
+        return self._extras.get(record_id, NO_EXTRA)
+
+    def put(self, record_id: str, extra: Extra) -> None:
+        """Say what a record has from now on."""
+        self.drop(record_id)
+        if extra != NO_EXTRA:
+            self._extras[record_id] = extra
+            self._ledger.settled_sum += marks.of_content((record_id, extra))
+
+    def drop(self, record_id: str) -> None:
+        """Forget what a record has, because it is gone."""
+        extra = self._extras.pop(record_id, None)
+        if extra is not None:
+            self._ledger.settled_sum -= marks.of_content((record_id, extra))
+
+    def dump(self) -> list[tuple[str, Extra]]:
+        """Return everything in order of the ids, for a snapshot."""
+        return sorted(self._extras.items(), key=lambda item: item[0])
+
+    def load(self, rows: list[tuple[str, Extra]]) -> None:
+        """Add a part of what `dump` returned."""
+        for record_id, extra in rows:
+            self.put(record_id, extra)
+
+    def recomputed_sum(self) -> int:
+        """Return the sum of the marks of all of them (see `marks`)."""
+        return sum([marks.of_content(item) for item in self._extras.items()])

@@ -1,0 +1,83 @@
+"""What few records have beside their fields: kept up, stored and forgotten with them."""
+
+import pytest
+
+from lockstate import budget, fingerprint, invariants, snapshot
+from lockstate.commands import Acquire, CloseSession, OpenSession, Release
+from lockstate.extras import NO_EXTRA, Extra
+from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.machine import LockMachine
+from lockstate.modes import Mode
+from lockstate.versions import RULES_EXTRAS
+from tests.unit.lockstate.machine_driver import MachineDriver
+
+TWICE = Extra(depth=2)
+
+
+@pytest.fixture
+def driver() -> MachineDriver:
+    """Return a machine with a session that holds a lock, and a waiter for it, each with an extra."""
+    driver = MachineDriver()
+    driver.machine.state.rules = RULES_EXTRAS
+    driver.run(OpenSession(SessionId("s1"), 10_000))
+    for number, ttl_ms in ((1, 0), (2, 10_000)):
+        session = SessionId("s1" if number == 1 else "")
+        driver.run(
+            Acquire("x", Mode.EXCLUSIVE, HoldId(f"h{number}"), AttemptId("a"), session, ttl_ms, wait_ms=9_000)
+        )
+    for record_id in ("s1", "h1", "h2"):
+        driver.machine.state.extras.put(record_id, TWICE)
+    return driver
+
+
+def extras_of(machine: LockMachine) -> list[str]:
+    """Return the ids of the records that have something, after all invariants were checked."""
+    invariants.check(machine)
+    return [record_id for record_id, _ in machine.state.extras.dump()]
+
+
+def test_they_go_with_their_records(driver: MachineDriver) -> None:
+    """A hold that ends takes its extra along, a ticket hands its own on to the hold that it becomes."""
+    extras = driver.machine.state.extras
+    assert extras_of(driver.machine) == ["h1", "h2", "s1"]
+    driver.run(Release(HoldId("h1")))
+    assert extras_of(driver.machine) == ["h2", "s1"]
+    assert "h2" in driver.machine.state.holds
+    assert extras.get("h2") == TWICE
+    driver.run(CloseSession(SessionId("s1")))
+    assert extras_of(driver.machine) == ["h2"]
+    driver.run(Release(HoldId("h2")))
+    assert extras_of(driver.machine) == []
+    assert extras.get("h2") is NO_EXTRA
+
+
+def test_what_is_as_usual_is_not_kept(driver: MachineDriver) -> None:
+    """An extra with nothing but defaults is none; what is put there counts at once, in place of the old."""
+    state = driver.machine.state
+    before, bytes_before = fingerprint.of(state), budget.bytes_of(state)
+    state.extras.put("h1", Extra(depth=3))
+    assert fingerprint.of(state) == fingerprint.recomputed(state) != before
+    assert budget.bytes_of(state) == budget.recounted(state) == bytes_before
+    state.extras.put("h1", NO_EXTRA)
+    assert "h1" not in state.extras
+    assert "h2" in state.extras
+    assert budget.bytes_of(state) == budget.recounted(state) < bytes_before
+
+
+def test_a_snapshot_has_them_from_rules_4_on(driver: MachineDriver) -> None:
+    """It is the same state again; older rules have no such table and refuse one."""
+    data = snapshot.encode(driver.machine)
+    restored = snapshot.decode(data)
+    invariants.check(restored)
+    assert snapshot.encode(restored) == data
+    assert restored.fingerprint == driver.machine.fingerprint
+    assert restored.bytes_count == driver.machine.bytes_count
+    assert restored.state.extras.get("h1") == TWICE
+    driver.machine.state.rules = RULES_EXTRAS - 1
+    older = snapshot.encode(driver.machine)
+    assert len(snapshot.decode(older).state.extras) == 0
+    rules_3, rules_4 = b"\xa5rules\x03", b"\xa5rules\x04"
+    with pytest.raises(snapshot.SnapshotError, match="11 tables; rules 3 have 10"):
+        snapshot.decode(data.replace(rules_4, rules_3))
+    with pytest.raises(snapshot.SnapshotError, match="10 tables; rules 4 have 11"):
+        snapshot.decode(older.replace(rules_3, rules_4))
