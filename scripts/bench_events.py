@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import uvloop
 
+from cluster.node import Node
 from http_api.v1.event_feeds import WATCHERS_COUNT_MAX
 from scripts.lib import open_files
 from scripts.lib.node_load import LOAD_WORKERS, CycleLoad, fill, leading_node, single_config, until
@@ -43,7 +44,8 @@ WATCHERS: Final = (0, 100, 1_000)
 SECONDS: Final = 15.0
 """Length of a step in seconds: long enough for watchers that read nothing to be cut off."""
 WARM_UP_S: Final = 1.0
-LEASE_S: Final = 2.0
+LEASES_S: Final = (2.0, 8.0, 32.0)
+"""How much longer leases last than acquiring them should take; the next one if that was too short."""
 FILLED_PER_S: Final = 4_000
 """Leases acquired per second, at least: they last until the last of them has been acquired."""
 NEAR_S: Final = 0.2
@@ -117,13 +119,7 @@ def _say(text: str) -> None:
 async def _leases(directory: Path, leases: int) -> dict[str, Any]:
     """Let many leases end at once, under load; return how the loop did before and while they ended."""
     async with leading_node(single_config(directory)) as (node, child):
-        ends_s = time.monotonic() + LEASE_S + leases / FILLED_PER_S
-        await fill(node, leases, ends_s)
-        ends_ms = [hold.expires_at_ms for hold in node.machine.state.holds.values()]
-        if len(ends_ms) < leases:
-            raise OSError(
-                f"this machine takes too long for {leases} leases: the first ended before the last began"
-            )
+        ends_s, ends_ms = await _fill(node, leases)
         left_s = ends_s - time.monotonic() - NEAR_S
         _say(f"{leases} leases are held, and end in {left_s:.1f} s")
         meter, load = PauseMeter(), CycleLoad(node, leases)
@@ -146,6 +142,19 @@ async def _leases(directory: Path, leases: int) -> dict[str, Any]:
             "cycles_per_s": (load.cycles - cycles) / (gone_s + 2 * NEAR_S),
             "snapshots": child.forks_count - forks,
         }
+
+
+async def _fill(node: Node, leases: int) -> tuple[float, list[int]]:
+    """Acquire so many leases that end together; return when, by the monotonic clock and by cluster time."""
+    holds = node.machine.state.holds
+    for lease_s in LEASES_S:
+        ends_s = time.monotonic() + lease_s + leases / FILLED_PER_S
+        await fill(node, leases, ends_s)
+        if len(holds) == leases:
+            return ends_s, [hold.expires_at_ms for hold in holds.values()]
+        _say("the first lease ended before the last began; trying again with longer ones")
+        await until(lambda: not holds)
+    raise OSError(f"this machine takes too long for {leases} leases: the first ended before the last began")
 
 
 # -- the whole ----------------------------------------------------------------------------------------------

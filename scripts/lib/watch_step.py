@@ -16,7 +16,7 @@ from http_api.__main__ import _connections_count_max
 from http_api.app import build_server
 from http_api.v1.event_feeds import FED_COUNT_MAX
 from http_api.v1.watch import BUFFERED_BYTES_MAX, CLOSING_S
-from scripts.lib.node_load import LOAD_WORKERS, PREFIX, CycleLoad, leading_node, single_config
+from scripts.lib.node_load import LOAD_WORKERS, PREFIX, CycleLoad, leading_node, single_config, until
 from scripts.lib.pauses import PauseMeter
 from scripts.lib.transcript import Told, check, shown
 from scripts.lib.watcher_process import WatcherProcess
@@ -77,6 +77,7 @@ async def watch(directory: Path, step: Step) -> dict[str, Any]:
             cycles, forks, began_s = load.cycles, child.forks_count, time.perf_counter()
             meter.take()
             await asyncio.sleep(step.seconds)
+            await until(lambda: load.cycles > cycles)  # a disk may take longer than a short step
             pauses, cycles = meter.take(), load.cycles - cycles
             elapsed_s, watching = time.perf_counter() - began_s, node.events.watchers
             await process.count()

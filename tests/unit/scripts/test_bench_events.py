@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from cluster.node import Node
 from http_api.v1 import event_feeds
 from scripts import bench, bench_events
-from scripts.lib import open_files
+from scripts.lib import node_load, open_files
 from scripts.lib.pauses import PauseMeter
 from scripts.lib.transcript import Reader, Told, Transcript, check, check_marks
 from scripts.lib.watch_step import endings
@@ -68,7 +69,7 @@ pytestmark = pytest.mark.usefixtures("as_before")
 
 def test_it_measures_and_tells(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A small run has figures of everything, every watcher got every event, and nothing is left behind."""
-    options = arguments(tmp_path, "--leases", "200", "--watchers", "0,3", "--seconds", "0.3")
+    options = arguments(tmp_path, "--leases", "200", "--watchers", "0,3", "--seconds", "1")
     assert bench_events.run(options) == 0
     found = json.loads(capsys.readouterr().out)
     leases = found["leases"]
@@ -87,6 +88,26 @@ def test_it_measures_and_tells(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert mute["watched_per_s"] == 0
     assert [step["faults"] for step in found["steps"]] == [[], [], []]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_leases_are_longer_the_next_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """On a machine where the first lease ends before the last began, longer ones are tried."""
+    plain = node_load.fill
+    calls: list[float] = []
+
+    async def slowly(node: Node, leases: int, ends_s: float) -> None:
+        calls.append(ends_s)
+        await plain(node, leases, ends_s if len(calls) > 1 else 0)
+        await node_load.until(lambda: len(calls) > 1 or not node.machine.state.holds)
+
+    monkeypatch.setattr(bench_events, "fill", slowly)
+    assert bench_events.run(arguments(tmp_path, "--leases", "20", "--watchers", "0", "--seconds", "0.1")) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out)["leases"]["leases"] == 20
+    assert len(calls) == 2
+    assert "trying again with longer ones" in output.err
 
 
 def test_a_missed_bar_counts_only_if_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
