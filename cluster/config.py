@@ -33,6 +33,9 @@ _RANGES: Final = {
     "election_ms_max": (10, 120_000),
     "compact_entries": (100, 10_000_000),
     "request_timeout_ms": (50, 60_000),
+    "head_timeout_ms": (100, 600_000),
+    "idle_timeout_ms": (1_000, 24 * 3_600_000),
+    "connections_per_address": (0, 1_000_000),
     "state_bytes_max": (0, 1 << 50),
 }
 _WORDS: Final = {"log_level": ("debug", "info", "warning", "error"), "log_format": ("text", "json")}
@@ -86,6 +89,9 @@ class NodeConfig:
     election_ms_max: int = 1000
     compact_entries: int = 20_000
     request_timeout_ms: int = 5_000
+    head_timeout_ms: int = 10_000
+    idle_timeout_ms: int = 75_000
+    connections_per_address: int = 0
     state_bytes_max: int = 0
     join: bool = False
     is_peer_given: bool = True

@@ -19,6 +19,9 @@ NUMBERS: Final = frozenset(
         "election_ms_max",
         "compact_entries",
         "request_timeout_ms",
+        "head_timeout_ms",
+        "idle_timeout_ms",
+        "connections_per_address",
         "state_bytes_max",
     }
 )
@@ -42,6 +45,12 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "election_ms_max": ("MS", "longest such silence (default: 1000)"),
     "compact_entries": ("COUNT", "entries in the journal before it is compacted (default: 20000)"),
     "request_timeout_ms": ("MS", "answer a request within this time, waits in queues apart (default: 5000)"),
+    "head_timeout_ms": ("MS", "the head of a request must come within this time (default: 10000)"),
+    "idle_timeout_ms": (
+        "MS",
+        "close a connection after this time without a request (default: 75000)",
+    ),
+    "connections_per_address": ("COUNT", "connections that one address may have (default: half of all)"),
     "state_bytes_max": ("BYTES", "memory for the state (default: a quarter of what there is, up to 4 GiB)"),
     "log_level": ("LEVEL", "debug, info, warning or error (default: info)"),
     "log_format": ("FORMAT", "text (key=value) or json (default: text)"),

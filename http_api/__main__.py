@@ -29,14 +29,17 @@ from http_api import signals
 from http_api.app import build_server
 from http_api.ready_log import ReadyLog
 from http_api.server import logs
-from http_api.server.connection_room import SPARE_COUNT_MAX
-from http_api.server.connections import CONNECTIONS_COUNT_MAX
+from http_api.server.connection_room import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, RoomLimits
 
 logger = logging.getLogger("http_api")
 
-_FILES_RESERVED = 200 + SPARE_COUNT_MAX
+_FILES_RESERVED = 200 + SPARE_COUNT_MAX + LOCAL_COUNT_MAX
 """Files that are not connections of clients: journal, snapshots, peers, strangers at the peers' port; and
-connections for probes."""
+connections for probes and of this machine."""
+_BACKLOG_MAX = 1024
+"""Connections that the kernel keeps for the node. It accepts them all before it can refuse any."""
+_BACKLOG_MIN, _BACKLOG_SHARE = 128, 8
+"""Where few files may be open, one of so many is for those, but no fewer than this."""
 _FAILED_S = 15
 """Seconds that a node which broke has for closing."""
 _CLOSE_S = 2.0
@@ -74,10 +77,10 @@ async def _run(config: NodeConfig) -> int:
         asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
         await node.start()
         caught.reload_with(node.read_secret)
-        server = build_server(node, config.request_timeout_ms, _connections_count_max())
+        server = build_server(node, config.request_timeout_ms, _room_limits(config))
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
         await runner.setup()
-        site = web.SockSite(runner, listener, backlog=1024)
+        site = web.SockSite(runner, listener, backlog=_backlog())
         await site.start()
         _calm_collector()
         pages = HugePages(child)
@@ -138,11 +141,27 @@ async def _until_stopped(node: Node, stop_asked: asyncio.Event) -> BaseException
     return failure
 
 
+def _room_limits(config: NodeConfig) -> RoomLimits:
+    """Return how many connections clients may have, and for how long they may be quiet."""
+    return RoomLimits(
+        count_max=_connections_count_max(),
+        per_address_max=config.connections_per_address,
+        head_s=config.head_timeout_ms / 1000,
+        idle_s=config.idle_timeout_ms / 1000,
+    )
+
+
 def _connections_count_max() -> int:
     """Raise the limit of open files as far as allowed; return how many of them clients may take."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return max(min(CONNECTIONS_COUNT_MAX, hard - _FILES_RESERVED), 1)
+    return max(min(RoomLimits().count_max, hard - _FILES_RESERVED - _backlog()), 1)
+
+
+def _backlog() -> int:
+    """Return how many connections may wait to be accepted."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(_BACKLOG_MAX, max(_BACKLOG_MIN, hard // _BACKLOG_SHARE))
 
 
 def _calm_collector() -> None:

@@ -1,22 +1,27 @@
 """The HTTP face of a node, put together: the calls of version 1 behind one server."""
 
+from typing import Final
+
 from aiohttp import web
 
 from api.gateway import Gateway
 from api.node import ServingNode
-from http_api.server.connection_room import ConnectionRoom
-from http_api.server.connections import CONNECTIONS_COUNT_MAX, make_server
+from cluster.peers.strangers import origin_of
+from http_api.server.connection_room import ConnectionRoom, RoomLimits
+from http_api.server.connections import make_server
 from http_api.server.metrics import RequestCounts
 from http_api.server.middleware import Front
 from http_api.server.routes import Router
 from http_api.v1.table import RESERVED, make_routes
 
+_DEFAULT_ROOM: Final = RoomLimits()
+
 
 def build_server(
-    node: ServingNode, request_timeout_ms: int, connections_count_max: int = CONNECTIONS_COUNT_MAX
+    node: ServingNode, request_timeout_ms: int, room_limits: RoomLimits = _DEFAULT_ROOM
 ) -> web.Server:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop."""
-    room = ConnectionRoom(connections_count_max)
+    room = ConnectionRoom(room_limits, origin_of)
     counts = RequestCounts(room.samples)
     router = Router(make_routes(counts), reserved=RESERVED)
     return make_server(Front(Gateway(node), router, counts, request_timeout_ms), room)

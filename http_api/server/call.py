@@ -19,6 +19,7 @@ from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
 from holdfast import wire
+from http_api.server.connection_room import Place
 from http_api.server.refusals import CallRefused
 
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
@@ -29,6 +30,8 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 _UNDRAINED_BYTES_MAX: Final = 64 * 1024
 """Bytes of answers that may be buffered before the client has to read."""
+_UNREAD_S: Final = 75.0
+"""Seconds that a client has to read them."""
 
 _id_prefix: Final = secrets.token_hex(6)
 _id_numbers: Final = itertools.count(1)
@@ -41,8 +44,8 @@ class Call(web.BaseRequest):
     query_values: Mapping[str, str] = _NO_QUERY
     timeout_s: float = 0.0
     command_id: str = ""
-    is_spare: bool = False
-    """Whether it came on a connection that is for probes only."""
+    place: Place
+    """That of its connection."""
     _id: str = ""
 
     @property
@@ -140,7 +143,8 @@ class Reply(web.StreamResponse):
         transport.write(head if request.method == "HEAD" else head + self._bytes)
         self._eof_sent = True
         if transport.get_write_buffer_size() > _UNDRAINED_BYTES_MAX:
-            await request.writer.drain()
+            await _until_read(request)
+        request.place.rest()
         return None
 
     def _head_bytes(self, call: Call, lines: str) -> bytes:
@@ -151,6 +155,16 @@ class Reply(web.StreamResponse):
     async def write_eof(self, data: bytes = b"") -> None:
         """Do nothing: the answer went out as a whole."""
         assert not data
+
+
+async def _until_read(call: Call) -> None:
+    """Wait until the client has read most of what waits for it, or end its connection."""
+    try:
+        async with asyncio.timeout(_UNREAD_S):
+            await call.writer.drain()
+    except TimeoutError:
+        call.place.unread()
+        raise ConnectionResetError("the client does not read") from None
 
 
 class _Heads:

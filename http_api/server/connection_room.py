@@ -1,21 +1,38 @@
-"""How many connections clients may have, and what becomes of those above that.
+"""How many connections clients may have, which of them end for others, and what becomes of those above that.
 
-A node that runs out of descriptors could not write its journal, so clients get only so many. It must still
-tell its supervisor that it lives, and people what is wrong: a few connections more are taken, on which probes
-are answered and everything else is refused. The oldest of these ends when another one comes.
+A node that runs out of descriptors could not write its journal, so clients get only so many. Whoever opens
+many and is silent must not keep others out, so a connection has to earn its place:
+
+    it waits       for the head of a request, which has to come in time; then it is a request's
+    it rests       between requests, for a while
+    it is busy     while a request is answered, which may take as long as the request says
+
+When the room is full, the one that has been waiting or resting longest goes. One address has a share of the
+room. Where nobody can go, a few connections more are taken: this machine is served on them, and probes are
+answered to all, so that supervisors and people can still ask what is wrong.
 """
 
+import enum
+import ipaddress
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cluster.observing.metrics import Sample, gauge
+from http_api.server.log_budget import LogBudget
+from http_api.server.quiet import Quiet
 
 SPARE_COUNT_MAX: Final = 50
-"""Connections above the bound, for probes."""
-TELL_S: Final = 10.0
-"""Seconds between two log lines, at least."""
+"""Connections above the bound, for probes. The oldest of these ends when another one comes."""
+LOCAL_COUNT_MAX: Final = 50
+"""Connections above the bound, for programs on this machine."""
+LOCAL: Final = ""
+"""What connections of this machine are counted by."""
+LINES_A_MINUTE: Final = 1
+"""Log lines of one kind, at most."""
 
 logger = logging.getLogger("http_api")
 
@@ -27,55 +44,223 @@ class Connection(Protocol):
         """Close it at once."""
 
 
+class Ended(enum.StrEnum):
+    """What a connection was ended for."""
+
+    HEAD = "head"
+    """The head of a request did not come in time."""
+    IDLE = "idle"
+    """It rested for too long."""
+    ROOM = "room"
+    """The room was full, and it was the one that had been quiet longest."""
+    ADDRESS = "address"
+    """So it was among those of an address that has its share."""
+    SPARE = "spare"
+    """It was for probes only, and another one came."""
+    UNREAD = "unread"
+    """The client did not read its answer."""
+
+
+class Refused(enum.StrEnum):
+    """Why only probes are answered on a connection."""
+
+    FULL = "full"
+    """All connections that clients may have are in use."""
+    ADDRESS = "address"
+    """Those that one address may have are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomLimits:
+    """How many connections there may be, of one address (0: half of all), and for how long quiet ones."""
+
+    count_max: int = 50_000
+    per_address_max: int = 0
+    head_s: float = 10.0
+    idle_s: float = 75.0
+
+    @property
+    def share(self) -> int:
+        """Return how many connections one address may have."""
+        return min(self.per_address_max or max(self.count_max // 2, 1), self.count_max)
+
+
+class Place:
+    """What the room knows of one connection, which tells it what happens."""
+
+    __slots__ = ("_room", "address", "connection", "is_gone", "origin", "refused")
+
+    def __init__(self, room: "ConnectionRoom", connection: Connection, address: str, origin: str) -> None:
+        self._room, self.connection = room, connection
+        self.address, self.origin = address, origin
+        self.refused: Refused | None = None
+        self.is_gone = False
+
+    def heard(self) -> None:
+        """Record that bytes came: between requests they begin the head of the next one."""
+        if self._room.idle.remove(self, self.origin):
+            self._room.heads.add(self, self.origin)
+
+    def begin(self) -> None:
+        """Record that a request is answered from now on."""
+        if not self._room.heads.remove(self, self.origin):
+            self._room.idle.remove(self, self.origin)
+
+    def rest(self) -> None:
+        """Record that the answer is out."""
+        if not self.is_gone:
+            self._room.idle.add(self, self.origin)
+
+    def unread(self) -> None:
+        """End the connection: its client does not read."""
+        self._room.end(self, Ended.UNREAD)
+
+    def gone(self) -> None:
+        """Record the end of the connection."""
+        self._room.leave(self)
+
+
 class ConnectionRoom:
-    """The connections of one node's clients: `count_max` of them, and a few for probes."""
+    """The connections of one node's clients."""
 
-    def __init__(self, count_max: int, now_s: Callable[[], float] = time.monotonic) -> None:
-        self.count_max = count_max
-        self._now_s = now_s
+    def __init__(
+        self,
+        limits: RoomLimits,
+        origin_of: Callable[[str], str] = str,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`origin_of` returns what the connections of an address are counted by."""
+        self._limits = limits
+        self._origin_of = origin_of
         self._count = 0
-        self._spare: dict[Connection, None] = {}
-        self._refused_count = 0
-        self._told_s = float("-inf")
+        self._counts: Counter[str] = Counter()
+        self._spare: dict[Place, None] = {}
+        self.heads, self.idle = Quiet[Place](now_s), Quiet[Place](now_s)
+        self._ended: Counter[Ended] = Counter()
+        self._refused: Counter[Refused] = Counter()
+        self._lines = LogBudget(LINES_A_MINUTE, now_s)
 
-    def come(self, connection: Connection) -> bool:
-        """Take a new connection; return whether it is a spare one. The oldest spare one may end for it."""
-        if self._count < self.count_max:
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no connections."""
+        return not self._count and not self._spare
+
+    def come(self, connection: Connection, address: str) -> Place:
+        """Take a new connection from `address`, "" for one that has none. Another one may end for it."""
+        origin = LOCAL if _is_local(address) else self._origin_of(address)
+        place = Place(self, connection, address, origin)
+        place.refused = self._make_room(place)
+        if place.refused is None:
             self._count += 1
-            return False
-        self._refused_count += 1
-        self._tell()
-        if len(self._spare) >= SPARE_COUNT_MAX:
-            oldest = next(iter(self._spare))
-            del self._spare[oldest]
-            oldest.end()
-        self._spare[connection] = None
-        return True
-
-    def gone(self, connection: Connection, *, is_spare: bool) -> None:
-        """Record the end of a connection."""
-        if is_spare:
-            self._spare.pop(connection, None)
+            self._counts[origin] += 1
         else:
-            self._count -= 1
+            self._refused[place.refused] += 1
+            if len(self._spare) >= SPARE_COUNT_MAX:
+                self.end(next(iter(self._spare)), Ended.SPARE)
+            self._spare[place] = None
+        self.heads.add(place, origin)
+        return place
 
-    def _tell(self) -> None:
-        now_s = self._now_s()
-        if now_s - self._told_s >= TELL_S:
-            self._told_s = now_s
+    def leave(self, place: Place) -> None:
+        """Forget a connection."""
+        if place.is_gone:
+            return
+        place.is_gone = True
+        place.begin()
+        if place.refused is not None:
+            del self._spare[place]
+            return
+        self._count -= 1
+        self._counts[place.origin] -= 1
+        if not self._counts[place.origin]:
+            del self._counts[place.origin]
+
+    def end(self, place: Place, why: Ended) -> None:
+        """Close a connection; its place is free at once."""
+        if not place.is_gone:
+            self._ended[why] += 1
+            self.leave(place)
+            place.connection.end()
+
+    def look(self) -> None:
+        """End what has been quiet for too long."""
+        for place in self.heads.longer_than(self._limits.head_s):
+            self.end(place, Ended.HEAD)
+            self._tell_silent(place)
+        for place in self.idle.longer_than(self._limits.idle_s):
+            self.end(place, Ended.IDLE)
+
+    def _make_room(self, place: Place) -> Refused | None:
+        """End another connection for a new one, if need be; return why not, if all of them are busy."""
+        is_local = place.origin == LOCAL
+        if not is_local and self._counts[place.origin] >= self._limits.share:
+            self._tell_share(place)
+            return self._end_oldest(place.origin, Ended.ADDRESS, Refused.ADDRESS)
+        if self._count >= self._limits.count_max + (LOCAL_COUNT_MAX if is_local else 0):
+            self._tell_full()
+            return self._end_oldest(None, Ended.ROOM, Refused.FULL)
+        return None
+
+    def _end_oldest(self, origin: str | None, why: Ended, refused: Refused) -> Refused | None:
+        """End what was quiet longest, those first that asked nothing; return `refused` if nothing is."""
+        while place := self.heads.oldest(origin) or self.idle.oldest(origin):
+            if place.refused is None:
+                self.end(place, why)
+                return None
+            self.end(place, Ended.SPARE)
+        return refused
+
+    # -- what is told ---------------------------------------------------------------------------------------
+
+    def _tell_full(self) -> None:
+        if self._lines.take("full"):
             logger.warning(
-                "event=connections-full in_use=%d limit=%d refused=%d detail=%r",
-                self._count,
-                self.count_max,
-                self._refused_count,
+                "event=connections-full in_use=%d limit=%d refused=%d ended=%d detail=%r",
+                *(self._count, self._limits.count_max, self._refused[Refused.FULL], self._ended[Ended.ROOM]),
                 "clients have as many connections as the limit of open files allows (ulimit -n, LimitNOFILE):"
-                " raise it, spread the clients over the nodes, or find out who opens so many. New ones get"
-                " no answer but to probes",
+                " raise it, spread the clients over the nodes, or find out who opens so many. For a new one"
+                " the one ends that has been quiet longest; if all are busy, it gets no answer but to probes",
+            )
+
+    def _tell_share(self, place: Place) -> None:
+        if self._lines.take("share"):
+            logger.warning(
+                "event=connections-of-address address=%r limit=%d refused=%d ended=%d detail=%r",
+                *(place.address, self._limits.share, self._refused[Refused.ADDRESS]),
+                self._ended[Ended.ADDRESS],
+                "one address has as many connections as one may have (--connections-per-address): raise that"
+                " if many clients share the address, or find out who opens so many",
+            )
+
+    def _tell_silent(self, place: Place) -> None:
+        if self._lines.take("silent"):
+            logger.warning(
+                "event=connections-silent address=%r ended=%d detail=%r",
+                *(place.address, self._ended[Ended.HEAD]),
+                f"a request was not sent within {self._limits.head_s:g} s of opening a connection"
+                " (--head-timeout-ms); the address is that of the last one",
             )
 
     def samples(self) -> Iterator[Sample]:
-        """Yield what is so now."""
+        """Yield what is so now, and what has been counted."""
         yield gauge("http_connections", "Connections of clients.", self._count)
-        yield gauge("http_connections_max", "Connections that clients may have.", self.count_max)
-        text = "Connections above the bound, on which only probes are answered."
-        yield "holdfast_http_connections_refused_total", text, "counter", {}, self._refused_count
+        yield gauge("http_connections_max", "Connections that clients may have.", self._limits.count_max)
+        text = "Connections on which only probes are answered, by what has no room."
+        for refused in Refused:
+            labels = {"reason": refused.value}
+            name = "holdfast_http_connections_refused_total"
+            yield name, text, "counter", labels, self._refused[refused]
+        text = "Connections that the node has ended, by reason."
+        for ended in Ended:
+            labels = {"reason": ended.value}
+            yield "holdfast_http_connections_ended_total", text, "counter", labels, self._ended[ended]
+
+
+def _is_local(address: str) -> bool:
+    """Whether a client is on this machine."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return not address
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return (mapped or parsed).is_loopback

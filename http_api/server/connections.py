@@ -19,8 +19,12 @@ from http_api.server.connection_room import ConnectionRoom
 from http_api.server.middleware import Front, problem_reply
 from http_api.server.refusals import CallRefused
 
-CONNECTIONS_COUNT_MAX: Final = 50_000
-"""Connections of clients at once, if the process may have so many files open."""
+_LOOK_S: Final = 1.0
+"""Seconds between two looks for connections that have been quiet for too long."""
+_LATE_S: Final = 1.0
+"""Seconds by which a look that comes late ends nothing: what clients have sent meanwhile is read first."""
+_NO_KEEPALIVE_S: Final = 10 * 24 * 3600.0
+"""aiohttp's own time for idle connections, which must not come before that of the room."""
 
 
 class _Protocol(RequestHandler):
@@ -28,13 +32,20 @@ class _Protocol(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; for a probe only, if the journal could run out of descriptors with one more."""
-        self._room = cast("_Server", self._manager).room
+        server = cast("_Server", self._manager)
         super().connection_made(transport)
-        self.is_spare = self._room.come(self)
+        peer = transport.get_extra_info("peername")
+        self.place = server.room.come(self, str(peer[0]) if peer else "")
+        server.watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a request."""
+        self.place.heard()
+        super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End."""
-        self._room.gone(self, is_spare=self.is_spare)
+        self.place.gone()
         super().connection_lost(exc)
 
     def end(self) -> None:
@@ -59,11 +70,30 @@ class _Server(web.Server):
     """A server of such connections, as many as `room` has place for."""
 
     room: ConnectionRoom
+    _look_handle: asyncio.TimerHandle | None = None
 
     def __call__(self) -> RequestHandler:
         """Make the protocol of a new connection."""
         loop = asyncio.get_running_loop()
-        return _Protocol(self, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: ours logs
+        return _Protocol(
+            self,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]  # ours logs
+            keepalive_timeout=_NO_KEEPALIVE_S,
+        )
+
+    def watch(self) -> None:
+        """Look after connections, as long as there are any."""
+        if self._look_handle is None:
+            loop = asyncio.get_running_loop()
+            self._look_handle = loop.call_later(_LOOK_S, self._look, loop.time() + _LOOK_S)
+
+    def _look(self, due_s: float) -> None:
+        self._look_handle = None
+        if asyncio.get_running_loop().time() - due_s < _LATE_S:
+            self.room.look()
+        if not self.room.is_empty:
+            self.watch()
 
 
 def make_server(front: Front, room: ConnectionRoom) -> web.Server:
@@ -78,7 +108,8 @@ def make_server(front: Front, room: ConnectionRoom) -> web.Server:
         task: "asyncio.Task[None]",
     ) -> Call:
         call = Call(message, payload, protocol, writer, task, loop, client_max_size=wire.BODY_BYTES_MAX)
-        call.is_spare = cast("_Protocol", protocol).is_spare
+        call.place = cast("_Protocol", protocol).place
+        call.place.begin()
         return call
 
     server = _Server(front.handle, request_factory=make_call, handler_cancellation=True)

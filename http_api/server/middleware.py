@@ -11,6 +11,7 @@ from api.gateway import Gateway
 from api.problems import ProblemError
 from holdfast import wire
 from http_api.server.call import Call, Reply
+from http_api.server.connection_room import Refused
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusals import CallRefused, header_lines
 from http_api.server.routes import Router
@@ -25,6 +26,10 @@ _PROBES: Final = frozenset({wire.LIVEZ, wire.READYZ, wire.METRICS})
 """What is answered even when clients have all connections that they may have."""
 _RETRY_MS: Final = 1_000
 """After which a client may try again that got no connection of its own."""
+_NO_ROOM: Final = {
+    Refused.FULL: "this node has as many connections as its limit of open files allows: ask another one",
+    Refused.ADDRESS: "your address has as many connections as one may have: close some, or ask another node",
+}
 
 
 class Front:
@@ -53,7 +58,7 @@ class Front:
             reply = await route.handler(self._gateway, call)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
             reply = problem_reply(call, exc)
-        if self._node.is_shutting_down or call.is_spare:
+        if self._node.is_shutting_down or call.place.refused:
             reply.force_close()
         self._counts.add(method, path, reply.status)
         is_news = reply.status >= _STATUS_REFUSED and reply.status != _STATUS_HELD and path != wire.READYZ
@@ -70,9 +75,9 @@ class Front:
 
 def _check_room(call: Call, path: str) -> None:
     """Refuse all but probes on a connection that is for probes only. Raises ProblemError."""
-    if call.is_spare and path not in _PROBES:
-        detail = "this node has as many connections as its limit of open files allows: ask another one"
-        raise ProblemError("overloaded", detail, retry_after_ms=_RETRY_MS)
+    refused = call.place.refused
+    if refused and path not in _PROBES:
+        raise ProblemError("overloaded", _NO_ROOM[refused], retry_after_ms=_RETRY_MS)
 
 
 def problem_reply(call: Call, exc: Exception) -> Reply:

@@ -14,6 +14,7 @@ from cluster.node import Node
 from cluster.observing.event_log import Cut
 from http_api.__main__ import _connections_count_max
 from http_api.app import build_server
+from http_api.server.connection_room import RoomLimits
 from http_api.v1.event_feeds import FED_COUNT_MAX
 from http_api.v1.watch import BUFFERED_BYTES_MAX, CLOSING_S
 from scripts.lib.node_load import LOAD_WORKERS, PREFIX, CycleLoad, leading_node, single_config, until
@@ -49,7 +50,7 @@ class Step(NamedTuple):
 @contextlib.asynccontextmanager
 async def _served(node: Node) -> AsyncIterator[tuple[web.Server, int]]:
     """Serve the node's HTTP front end on loopback; give the server and its port."""
-    server = build_server(node, REQUEST_TIMEOUT_MS, _connections_count_max())
+    server = build_server(node, REQUEST_TIMEOUT_MS, RoomLimits(count_max=_connections_count_max()))
     runner = web.ServerRunner(server, shutdown_timeout=1.0)
     await runner.setup()
     try:

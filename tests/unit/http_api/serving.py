@@ -11,10 +11,12 @@ from aiohttp import web
 
 from holdfast import wire
 from http_api.app import build_server
+from http_api.server.connection_room import RoomLimits
 from tests.support import http_contract
 from tests.support.local_node import LocalNode
 
 REQUEST_TIMEOUT_MS = 5_000
+ROOM = RoomLimits(count_max=1000)
 
 
 class Got(NamedTuple):
@@ -88,10 +90,10 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(connections_count_max: int = 1000) -> AsyncIterator[Served]:
+async def serving(room_limits: RoomLimits = ROOM) -> AsyncIterator[Served]:
     """Run a server for the length of a test."""
     node = LocalNode()
-    server = build_server(node, REQUEST_TIMEOUT_MS, connections_count_max)
+    server = build_server(node, REQUEST_TIMEOUT_MS, room_limits)
     runner = web.ServerRunner(server, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from holdfast import wire
-from http_api.server.connection_room import SPARE_COUNT_MAX
+from http_api.server import call, connection_room
+from http_api.server.connection_room import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, RoomLimits
 from tests.unit.http_api.serving import REQUEST_TIMEOUT_MS, serving, until
 
 ACCESS = "http_api.access"
@@ -173,40 +174,127 @@ async def test_bytes_that_are_not_http_get_a_problem(caplog: pytest.LogCaptureFi
     assert "Traceback" not in caplog.text
 
 
-async def test_there_is_room_for_so_many_connections(caplog: pytest.LogCaptureFixture) -> None:
-    """Above the bound probes are answered and all else is refused, with a line; later there is room again."""
-    async with serving(connections_count_max=2) as served:
-        kept = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
-        for _, writer in kept:
-            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-        for reader, _ in kept:
-            assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+async def test_there_is_room_for_so_many_connections(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When all are busy only probes are answered, with a line; later there is room again."""
+    monkeypatch.setattr(connection_room, "LOCAL_COUNT_MAX", 0)
+    async with serving(RoomLimits(count_max=3)) as served:
+        await served.acquire("a")  # by a connection that is kept, and ends for the second one below
+        waits = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
+        for _, writer in waits:
+            writer.write(_post("/v1/locks/acquire", b'{"name":"a","ttl_ms":60000,"wait_ms":60000}'))
+        await until(lambda: len(served.node.machine.lock("a").queue) == 2)
+        async with asyncio.timeout(30):
+            while not (await served.raw(_get("/v1/cluster"))).startswith(b"HTTP/1.1 200 "):
+                """The kept connection is left alone for a moment."""
+        busy = await asyncio.open_connection("127.0.0.1", served.port)
+        busy[1].write(_post("/v1/locks/acquire", b'{"name":"a","ttl_ms":60000,"wait_ms":60000}'))
+        await until(lambda: len(served.node.machine.lock("a").queue) == 3)
+        refused_before = caplog.text.count("event=connections-full")
         assert (await served.raw(_get("/livez"))).startswith(b"HTTP/1.1 200 ")
         refused = await served.raw(_get("/v1/locks/a"))
         assert refused.startswith(b"HTTP/1.1 429 ")
         assert b'"code":"overloaded","outcome":"not-applied"' in refused
-        assert caplog.text.count("event=connections-full in_use=2 limit=2 refused=1") == 1
+        assert (refused_before, caplog.text.count("event=connections-full in_use=3 limit=3")) == (1, 1)
         metrics = await served.raw(_get("/metrics"))
-        assert b"\nholdfast_http_connections 2\n" in metrics
-        assert b"\nholdfast_http_connections_refused_total 3\n" in metrics
-        kept[0][1].close()
-        async with asyncio.timeout(10):
+        assert b"\nholdfast_http_connections 3\n" in metrics
+        assert b'\nholdfast_http_connections_ended_total{reason="room"} 1\n' in metrics
+        busy[1].close()
+        async with asyncio.timeout(30):
             while b" 429 " in await served.raw(_get("/v1/locks/a")):
                 """The node has not noticed the end of the other connection yet."""
-        kept[1][1].close()
-
-
-async def test_idle_connections_do_not_keep_probes_out() -> None:
-    """Of connections above the bound the oldest one ends for the next."""
-    async with serving(connections_count_max=1) as served:
-        idle = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(SPARE_COUNT_MAX + 2)]
-        assert (await served.raw(_get("/livez"))).startswith(b"HTTP/1.1 200 ")
-        with contextlib.suppress(ConnectionError):
-            assert await idle[1][0].read() == b""
-        for _, writer in idle:
+        for _, writer in waits:
             writer.close()
+
+
+async def test_silent_connections_keep_nobody_out() -> None:
+    """Where silent connections fill the room, somebody who asks has an answer, and they end for it."""
+    async with serving(RoomLimits(count_max=5)) as served:
+        silent = [
+            await asyncio.open_connection("127.0.0.1", served.port)
+            for _ in range(5 + LOCAL_COUNT_MAX + SPARE_COUNT_MAX)
+        ]
+        for _, writer in silent[::2]:
+            writer.write(b"POST /v1/locks/acquire HTTP/1.1\r\nHost: x\r\nX-a: b\r\n")
+        async with asyncio.timeout(30):
+            while not (await served.raw(_get("/v1/locks/a"))).startswith(b"HTTP/1.1 200 "):
+                """They are left alone for a moment."""
+        with contextlib.suppress(ConnectionError):
+            assert await silent[0][0].read() == b""
+        for _, writer in silent:
+            writer.close()
+
+
+async def test_a_head_that_does_not_end_ends_its_connection() -> None:
+    """Silence, half a head, and one that comes byte by byte have the same time; the ends are counted."""
+    async with serving(RoomLimits(head_s=0.2)) as served:
+        head = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+        for sent in (b"", head):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(sent)
+            async with asyncio.timeout(30):
+                assert await reader.read() == b""
+            writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(head + b"X-Slow: ")
+        ended = asyncio.ensure_future(reader.read())
+        async with asyncio.timeout(30):
+            while not ended.done():
+                writer.write(b"x")
+                await asyncio.wait({ended}, timeout=0.05)
+        with contextlib.suppress(ConnectionError):
+            assert ended.result() == b""
+        writer.close()
+        metrics = await served.raw(_get("/metrics"))
+        assert b'\nholdfast_http_connections_ended_total{reason="head"} 3\n' in metrics
+
+
+async def test_a_connection_at_rest_ends_and_one_that_waits_does_not() -> None:
+    """Whoever waits for a lock or watches is busy, however long that takes."""
+    async with serving(RoomLimits(head_s=0.2, idle_s=0.2)) as served:
+        hold = (await served.acquire("a")).body["hold_id"]
+        waits = await asyncio.open_connection("127.0.0.1", served.port)
+        waits[1].write(_post("/v1/locks/acquire", b'{"name":"a","ttl_ms":60000,"wait_ms":60000}'))
+        await until(lambda: served.node.machine.lock("a").queue)
+        watches = await asyncio.open_connection("127.0.0.1", served.port)
+        watches[1].write(_get("/v1/watch"))
+        assert (await watches[0].readline()).startswith(b"HTTP/1.1 200 ")
+        for _ in range(2):
+            rests = await asyncio.open_connection("127.0.0.1", served.port)
+            rests[1].write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            async with asyncio.timeout(30):
+                assert (await rests[0].read()).startswith(b"HTTP/1.1 200 ")
+            rests[1].close()
+        await served.post(wire.LOCK_RELEASE, hold_id=hold)
+        assert (await waits[0].readline()).startswith(b"HTTP/1.1 200 ")
+        assert not watches[0].at_eof()
+        metrics = await served.raw(_get("/metrics"))
+        assert b'_connections_ended_total{reason="head"} 0\n' in metrics
+        waits[1].close()
+        watches[1].close()
+
+
+async def test_a_client_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are not kept for somebody who asks and asks and reads none of them."""
+    monkeypatch.setattr(call, "_UNREAD_S", 0.2)
+    async with serving() as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
+        assert isinstance(writer.transport, asyncio.Transport)
+        writer.transport.pause_reading()
+        async with asyncio.timeout(60):
+            while b'_ended_total{reason="unread"} 1\n' not in await served.raw(_get("/metrics")):
+                if not writer.transport.is_closing():
+                    writer.write(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 16)
+        writer.close()
+        assert not reader.at_eof()
 
 
 def _get(path: str) -> bytes:
     """Return a request that does not keep its connection."""
     return f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+
+
+def _post(path: str, body: bytes) -> bytes:
+    """Return a write."""
+    return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
