@@ -29,8 +29,8 @@ post 0 /v1/locks/release "{\"hold_id\": $(jq .hold_id <<<"$first")}" | jq -c '{r
 wait
 echo "  bob has the lock, with a larger token: $(jq ".token > $(jq .token <<<"$first")" "$waited")"
 
-echo "an operator ends it by force, and the lock stays closed for a second:"
-post 1 /v1/locks/force-release "{\"name\": \"$name\", \"reason\": \"bob hangs\", \"lock_delay_ms\": 1000}" |
+echo "an operator ends it by force, and the lock stays closed for ten seconds:"
+post 1 /v1/locks/force-release "{\"name\": \"$name\", \"reason\": \"bob hangs\", \"lock_delay_ms\": 10000}" |
     jq -c '[.released[].owner]'
 curl -s "${nodes[2]}/v1/locks/$name" | jq -c '{state}'
 
