@@ -34,6 +34,7 @@ struct control {
     struct settings settings;
 };
 
+static int has_begun;
 static struct control *control;
 static _Atomic int64_t latest_ns;
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
@@ -44,7 +45,12 @@ static ssize_t (*real_pwrite)(int, const void *, size_t, off_t);
 static int (*real_sem_clockwait)(sem_t *, clockid_t, const struct timespec *);
 static long (*real_syscall)(long, ...);
 
-__attribute__((constructor)) static void begin(void) {
+/* Comes before all else. Libraries may ask for the time while they are loaded, before our constructor runs: so
+ * does the memory allocator of Python 3.13. */
+static void begin(void) {
+    if (has_begun)
+        return;
+    has_begun = 1;
     real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
     real_fdatasync = dlsym(RTLD_NEXT, "fdatasync");
     real_fsync = dlsym(RTLD_NEXT, "fsync");
@@ -61,6 +67,8 @@ __attribute__((constructor)) static void begin(void) {
         control = map;
     close(fd);
 }
+
+__attribute__((constructor)) static void at_load(void) { begin(); }
 
 static struct settings present(void) {
     struct settings copy = {0};
@@ -95,6 +103,7 @@ static int64_t own_ns(int64_t real) {
 }
 
 int clock_gettime(clockid_t id, struct timespec *t) {
+    begin();
     int result = real_clock_gettime(id, t);
     if (result == 0 && (id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_RAW || id == CLOCK_MONOTONIC_COARSE ||
                         id == CLOCK_BOOTTIME)) {
@@ -108,6 +117,7 @@ int clock_gettime(clockid_t id, struct timespec *t) {
 
 /* Python waits for locks until a time of the monotonic clock: of ours, but the kernel counts by its own. */
 int sem_clockwait(sem_t *sem, clockid_t id, const struct timespec *until) {
+    begin();
     if (id != CLOCK_MONOTONIC)
         return real_sem_clockwait(sem, id, until);
     struct timespec real, own;
@@ -119,6 +129,7 @@ int sem_clockwait(sem_t *sem, clockid_t id, const struct timespec *until) {
 }
 
 static int before_sync(void) {
+    begin();
     struct settings s = present();
     if (s.sync_delay_us > 0) {
         struct timespec pause;
@@ -135,6 +146,7 @@ int fdatasync(int fd) { return before_sync() ? -1 : real_fdatasync(fd); }
 int fsync(int fd) { return before_sync() ? -1 : real_fsync(fd); }
 
 static int may_not_grow(int fd, off_t end) {
+    begin();
     int error = (int)present().grow_errno;
     struct stat about;
     if (!error || fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) || end <= about.st_size)
@@ -151,6 +163,7 @@ ssize_t pwrite(int fd, const void *data, size_t size, off_t offset) { return pwr
 
 /* What the process says stays whole: its output may be a file, too. */
 ssize_t write(int fd, const void *data, size_t size) {
+    begin();
     if (fd > STDERR_FILENO && control && present().grow_errno &&
         may_not_grow(fd, lseek(fd, 0, SEEK_CUR) + (off_t)size))
         return -1;
@@ -159,6 +172,7 @@ ssize_t write(int fd, const void *data, size_t size) {
 
 /* The kernel's asynchronous syncs cannot be bent from here: a node that is told of none uses fdatasync. */
 long syscall(long number, ...) {
+    begin();
     if (number == SYS_io_setup) {
         errno = ENOSYS;
         return -1;

@@ -10,6 +10,7 @@ import sys
 import termios
 from collections.abc import AsyncIterator
 
+from tests.support.processes import processes_with, wait_until
 from tests.unit.holdfast.scripted import ScriptedNode, granted, released
 from tests.unit.holdfast.test_run import stat_of
 
@@ -157,12 +158,13 @@ async def test_a_command_in_the_background_waits_for_the_terminal() -> None:
 
 async def test_a_killed_holdfast_ends_a_command_with_the_terminal() -> None:
     """Kill -9 of holdfast ends the command that has the terminal, and the shell goes on."""
-    command = f"{HOLDFAST} sh -c 'echo pid:$PPID:; read line'; echo code:$?; read l; echo l:$l"
+    command = f"{HOLDFAST} sh -c 'echo pids:$PPID:$$:; read line'; echo code:$?; read l; echo l:$l"
     async with terminal(command) as (screen, _):
-        await screen.shows(":")
-        await screen.shows("pid:")
-        os.kill(int(screen.text.partition("pid:")[2].partition(":")[0]), signal.SIGKILL)
+        await screen.shows(":", times=3)
+        holdfast, reader = (int(pid) for pid in screen.text.partition("pids:")[2].split(":")[:2])
+        os.kill(holdfast, signal.SIGKILL)
         await screen.shows("code:137")
+        wait_until(lambda: reader not in processes_with("read line"), "the command has ended")
         screen.type("again\n")
         await screen.shows("l:again")
         assert await screen.ends() == 0
