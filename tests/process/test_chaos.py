@@ -80,7 +80,7 @@ def test_a_cluster_that_is_well_is_clean_under_faults(tmp_path: Path) -> None:
     (tmp_path / "schedule").write_text(SCHEDULE)
     done = chaos(
         tmp_path,
-        *("--minutes", "0.6", "--seed", "1", "--schedule", "schedule", "--dir", "run"),
+        *("--minutes", "0.4", "--seed", "1", "--schedule", "schedule", "--dir", "run"),
         *("--budget-factor", "10", "--at", "1:touch was-here"),
     )
     assert done.returncode == CLEAN, done.stdout + done.stderr

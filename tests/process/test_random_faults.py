@@ -49,7 +49,7 @@ async def test_random_faults(compacting: LocalCluster) -> None:
                 urls(cluster), prefix="faults/short", clients=4, forget_every=3, ttl_ms=SHORT_TTL_MS
             ) as short,
         ):
-            for fault in choices.sample(FAULT_NAMES * 2, 2 * len(FAULT_NAMES)):
+            for fault in choices.sample(FAULT_NAMES, len(FAULT_NAMES)):
                 print("fault:", fault)
                 await do(fault, cluster, choices, long)
                 await asyncio.to_thread(bring_all_back, cluster)
