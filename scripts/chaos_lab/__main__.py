@@ -110,6 +110,8 @@ def _parser() -> argparse.ArgumentParser:
     soaked.add_argument("--quiet-minutes", type=float, default=10.0, help="without load (default 10)")
     soaked.add_argument("--nodes", type=int, default=3, help="how many nodes (default 3)")
     soaked.add_argument("--seed", type=int, help="of the first round (default: a new one)")
+    soaked.add_argument("--clients", type=float, default=1.0, help="times the usual number (default 1)")
+    soaked.add_argument("--budget-factor", type=float, default=1.0, help="times the usual longest gaps")
     soaked.add_argument("--dir", type=Path, help="where reports are kept (default: a new directory)")
     soaked.set_defaults(work=_soak)
     cleaned = commands.add_parser(
@@ -199,6 +201,8 @@ def _soak(options: argparse.Namespace) -> int:
                 workloads=WORKLOADS,
                 faults=faults,
                 directory=directory,
+                scale=options.clients,
+                budget_factor=options.budget_factor,
             )
             soak = Soak(
                 target, plan, quiet_s=60 * options.quiet_minutes, tell=lambda text: print(text, flush=True)

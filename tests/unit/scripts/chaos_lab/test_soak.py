@@ -1,0 +1,103 @@
+"""The soak: what it takes for a leak, and what ends it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from scripts.chaos_lab import soak
+from scripts.chaos_lab.checkers.violation import Violation
+from scripts.chaos_lab.late_leases import LateLeases
+from scripts.chaos_lab.run import HISTORY_FILE, Plan, Report
+from scripts.chaos_lab.soak import Sample, Soak, leaks, metric
+
+MIB = 1024 * 1024
+BEFORE = Sample(node="n1", resident_bytes=50 * MIB, files=18, disk_bytes=2 * MIB, requests=0, term=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"files": 29}, "open files"),
+        ({"resident_bytes": 133 * MIB}, "bytes of memory"),
+        ({"requests": 1}, "remembered requests"),
+        ({"disk_bytes": 513 * MIB}, "bytes on the disk"),
+    ],
+)
+def test_what_does_not_go_down_again_is_a_leak(change: dict[str, int], what: str) -> None:
+    """A little more of files, memory and disk is none; what is told names the node and the bound."""
+    little = {"files": 28, "resident_bytes": 132 * MIB, "disk_bytes": 512 * MIB, "term": 90}
+    assert leaks([BEFORE], [msgspec.structs.replace(BEFORE, **little)]) == []
+    [found] = leaks([BEFORE], [msgspec.structs.replace(BEFORE, **change)])
+    assert found.startswith("n1 has")
+    assert what in found
+
+
+def test_a_metric_without_labels_is_read() -> None:
+    """A comment, another metric with the same beginning, and one that is missing are not it."""
+    text = "# TYPE holdfast_term gauge\nholdfast_terms 9\nholdfast_term 3\n"
+    assert metric(text, "holdfast_term") == 3
+    assert metric(text, "holdfast_requests") == 0
+
+
+def report(*, problems: list[str], violations: list[Violation]) -> Report:
+    """Return what a round came to."""
+    return Report(
+        operations={"ok": 5},
+        faults={},
+        terms=1,
+        gaps=[],
+        late_leases=LateLeases(count=0, median_s=0.0, worst_s=0.0),
+        violations=violations,
+        problems=problems,
+        seconds=1.0,
+    )
+
+
+class FakeTarget:
+    """A target with one node that answers and takes next to nothing."""
+
+    def __init__(self, directory: Path) -> None:
+        self.cluster = SimpleNamespace(nodes=list, data_dir=lambda _: directory)
+
+
+BROKEN = Violation(checker="overlap", text="two at once", operations=(1, 2), at_ns=5)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "begun", "problems"),
+    [
+        ([report(problems=[], violations=[])] * 3, 3, []),
+        ([report(problems=["a gap"], violations=[])] * 3, 3, []),
+        ([report(problems=[], violations=[BROKEN])] * 3, 1, ["round 0 with seed 40 broke a promise"]),
+    ],
+)
+async def test_only_a_broken_promise_ends_it_early(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rounds: list[Report], begun: int, problems: list[str]
+) -> None:
+    """Rounds go on with fresh seeds; a gap is told with the seed, and a round that is not clean is kept."""
+    seeds: list[int] = []
+    told: list[str] = []
+    clock = SimpleNamespace(now_s=0.0)
+
+    async def one(target: Any, plan: Plan, tell: Callable[[str], None]) -> Report:
+        del target, tell
+        seeds.append(plan.seed)
+        clock.now_s += plan.seconds
+        (plan.directory / HISTORY_FILE).write_text("")
+        return rounds[len(seeds) - 1]
+
+    monkeypatch.setattr(soak, "run", one)
+    monkeypatch.setattr(soak, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    target: Any = FakeTarget(tmp_path)
+    plan = Plan(seed=40, seconds=900.0, steps=[], workloads={}, faults={}, directory=tmp_path)
+    running = Soak(target, plan, quiet_s=0.0, tell=told.append)
+    assert await running.run() == problems
+    assert seeds == list(range(40, 40 + begun))
+    kept = [(tmp_path / f"round-{number}" / HISTORY_FILE).exists() for number in range(begun)]
+    assert kept == [one.exit_code != 0 for one in rounds[:begun]]
+    if rounds[0].problems:
+        assert told[:2] == ["round 0 with seed 40: a gap", "round 1 with seed 41: a gap"]
