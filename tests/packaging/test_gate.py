@@ -23,13 +23,17 @@ def folders(script: str, variable: str) -> list[str]:
     return str(listed).split()
 
 
-def test_coverage_takes_what_the_gate_leaves_out_elsewhere() -> None:
-    """The gate runs the folders of scripts/coverage under coverage and nowhere else; each has tests."""
-    assert folders(GATE, "fast") == folders(COVERAGE, "tests")
-    for folder in folders(GATE, "fast"):
+def test_every_folder_is_in_one_step() -> None:
+    """What a step names has tests, and the step for the rest leaves out all of it, and nothing else."""
+    named = [*folders(GATE, "of_lockstate"), *folders(GATE, "of_nodes")]
+    assert folders(GATE, "of_lockstate") == folders(COVERAGE, "tests")
+    for folder in named:
         assert any((ROOT / folder).rglob("test_*.py")), folder
-    assert 'step coverage scripts/coverage "${fast[@]}"' in GATE
-    assert 'step test scripts/test tests "${fast[@]/#/--ignore=}"' in GATE
+        assert not any(other != folder and other.startswith(f"{folder}/") for other in named), folder
+    assert 'step coverage scripts/coverage "${of_lockstate[@]}"' in GATE
+    assert 'step test scripts/test "${of_nodes[@]}"' in GATE
+    assert 'local elsewhere=("${of_lockstate[@]}" "${of_nodes[@]}")' in GATE
+    assert 'step rest scripts/test tests "${elsewhere[@]/#/--ignore=}"' in GATE
 
 
 @pytest.mark.parametrize("script", SHELL_SCRIPTS)
