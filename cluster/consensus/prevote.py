@@ -7,7 +7,8 @@ would split the votes.
 
 Patience is short with a leader that kept time: one that was heard without a pause for a while, and is silent
 now, has most likely died. Where heartbeats come late, on a busy machine or over a bad network, silence means
-little, and the configured patience counts.
+less: patience grows with the pauses, up to the configured one. What this node did not hear because it stood
+still itself, or because its connection was broken, does not count as a pause of the leader.
 """
 
 from typing import Final
@@ -26,10 +27,14 @@ SHORT_PATIENCE_HEARTBEATS: Final = 2.5
 """After so many heartbeats of silence a leader that kept time counts as lost."""
 PAUSE_HEARTBEATS_MAX: Final = 2.0
 """A leader that is silent for longer, and then speaks again, does not keep time."""
-KEEPS_TIME_S: Final = 1.0
+KEEPS_TIME_S: Final = 0.5
 """For so long, in seconds, a new leader must be heard until its silence means more than another's."""
 LATE_S: Final = 10.0
-"""For so long, in seconds, a leader is not taken to keep time after it was heard late."""
+"""For so long, in seconds, a pause of a leader is remembered; the longest one, as long as others follow."""
+PATIENCE_PER_PAUSE: Final = 1.5
+"""The silence after which a leader counts as lost, as a multiple of the longest pause that is remembered."""
+STALL_HEARTBEATS: Final = 1.0
+"""A node ticks twice in a heartbeat. One that finds that it has not for so long stood still itself."""
 TURN_S: Final = 0.01
 """The pause, in seconds, before the first question: the others may have heard the leader a bit later."""
 UNFIT_PATIENCE: Final = 10
@@ -58,12 +63,18 @@ class PreVote:
         self._leader_lost_after_s = leader_lost_after_s
         self._short_patience_s = min(SHORT_PATIENCE_HEARTBEATS * heartbeat_s, leader_lost_after_s)
         self._pause_s_max = PAUSE_HEARTBEATS_MAX * heartbeat_s
+        self._stall_s_min = STALL_HEARTBEATS * heartbeat_s
         self._turn_s = heartbeat_s / 2
         self._granted: set[str] = set()
         self._term = 0
         self._leader_heard_s = float("-inf")
         self._heard_term = 0
         self._keeps_time_from_s = float("-inf")
+        self._longest_pause_s = 0.0
+        self._late_until_s = float("-inf")
+        self._looked_s = engine.now_s()
+        self._stalled_s = 0.0
+        """For how long this node stood still since it heard the leader."""
         self._may_hurry = False
         """Whether this node has not yet made up its mind about the silence of the leader that it hears."""
         self._led_s = float("-inf")
@@ -99,18 +110,33 @@ class PreVote:
     @property
     def _patience_s(self) -> float:
         """Return the silence after which the leader that was heard last counts as lost."""
-        keeps_time = self._leader_heard_s >= self._keeps_time_from_s
-        return self._short_patience_s if keeps_time else self._leader_lost_after_s
+        if self._leader_heard_s < self._keeps_time_from_s:
+            return self._leader_lost_after_s
+        if self._leader_heard_s >= self._late_until_s:
+            return self._short_patience_s
+        patience_s = PATIENCE_PER_PAUSE * self._longest_pause_s
+        return min(max(patience_s, self._short_patience_s), self._leader_lost_after_s)
+
+    def _look_at_clock(self, now_s: float) -> None:
+        """Find out whether this node stood still: what it then has not heard may wait to be read."""
+        if now_s - self._looked_s > self._stall_s_min:
+            self._stalled_s += now_s - self._looked_s
+        self._looked_s = now_s
 
     def leader_heard(self) -> None:
         """Record that the leader of this term spoke."""
         now_s = self._engine.now_s()
-        if self._engine.term != self._heard_term:
+        self._look_at_clock(now_s)
+        pause_s = now_s - self._leader_heard_s - self._stalled_s
+        if self._engine.term != self._heard_term or self._is_leader_cut_off:
             self._heard_term = self._engine.term
             self._keeps_time_from_s = max(self._keeps_time_from_s, now_s + KEEPS_TIME_S)
-        elif now_s - self._leader_heard_s > self._pause_s_max:
-            self._keeps_time_from_s = now_s + LATE_S
+        elif pause_s > self._pause_s_max:
+            is_remembered = now_s < self._late_until_s
+            self._longest_pause_s = max(pause_s, self._longest_pause_s if is_remembered else 0.0)
+            self._late_until_s = now_s + LATE_S
         self._leader_heard_s = now_s
+        self._stalled_s = 0.0
         self._may_hurry = True
         self._is_leader_cut_off = False
         self._granted.clear()
@@ -137,10 +163,11 @@ class PreVote:
         """
         engine = self._engine
         engine.may_stand = False
-        if engine.is_leader:
-            self._led_s = engine.now_s()
-            return []
         now_s = engine.now_s()
+        self._look_at_clock(now_s)
+        if engine.is_leader:
+            self._led_s = now_s
+            return []
         if self._is_hurry_due(now_s):
             self._may_hurry = False
             engine.election_deadline_s = 0.0
@@ -166,7 +193,7 @@ class PreVote:
 
     def _is_hurry_due(self, now_s: float) -> bool:
         """Whether a leader that kept time is silent, and it is this node's turn to ask the others."""
-        silence_s = now_s - self._leader_heard_s
+        silence_s = now_s - self._leader_heard_s - self._stalled_s
         if not self._may_hurry or silence_s < self._short_patience_s or self._engine.term != self._heard_term:
             return False
         return silence_s >= self._patience_s + TURN_S + self._turn_s * self._turn()

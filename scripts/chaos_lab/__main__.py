@@ -176,7 +176,10 @@ def _run(options: argparse.Namespace) -> int:
                 own_faults=options.at,
             )
             (directory / "schedule").write_text(schedule.written(steps))
-            result = asyncio.run(run(target, plan, lambda text: print(text, flush=True)))
+            try:
+                result = asyncio.run(run(target, plan, lambda text: print(text, flush=True)))
+            finally:
+                target.save_logs(directory)
         finally:
             target.close()
     (directory / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(result)))

@@ -1,14 +1,20 @@
 """How long clients got no answer while something was broken, and for how long they were told nothing.
 
-The gap of a fault is the longest time between two answers in a row (done or refused), from the begin of the
-fault until the next one begins, as seen by all clients that may ask any node, or by all that are bound to one
-node. A run without clients of one kind has no such gap. If the workload `reach` was part of the run, only its
-clients count: they never wait for each other, so no queue passes for a gap.
+The gap of a fault is the longest time between two answers in a row, from the begin of the fault until the
+next one begins: answers to anybody (was the cluster there at all?), to the clients that may ask any node,
+or to those that are bound to one node. A run without clients of one kind has no such gap. If the workload
+`reach` was part of the run, only its clients count: they never wait for each other, so no queue passes for
+a gap.
+
+The budget is for the first: a client that may ask any node listens to the one that it has asked for as long
+as it likes. If all of them have asked a node that is paused, that says something of them, not of the
+cluster.
 """
 
 import itertools
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,11 +35,15 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
     fault: str
     where: list[str]
-    any_s: float | None
-    """The longest time without an answer for clients that may ask any node."""
-    bound_s: float | None
-    """The longest of those that single nodes kept their own clients waiting."""
-    errors: int
+    any_s: float | None = None
+    """The longest time in which no node answered anybody."""
+    free_s: float | None = None
+    """The longest time without an answer for all clients together that may ask any node."""
+    bound_s: float | None = None
+    """The longest that a node which the fault did not name kept its own clients waiting."""
+    broken_s: float | None = None
+    """The same for the nodes that it did name: until they are whole again, clients have to ask another."""
+    errors: int = 0
     """Operations whose outcome stayed unknown, or that got no answer until their patience was over."""
 
 
@@ -41,6 +51,7 @@ def gaps(history: History) -> list[Gap]:
     """Return the gap of each fault, in order."""
     faults = history.faults
     answered = [item for item in history.of(REACH) or history.operations if item.outcome == "ok"]
+    anybody = sorted(item.return_ns for item in answered)
     free = sorted(item.return_ns for item in answered if not item.bound)
     bound: dict[str, list[int]] = {}
     for item in answered:
@@ -52,19 +63,27 @@ def gaps(history: History) -> list[Gap]:
         end_ns = fault.end_ns + round(TAIL_S * 1e9)
         if number + 1 < len(faults):
             end_ns = min(end_ns, max(faults[number + 1].begin_ns, begin_ns))
-        waits = [longest(sorted(times), begin_ns, end_ns) for times in bound.values()]
+        broken = {word for place in fault.where for word in re.findall(r"\w+", place)}
+        waits = {node: longest(sorted(times), begin_ns, end_ns) for node, times in bound.items()}
         found.append(
             Gap(
                 fault=fault.what,
                 where=fault.where,
-                any_s=longest(free, begin_ns, end_ns),
-                bound_s=max((wait for wait in waits if wait is not None), default=None),
+                any_s=longest(anybody, begin_ns, end_ns),
+                free_s=longest(free, begin_ns, end_ns),
+                bound_s=_longest(wait for node, wait in waits.items() if node not in broken),
+                broken_s=_longest(wait for node, wait in waits.items() if node in broken),
                 errors=sum(
                     _is_error(item) and begin_ns <= item.return_ns <= end_ns for item in history.operations
                 ),
             )
         )
     return found
+
+
+def _longest(waits: Iterable[float | None]) -> float | None:
+    """Return the longest of the waits that there are."""
+    return max((wait for wait in waits if wait is not None), default=None)
 
 
 def longest(times_ns: Sequence[int], begin_ns: int, end_ns: int) -> float | None:
@@ -81,10 +100,10 @@ def longest(times_ns: Sequence[int], begin_ns: int, end_ns: int) -> float | None
 
 
 def over_budget(found: Sequence[Gap], faults: Mapping[str, type[Fault[Any]]], factor: float) -> list[str]:
-    """Return a sentence for each gap of free clients above `factor` times the budget of its fault."""
+    """Return a sentence for each gap, as anybody saw it, above `factor` times the budget of its fault."""
     return [
-        f"{gap.fault} of {', '.join(gap.where) or 'nothing'}: no answer for {gap.any_s:.2f} s, the budget is"
-        f" {faults[gap.fault].gap_s_max * factor:.2f} s"
+        f"{gap.fault} of {', '.join(gap.where) or 'nothing'}: no answer to anybody for {gap.any_s:.2f} s, the"
+        f" budget is {faults[gap.fault].gap_s_max * factor:.2f} s"
         for gap in found
         if gap.fault in faults and gap.any_s is not None and gap.any_s > faults[gap.fault].gap_s_max * factor
     ]

@@ -12,6 +12,13 @@ from scripts.chaos_lab.late_leases import LateLeases
 from scripts.chaos_lab.run import HISTORY_FILE, TIMELINE_FILE, Report
 from scripts.chaos_lab.targets.target import Target
 
+GAP_TITLES: Final = {
+    "any_s": "any node",
+    "free_s": "may ask any",
+    "bound_s": "bound, whole",
+    "broken_s": "bound, hit",
+}
+"""The columns of the table of gaps: for whom there was no answer for so long."""
 SHOWN: Final = 10
 """How many violations are printed; the report has all."""
 
@@ -71,14 +78,16 @@ def _gap_table(gaps: list[Gap]) -> list[str]:
     by_fault: dict[str, list[Gap]] = defaultdict(list)
     for gap in gaps:
         by_fault[gap.fault].append(gap)
-    lines = [f"  {'fault':20} times  gap, any node   gap, bound   unknown   (s, worst)"]
+    head = "".join(f"{title:>13}" for title in GAP_TITLES.values())
+    lines = [f"  {'fault':20} times{head}   unknown   (s, worst)"]
     for name, found in sorted(by_fault.items()):
-        any_s = max((gap.any_s for gap in found if gap.any_s is not None), default=None)
-        bound_s = max((gap.bound_s for gap in found if gap.bound_s is not None), default=None)
+        worst = [
+            max((wait for gap in found if (wait := getattr(gap, field)) is not None), default=None)
+            for field in GAP_TITLES
+        ]
         errors = sum(gap.errors for gap in found)
-        lines.append(
-            f"  {name:20} {len(found):5d}  {_seconds(any_s):>13}   {_seconds(bound_s):>10}   {errors:7d}"
-        )
+        waits = "".join(f"{_seconds(wait):>13}" for wait in worst)
+        lines.append(f"  {name:20} {len(found):5d}{waits}   {errors:7d}")
     return lines
 
 

@@ -122,6 +122,12 @@ class ProcessTarget(Target):
         """Return the last lines of its log."""
         return self.cluster.log_tail(node_id)
 
+    def save_logs(self, directory: Path) -> None:
+        """Keep all that the nodes have said."""
+        for node_id in self.urls():
+            with contextlib.suppress(FileNotFoundError):  # one that was never started
+                shutil.copyfile(self.cluster.log(node_id), directory / f"{node_id}.log")
+
     def kill(self, node_id: str) -> None:
         """Send SIGKILL."""
         self.cluster.kill(node_id)

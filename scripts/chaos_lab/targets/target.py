@@ -5,6 +5,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
@@ -53,6 +54,11 @@ class Target(ABC):
     @abstractmethod
     def log_tail(self, node_id: str) -> str:
         """Return the last lines that a node has logged."""
+
+    def save_logs(self, directory: Path) -> None:
+        """Keep what the nodes have said, as far as it is known here, as NODE.log in a directory."""
+        for node_id in self.urls():
+            (directory / f"{node_id}.log").write_text(self.log_tail(node_id))
 
     def lab(self, history: HistoryWriter, *, seed: int, scale: float) -> Lab:
         """Return the cluster as the clients of this target see it."""

@@ -284,10 +284,24 @@ def hear_for(site: Site, clock: LibraryClock, seconds: float, every_s: float = 0
         site.follow("n1")
 
 
+def tick_for(site: Site, clock: LibraryClock, seconds: float) -> bool:
+    """Let a follower tick as it does when it hears nothing; tell whether it asks for pre-votes."""
+    end_s, has_asked = clock.now_s + seconds, False
+    while clock.now_s < end_s:
+        clock.now_s = min(clock.now_s + 0.05, end_s)
+        has_asked |= site.replica.prevote.ask(BOTH) != []
+    return has_asked
+
+
 def asks_after(site: Site, clock: LibraryClock, seconds: float) -> bool:
     """Whether a follower asks for pre-votes so long after it has heard its leader."""
-    clock.now_s += seconds
-    return site.replica.prevote.ask(BOTH) != []
+    return tick_for(site, clock, seconds)
+
+
+def hear_late(site: Site, clock: LibraryClock, seconds: float) -> None:
+    """Let a follower that does not stand still hear its leader n1 after a pause."""
+    tick_for(site, clock, seconds)
+    site.follow("n1")
 
 
 def test_a_leader_that_kept_time_is_lost_soon(follower: Site, clock: LibraryClock) -> None:
@@ -301,20 +315,57 @@ def test_a_leader_that_kept_time_is_lost_soon(follower: Site, clock: LibraryCloc
 
 def test_a_new_leader_is_given_the_configured_patience(follower: Site, clock: LibraryClock) -> None:
     """Nobody knows yet whether it keeps time."""
-    hear_for(follower, clock, 0.8)
+    hear_for(follower, clock, 0.4)
     assert not asks_after(follower, clock, 0.45)
     assert follower.replica.prevote.leader_is_alive
 
 
-def test_a_leader_that_was_heard_late_is_given_the_configured_patience(
-    follower: Site, clock: LibraryClock
+@pytest.mark.parametrize(("pause_s", "patience_s"), [(0.22, 0.33), (0.24, 0.36), (0.45, 0.5)])
+def test_patience_grows_with_the_pauses_of_a_leader(
+    follower: Site, clock: LibraryClock, pause_s: float, patience_s: float
 ) -> None:
-    """After a pause of more than two heartbeats, for a while; then it keeps time again."""
+    """Half as much again as the longest of them, up to the configured patience; for a while."""
     hear_for(follower, clock, 1.5)
-    hear_for(follower, clock, 0.22, every_s=0.22)
+    hear_late(follower, clock, pause_s)
+    hear_late(follower, clock, 0.21)
     hear_for(follower, clock, 5.0)
-    assert not asks_after(follower, clock, 0.45)
+    assert not asks_after(follower, clock, patience_s - 0.01)
     assert follower.replica.prevote.leader_is_alive
+    assert asks_after(follower, clock, 0.03)
+    hear_for(follower, clock, 16.0)
+    assert asks_after(follower, clock, 0.27)
+
+
+def test_pauses_that_are_past_are_forgotten(follower: Site, clock: LibraryClock) -> None:
+    """A shorter one that comes later counts for itself."""
+    hear_for(follower, clock, 1.5)
+    hear_late(follower, clock, 0.45)
+    hear_for(follower, clock, 11.0)
+    hear_late(follower, clock, 0.22)
+    assert asks_after(follower, clock, 0.36)
+
+
+def test_a_node_that_stood_still_does_not_blame_the_leader(follower: Site, clock: LibraryClock) -> None:
+    """What was said meanwhile waits to be read: nobody is asked, and patience is as short as before."""
+    hear_for(follower, clock, 1.5)
+    clock.now_s += 0.4
+    assert follower.replica.prevote.ask(BOTH) == []
+    follower.follow("n1")
+    clock.now_s += 0.4
+    follower.follow("n1")
+    assert asks_after(follower, clock, 0.27)
+
+
+def test_a_connection_that_was_broken_is_no_pause_of_the_leader(follower: Site, clock: LibraryClock) -> None:
+    """When it is there again, the leader has to keep time for a while, as a new one has."""
+    hear_for(follower, clock, 1.5)
+    follower.replica.peer_down("n1")
+    clock.now_s += 0.3
+    follower.replica.peer_up("n1")
+    follower.follow("n1")
+    hear_for(follower, clock, 0.4)
+    assert not asks_after(follower, clock, 0.45)
+    follower.follow("n1")
     hear_for(follower, clock, 11.0)
     assert asks_after(follower, clock, 0.27)
 
@@ -323,14 +374,16 @@ def test_the_second_in_turn_leaves_the_first_question_to_the_first(
     make: Callable[..., Site], clock: LibraryClock
 ) -> None:
     """When a leader that kept time falls silent, its followers ask a pause apart."""
-    first, second = sites = [make("n2"), make("n3")]
+    _, second = sites = [make("n2"), make("n3")]
     for _ in range(15):
         clock.now_s += 0.1
         for site in sites:
             site.follow("n1")
-    clock.now_s += 0.27
-    assert first.replica.prevote.ask({"n1", "n3"}) != []
-    assert second.replica.prevote.ask({"n1", "n2"}) == []
+    for _ in range(3):
+        clock.now_s += 0.09
+        asked = [site.replica.prevote.ask({"n1", "n2", "n3"} - {site.node_id}) for site in sites]
+    assert asked[0] != []
+    assert asked[1] == []
     clock.now_s += PRE_VOTE_PAUSE_S
     assert second.replica.prevote.ask({"n1", "n2"}) != []
 

@@ -34,21 +34,24 @@ def fault(number: int, what: str, begin_s: float, end_s: float) -> list[AnyLine]
 
 
 def test_the_gap_of_each_fault_is_its_own() -> None:
-    """Free clients and bound ones are told apart; of bound ones the unluckiest node counts."""
+    """Free clients and bound ones are told apart, and among these the nodes that the fault named."""
     every = [number / 10 for number in range(300)]
     free = [operation(at) for at in every if not 10.05 < at < 11.75]
-    patient = [operation(at, bound="n2") for at in every]
+    patient = [operation(at, bound="n2") for at in every if not 10.05 < at < 10.55]
+    slow = [operation(at, bound="n3") for at in every if not 10.05 < at < 10.85]
     unlucky = [operation(at, bound="n1") for at in every if not 10.05 < at < 14.05]
     unknown = [operation(10.5, outcome="unknown"), operation(25, outcome="unknown")]
     lines = [
-        *(*free, *patient, *unlucky, *unknown),
+        *(*free, *patient, *slow, *unlucky, *unknown),
         *fault(1, "kill-leader", 10, 13),
         *fault(2, "pause-leader", 20, 22),
     ]
     first, second = gaps(History(lines))
     assert (first.fault, first.where, first.errors) == ("kill-leader", ["n1"], 1)
-    assert first.any_s == pytest.approx(1.8)
-    assert first.bound_s == pytest.approx(4.1)
+    assert first.any_s == pytest.approx(0.6)
+    assert first.free_s == pytest.approx(1.8)
+    assert first.bound_s == pytest.approx(0.9)
+    assert first.broken_s == pytest.approx(4.1)
     assert second.any_s == pytest.approx(0.1)
     assert second.errors == 1
 
@@ -64,20 +67,21 @@ def test_without_clients_of_a_kind_there_is_no_gap() -> None:
     """It is not taken for a gap of zero."""
     lines = [*fault(1, "kill-leader", 1, 2), *(operation(number / 10) for number in range(50))]
     (gap,) = gaps(History(lines))
-    assert gap.bound_s is None
+    assert (gap.bound_s, gap.broken_s) == (None, None)
     assert gap.any_s == pytest.approx(0.1)
+    assert gap.free_s == pytest.approx(0.1)
 
 
 def test_a_gap_above_the_budget_is_told() -> None:
     """Times the factor for slow machines; a fault without a budget has none to break."""
     budget_s = FAULTS["kill-leader"].gap_s_max
     found = [
-        Gap(fault="kill-leader", where=["n1"], any_s=budget_s * 1.5, bound_s=99.0, errors=0),
-        Gap(fault="kill-leader", where=["n2"], any_s=None, bound_s=None, errors=0),
-        Gap(fault="somebody-elses", where=[], any_s=99.0, bound_s=None, errors=0),
+        Gap(fault="kill-leader", where=["n1"], any_s=budget_s * 1.5, free_s=99.0, bound_s=99.0),
+        Gap(fault="kill-leader", where=["n2"], any_s=None),
+        Gap(fault="somebody-elses", where=[], any_s=99.0),
     ]
     (told,) = over_budget(found, FAULTS, 1.0)
-    assert "kill-leader of n1: no answer for" in told
+    assert "kill-leader of n1: no answer to anybody for" in told
     assert over_budget(found, FAULTS, 2.0) == []
 
 
