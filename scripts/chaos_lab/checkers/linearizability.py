@@ -170,11 +170,12 @@ def _merged(group: Iterable[Operation]) -> Iterator[Operation]:
 
 
 def _ghosts(operation: Operation) -> int:
-    """Return how many grants may have come of a request without its client knowing of them."""
-    if operation.outcome == "unknown":
-        return operation.lost
-    # A request that waited is forgotten with its wait: each attempt was a new one. Others have one outcome.
-    return operation.lost if operation.arguments.get("wait_ms", 0) else 0
+    """Return how many grants may have come of a request without its client knowing of them.
+
+    A node whose client went away before it was answered takes the wait or the grant back, and the request is
+    forgotten with it: what its client asks again is a new one.
+    """
+    return operation.lost
 
 
 def _fence_calls(group: Iterable[Operation]) -> Iterator[Call]:

@@ -45,6 +45,22 @@ def test_a_lost_request_explains_a_refusal() -> None:
     assert only_the_search_objects(script)
 
 
+def test_a_grant_that_is_taken_back_with_its_connection() -> None:
+    """Others may see the grant of a lost attempt before its node takes it back; not that of a sure one."""
+
+    def seen_before(lost: int) -> Script:
+        script = one_after_the_other()
+        script.release("h2", 36, 40)
+        script.grant("h4", 4, 50, 90, lost=lost)
+        script.add("look", "a", 55, 60, result={"holders": [{"token": 3}]})
+        script.add("look", "a", 61, 65, result={"holders": []})
+        script.add("look", "a", 91, 95, result={"holders": [{"token": 4}]})
+        return script
+
+    assert linearizable(seen_before(lost=1).history) == []
+    assert only_the_search_objects(seen_before(lost=0))
+
+
 def test_a_late_effect_of_a_lost_release() -> None:
     """A release without an answer may happen long after its client gave up; the next holder needs it."""
     script = Script()
