@@ -46,8 +46,13 @@ class LabCluster(LocalCluster):
         return cluster_file.make_node(self.directory, node_id)
 
     def environment(self, node_id: str) -> dict[str, str]:
-        """Return the environment of a node."""
-        return super().environment(node_id) | self.node_variables.get(node_id, {})
+        """Return the environment of a node.
+
+        It keeps what Python compiles, as an installed one does: without, each start takes half as long again.
+        """
+        variables = super().environment(node_id) | self.node_variables.get(node_id, {})
+        variables.pop("PYTHONDONTWRITEBYTECODE", None)
+        return variables
 
 
 class ProcessTarget(Target):
