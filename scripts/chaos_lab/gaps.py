@@ -50,13 +50,15 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 def gaps(history: History) -> list[Gap]:
     """Return the gap of each fault, in order."""
     faults = history.faults
-    answered = [item for item in history.of(REACH) or history.operations if item.outcome == "ok"]
-    anybody = sorted(item.return_ns for item in answered)
-    free = sorted(item.return_ns for item in answered if not item.bound)
-    bound: dict[str, list[int]] = {}
+    asked = history.of(REACH) or history.operations
+    answered = [item for item in asked if item.outcome == "ok"]
+    anybody = _while_asked(asked, answered)
+    free = _while_asked(asked, [item for item in answered if not item.bound])
+    by_node: dict[str, list[Operation]] = {}
     for item in answered:
         if item.bound:
-            bound.setdefault(item.bound, []).append(item.return_ns)
+            by_node.setdefault(item.bound, []).append(item)
+    bound = {node: _while_asked(asked, items) for node, items in by_node.items()}
     found = []
     for number, fault in enumerate(faults):
         begin_ns = fault.begin_ns
@@ -64,7 +66,7 @@ def gaps(history: History) -> list[Gap]:
         if number + 1 < len(faults):
             end_ns = min(end_ns, max(faults[number + 1].begin_ns, begin_ns))
         broken = {word for place in fault.where for word in re.findall(r"\w+", place)}
-        waits = {node: longest(sorted(times), begin_ns, end_ns) for node, times in bound.items()}
+        waits = {node: longest(times, begin_ns, end_ns) for node, times in bound.items()}
         found.append(
             Gap(
                 fault=fault.what,
@@ -79,6 +81,17 @@ def gaps(history: History) -> list[Gap]:
             )
         )
     return found
+
+
+def _while_asked(asked: Sequence[Operation], answered: Sequence[Operation]) -> list[int]:
+    """Return when there were answers, as long as clients asked; and when they stopped, if there were any.
+
+    At the end of a run nobody asks any more: a late answer to who asked before that ends no gap.
+    """
+    free = [item for item in asked if not item.bound]  # who is bound may still wait for one answer
+    stopped_ns = max((item.call_ns for item in free or asked), default=0)
+    times = sorted(item.return_ns for item in answered if item.return_ns <= stopped_ns)
+    return [*times, stopped_ns] if times else []
 
 
 def _longest(waits: Iterable[float | None]) -> float | None:

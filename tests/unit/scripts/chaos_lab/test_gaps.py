@@ -56,6 +56,18 @@ def test_the_gap_of_each_fault_is_its_own() -> None:
     assert second.errors == 1
 
 
+def test_nobody_waits_for_what_comes_after_the_run() -> None:
+    """When the clients have stopped, the late answer to one that is bound ends no gap of the others."""
+    late = msgspec.structs.replace(operation(9, bound="n1"), call_ns=2 * S)
+    again = operation(9.1, bound="n1")
+    free = [operation(number / 10) for number in range(30)]
+    (gap,) = gaps(History([*fault(1, "rolling-restart", 1, 8), *free, late, again]))
+    assert gap.any_s == gap.free_s == pytest.approx(0.1)
+    silent = [operation(number / 10, outcome="unknown") for number in range(30, 60)]
+    (gap,) = gaps(History([*fault(1, "rolling-restart", 1, 8), *free, *silent]))
+    assert gap.any_s == pytest.approx(5.89 - 2.9)
+
+
 def test_a_gap_reaches_from_before_the_fault_to_after_it() -> None:
     """An answer just before counts as its begin; without any answer behind it there is no end to measure."""
     assert longest([0, 3 * S, 9 * S], 4 * S, 5 * S) == 6.0
