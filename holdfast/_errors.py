@@ -100,6 +100,8 @@ _REFUSALS: dict[str, type[Refused]] = {
     "name-too-long": InvalidRequest,
     "ttl-out-of-range": InvalidRequest,
     "payload-too-large": InvalidRequest,
+    "unsupported-encoding": InvalidRequest,
+    "expectation-failed": InvalidRequest,
 }
 
 

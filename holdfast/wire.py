@@ -99,6 +99,8 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "lease-expired": ProblemKind(410, "The lease has expired"),
     "compacted": ProblemKind(410, "The events asked for are gone"),
     "payload-too-large": ProblemKind(413, "The body is too large"),
+    "unsupported-encoding": ProblemKind(415, "The body is encoded"),
+    "expectation-failed": ProblemKind(417, "Something is expected that no node does"),
     "queue-full": ProblemKind(429, "The queue is full"),
     "overloaded": ProblemKind(429, "The node has too much to do"),
     "internal": ProblemKind(500, "The node made a mistake", UNKNOWN),

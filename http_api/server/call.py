@@ -5,6 +5,7 @@ which takes time from Raft on the same core.
 """
 
 import asyncio
+import contextlib
 import email.utils
 import http
 import itertools
@@ -30,6 +31,10 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 _UNDRAINED_BYTES_MAX: Final = 64 * 1024
 """Bytes of answers that may be buffered before the client has to read."""
+_DROPPED_BYTES_MAX: Final = 1 << 20
+"""Bytes of a body that nobody reads which are taken: a client that only writes would lose the answer."""
+_DROP_S: Final = 2.0
+"""Seconds that this may take."""
 _UNREAD_S: Final = 75.0
 """Seconds that a client has to read them."""
 
@@ -144,6 +149,8 @@ class Reply(web.StreamResponse):
         self._eof_sent = True
         if transport.get_write_buffer_size() > _UNDRAINED_BYTES_MAX:
             await _until_read(request)
+        if not request.content.is_eof():
+            await _drop_body(request)
         request.place.rest()
         return None
 
@@ -155,6 +162,15 @@ class Reply(web.StreamResponse):
     async def write_eof(self, data: bytes = b"") -> None:
         """Do nothing: the answer went out as a whole."""
         assert not data
+
+
+async def _drop_body(call: Call) -> None:
+    """Take some of a body that nobody reads, so that its client sees the answer and not a broken pipe."""
+    left = _DROPPED_BYTES_MAX
+    with contextlib.suppress(TimeoutError, web.RequestPayloadError):
+        async with asyncio.timeout(_DROP_S):
+            while left > 0 and not call.content.is_eof():
+                left -= len(await call.content.readany())
 
 
 async def _until_read(call: Call) -> None:

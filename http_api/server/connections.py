@@ -80,6 +80,8 @@ class _Server(web.Server):
             loop=loop,
             access_log=None,  # type: ignore[arg-type]  # ours logs
             keepalive_timeout=_NO_KEEPALIVE_S,
+            auto_decompress=False,
+            lingering_time=0,  # a body that nobody asked for is dropped in call.py, as far as it helps
         )
 
     def watch(self) -> None:

@@ -12,6 +12,7 @@ from api.problems import ProblemError
 from holdfast import wire
 from http_api.server.call import Call, Reply
 from http_api.server.connection_room import Refused
+from http_api.server.heads import check_head
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusals import CallRefused, header_lines
 from http_api.server.routes import Router
@@ -51,6 +52,7 @@ class Front:
         started_s = time.monotonic()  # the loop's own clock may count in whole milliseconds
         method = path = "-"  # logs and counts take the route's: the call's may hold a session id
         try:
+            check_head(call)
             route = self._router.resolve(call)
             method, path = route.method, route.path
             _check_room(call, path)
@@ -58,7 +60,7 @@ class Front:
             reply = await route.handler(self._gateway, call)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
             reply = problem_reply(call, exc)
-        if self._node.is_shutting_down or call.place.refused:
+        if self._node.is_shutting_down or call.place.refused or not call.content.is_eof():
             reply.force_close()
         self._counts.add(method, path, reply.status)
         is_news = reply.status >= _STATUS_REFUSED and reply.status != _STATUS_HELD and path != wire.READYZ

@@ -68,6 +68,8 @@ _LEASE = {"oneOf": [{"required": ["session_id"]}, {"required": ["ttl_ms"]}]}
 _LOCKS = {
     "oneOf": [{"required": ["name"]}, {"required": ["locks"], "not": {"anyOf": _OF_ONE_LOCK}}],
 }
+_OF_HEADS = ("invalid-request", "unsupported-encoding", "expectation-failed")
+"""What every call may be refused with, by its head alone."""
 _RULES: dict[str, list[JsonObject]] = {
     "AcquireRequest": [_LEASE, _LOCKS],
     "AcquirePermitsRequest": [_LEASE],
@@ -143,7 +145,7 @@ def _success(route: Route) -> JsonObject:
 
 def _refusals(route: Route) -> JsonObject:
     """Return what can go wrong, by status; several codes may share one."""
-    codes: Iterable[str] = ("invalid-request", *route.problems, "internal")
+    codes: Iterable[str] = (*_OF_HEADS, *route.problems, "internal")
     if route.takes is not None:
         codes = (*codes, "payload-too-large")
     by_status: dict[int, list[str]] = {}

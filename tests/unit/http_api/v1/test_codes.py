@@ -1,6 +1,7 @@
 """Every problem code of the API, brought about over real HTTP: one way to it for each."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -106,6 +107,14 @@ async def _overloaded(served: Served) -> Got:
     return await served.acquire("/".join("abcdef"), session_id=await served.session())
 
 
+async def _expecting(served: Served) -> Got:
+    """Ask for what no node does. The client library sends no such thing, so these are bytes."""
+    raw = await served.raw(b"GET /livez HTTP/1.1\r\nHost: x\r\nExpect: 200-ok\r\n\r\n")
+    head, _, body = raw.decode().partition("\r\n\r\n")
+    status, *lines = head.split("\r\n")
+    return Got(int(status.split()[1]), json.loads(body), dict(line.split(": ") for line in lines))
+
+
 async def _compacted(served: Served) -> Got:
     served.node.events.restart(9)
     return await served.call("GET", f"{wire.WATCH}?since=0")
@@ -131,6 +140,10 @@ WAYS: dict[str, Way] = {
     "lease-expired": _call("POST", wire.LOCK_RENEW, {"hold_id": "nothing"}),
     "compacted": _compacted,
     "payload-too-large": _call("POST", wire.LOCK_ACQUIRE, {"name": "x" * wire.BODY_BYTES_MAX}),
+    "unsupported-encoding": lambda served: served.call(
+        "GET", wire.LIVEZ, headers={"Content-Encoding": "gzip"}
+    ),
+    "expectation-failed": _expecting,
     "queue-full": _queue_full,
     "overloaded": _overloaded,
     "internal": _failing(RuntimeError("a bug")),
