@@ -25,6 +25,8 @@ _LABEL_CHARS_MAX: Final = 63
 _PORT_MAX: Final = 65_535
 _DIGITS_MAX: Final = 15
 _NODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_ALLOWED_HOST: Final = re.compile(r"\*|\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+_ALLOWED_ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s@]+")
 _WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - recognised here, bound to only when asked for
 
 _RANGES: Final = {
@@ -92,6 +94,8 @@ class NodeConfig:
     head_timeout_ms: int = 10_000
     idle_timeout_ms: int = 75_000
     connections_per_address: int = 0
+    allow_hosts: tuple[str, ...] = ()
+    allow_origins: tuple[str, ...] = ()
     state_bytes_max: int = 0
     join: bool = False
     is_peer_given: bool = True
@@ -168,6 +172,12 @@ class NodeConfig:
     def secrets(self) -> Secrets:
         """Return the secrets that this node accepts."""
         return self.rotation or Secrets(self.secret)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Return the names by which clients may call this node: those that its configuration has."""
+        own = (self.http.host, self.peer.host, urllib.parse.urlsplit(self.advertise_http).hostname or "")
+        return (*self.allow_hosts, *own, *(address.host for address in self.peers.values()))
 
     @property
     def founders(self) -> "Mapping[str, Address]":
@@ -254,6 +264,10 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         secret_file=Path(given["secret_file"].text) if "secret_file" in given else None,
         rotation=secrets if secrets.other else None,
         join=join,
+        allow_hosts=_parse_list("allow_host", text("allow_host", ""), _ALLOWED_HOST, "a name, .DOMAIN or *"),
+        allow_origins=_parse_list(
+            "allow_origin", text("allow_origin", ""), _ALLOWED_ORIGIN, "SCHEME://HOST[:PORT], null or *"
+        ),
         advertise_http=text("advertise_http", _reachable_url(http, peers.get(node_id))).rstrip("/"),
         **rest,
     )
@@ -288,6 +302,15 @@ def _parse_peers(text: str) -> dict[str, Address]:
             raise WrongValueError("peers", text, f"names {node_id!r} twice")
         peers[node_id] = _parse_address("peers", address)
     return peers
+
+
+def _parse_list(setting: str, text: str, allowed: re.Pattern[str], what: str) -> tuple[str, ...]:
+    """Read what is separated by commas."""
+    parts = tuple(filter(None, (part.strip() for part in text.split(","))))
+    for part in parts:
+        if not allowed.fullmatch(part):
+            raise WrongValueError(setting, text, f"{part!r} must be {what}")
+    return parts
 
 
 def _parse_number(setting: str, text: str) -> int:

@@ -51,6 +51,11 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "close a connection after this time without a request (default: 75000)",
     ),
     "connections_per_address": ("COUNT", "connections that one address may have (default: half of all)"),
+    "allow_host": ("NAME,...", "answer to these names, .DOMAIN for all below, * for any (default: own ones)"),
+    "allow_origin": (
+        "ORIGIN,...",
+        "web pages that may call, as https://admin.example.com (default: its own)",
+    ),
     "state_bytes_max": ("BYTES", "memory for the state (default: a quarter of what there is, up to 4 GiB)"),
     "log_level": ("LEVEL", "debug, info, warning or error (default: info)"),
     "log_format": ("FORMAT", "text (key=value) or json (default: text)"),

@@ -83,6 +83,8 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "invalid-request": ProblemKind(400, "The request is not valid"),
     "name-too-long": ProblemKind(400, "The name is too long"),
     "ttl-out-of-range": ProblemKind(400, "The ttl is out of range"),
+    "forbidden-host": ProblemKind(403, "The node does not know itself by this name"),
+    "forbidden-origin": ProblemKind(403, "Pages of others cannot call the node"),
     "not-found": ProblemKind(404, "There is nothing here"),
     "member-not-found": ProblemKind(404, "No node has this id"),
     "method-not-allowed": ProblemKind(405, "The path does not take this method"),

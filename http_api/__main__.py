@@ -29,6 +29,7 @@ from http_api import signals
 from http_api.app import build_server
 from http_api.ready_log import ReadyLog
 from http_api.server import logs
+from http_api.server.callers import Callers
 from http_api.server.connection_room import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, RoomLimits
 
 logger = logging.getLogger("http_api")
@@ -77,7 +78,8 @@ async def _run(config: NodeConfig) -> int:
         asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
         await node.start()
         caught.reload_with(node.read_secret)
-        server = build_server(node, config.request_timeout_ms, _room_limits(config))
+        callers = Callers((*config.hosts, socket.gethostname()), config.allow_origins)
+        server = build_server(node, config.request_timeout_ms, _room_limits(config), callers)
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
         await runner.setup()
         site = web.SockSite(runner, listener, backlog=_backlog())

@@ -7,6 +7,7 @@ from aiohttp import web
 from api.gateway import Gateway
 from api.node import ServingNode
 from cluster.peers.strangers import origin_of
+from http_api.server.callers import Callers
 from http_api.server.connection_room import ConnectionRoom, RoomLimits
 from http_api.server.connections import make_server
 from http_api.server.metrics import RequestCounts
@@ -18,10 +19,14 @@ _DEFAULT_ROOM: Final = RoomLimits()
 
 
 def build_server(
-    node: ServingNode, request_timeout_ms: int, room_limits: RoomLimits = _DEFAULT_ROOM
+    node: ServingNode,
+    request_timeout_ms: int,
+    room_limits: RoomLimits = _DEFAULT_ROOM,
+    callers: Callers | None = None,
 ) -> web.Server:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop."""
     room = ConnectionRoom(room_limits, origin_of)
     counts = RequestCounts(room.samples)
     router = Router(make_routes(counts), reserved=RESERVED)
-    return make_server(Front(Gateway(node), router, counts, request_timeout_ms), room)
+    front = Front(Gateway(node), router, counts, request_timeout_ms, callers or Callers())
+    return make_server(front, room)

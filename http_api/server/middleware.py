@@ -11,6 +11,7 @@ from api.gateway import Gateway
 from api.problems import ProblemError
 from holdfast import wire
 from http_api.server.call import Call, Reply
+from http_api.server.callers import Callers
 from http_api.server.connection_room import Refused
 from http_api.server.heads import check_head
 from http_api.server.metrics import RequestCounts
@@ -37,13 +38,19 @@ class Front:
     """Answers calls. Whatever happens, there is an answer, and it says what happened."""
 
     def __init__(
-        self, gateway: Gateway, router: Router, counts: RequestCounts, request_timeout_ms: int
+        self,
+        gateway: Gateway,
+        router: Router,
+        counts: RequestCounts,
+        request_timeout_ms: int,
+        callers: Callers,
     ) -> None:
-        """Answer through `gateway`, within `request_timeout_ms` unless the call gives its own timeout."""
+        """Answer `callers` through `gateway`, within `request_timeout_ms` unless a call says otherwise."""
         self._gateway = gateway
         self._node = gateway.node
         self._router = router
         self._counts = counts
+        self._callers = callers
         self._timeout_s = request_timeout_ms / 1000
 
     async def handle(self, call: web.BaseRequest) -> web.StreamResponse:
@@ -52,6 +59,7 @@ class Front:
         started_s = time.monotonic()  # the loop's own clock may count in whole milliseconds
         method = path = "-"  # logs and counts take the route's: the call's may hold a session id
         try:
+            self._callers.check(call)
             check_head(call)
             route = self._router.resolve(call)
             method, path = route.method, route.path

@@ -68,7 +68,13 @@ _LEASE = {"oneOf": [{"required": ["session_id"]}, {"required": ["ttl_ms"]}]}
 _LOCKS = {
     "oneOf": [{"required": ["name"]}, {"required": ["locks"], "not": {"anyOf": _OF_ONE_LOCK}}],
 }
-_OF_HEADS = ("invalid-request", "unsupported-encoding", "expectation-failed")
+_OF_HEADS = (
+    "invalid-request",
+    "forbidden-host",
+    "forbidden-origin",
+    "unsupported-encoding",
+    "expectation-failed",
+)
 """What every call may be refused with, by its head alone."""
 _RULES: dict[str, list[JsonObject]] = {
     "AcquireRequest": [_LEASE, _LOCKS],

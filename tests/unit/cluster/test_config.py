@@ -175,6 +175,18 @@ def test_what_is_no_address(text: str) -> None:
         ),
         (["--advertise-http", "http://a/b"], {}, "advertise_http: 'http://a/b'"),
         (["--advertise-http", "http://a:x"], {}, "advertise_http: 'http://a:x'"),
+        (
+            ["--allow-host", "a.example,http://b"],
+            {},
+            "allow_host: 'a.example,http://b' (flag --allow-host): 'http",
+        ),
+        (["--allow-host", "a.example:80"], {}, "'a.example:80' must be a name, .DOMAIN or *"),
+        (
+            [],
+            {"HOLDFAST_ALLOW_ORIGIN": "a.example"},
+            "allow_origin: 'a.example' (variable HOLDFAST_ALLOW_ORIGIN): 'a.example' must be SCHEME://HOST",
+        ),
+        (["--allow-origin", "http://a.example/"], {}, "must be SCHEME://HOST[:PORT], null or *"),
         (["--colour"], {}, "unrecognized arguments: --colour; see holdfast-node --help"),
         (["--node", "n1"], {}, "unrecognized arguments: --node n1"),
         (["--config", "/nowhere.toml"], {}, "config: '/nowhere.toml': cannot be read"),
@@ -206,6 +218,19 @@ def test_wrong_files_are_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(["--config", path], {})
     assert message.format(path=path) in str(refused.value)
+
+
+def test_clients_may_call_a_node_by_the_names_that_it_was_given() -> None:
+    """Those of its own addresses and its peers', and those that are allowed besides."""
+    peers = "n1=n1.example:7800,n2=n2.example:7800,n3=10.0.0.3:7800"
+    flags = ["--peers", peers, "--secret", "0123456789abcdef", "--http", "10.0.0.1:7700"]
+    flags += ["--advertise-http", "https://locks.example:443"]
+    flags += ["--allow-host", " .svc.cluster.local, other.example,"]
+    config = load(flags, {"HOLDFAST_ALLOW_ORIGIN": "https://admin.example,null"})
+    own = {"10.0.0.1", "n1.example", "n2.example", "10.0.0.3", "locks.example"}
+    assert set(config.hosts) == {".svc.cluster.local", "other.example", *own}
+    assert config.allow_origins == ("https://admin.example", "null")
+    assert load([], {}).allow_hosts == load([], {}).allow_origins == ()
 
 
 def test_a_config_is_checked_however_it_is_made() -> None:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from holdfast import wire
 from http_api.app import build_server
+from http_api.server.callers import Callers
 from http_api.server.connection_room import RoomLimits
 from tests.support import http_contract
 from tests.support.local_node import LocalNode
@@ -90,10 +91,10 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(room_limits: RoomLimits = ROOM) -> AsyncIterator[Served]:
+async def serving(room_limits: RoomLimits = ROOM, callers: Callers | None = None) -> AsyncIterator[Served]:
     """Run a server for the length of a test."""
     node = LocalNode()
-    server = build_server(node, REQUEST_TIMEOUT_MS, room_limits)
+    server = build_server(node, REQUEST_TIMEOUT_MS, room_limits, callers)
     runner = web.ServerRunner(server, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

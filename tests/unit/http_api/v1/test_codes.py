@@ -140,6 +140,10 @@ WAYS: dict[str, Way] = {
     "lease-expired": _call("POST", wire.LOCK_RENEW, {"hold_id": "nothing"}),
     "compacted": _compacted,
     "payload-too-large": _call("POST", wire.LOCK_ACQUIRE, {"name": "x" * wire.BODY_BYTES_MAX}),
+    "forbidden-host": lambda served: served.call("GET", wire.LIVEZ, headers={"Host": "evil.example"}),
+    "forbidden-origin": lambda served: served.call(
+        "GET", wire.LIVEZ, headers={"Origin": "https://evil.example"}
+    ),
     "unsupported-encoding": lambda served: served.call(
         "GET", wire.LIVEZ, headers={"Content-Encoding": "gzip"}
     ),

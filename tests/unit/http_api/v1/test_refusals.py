@@ -250,7 +250,7 @@ async def test_the_content_type_must_be_json() -> None:
     async with serving() as served:
         body = b'{"name":"a","ttl_ms":60000}'
         form = {"Content-Type": "application/x-www-form-urlencoded"}
-        of_a_page = form | {"Origin": "https://example.org"}
+        of_a_page = form | {"Origin": f"http://127.0.0.1:{served.port}"}
         for headers in (of_a_page, {"Content-Type": "text/plain"}, {"Content-Type": "text/xml"}):
             got = await served.call("POST", ACQUIRE, data=body, headers=headers)
             check_problem(got, 400, "invalid-request")
