@@ -5,32 +5,64 @@ async with holdfast.Client("10.0.0.1:7700,10.0.0.2:7700") as client:
         migrate(token=hold.token)
 """
 
+from holdfast._acquiring import Acquirable, Lock, Semaphore, SessionContext
 from holdfast._client import Client
+from holdfast._election import Election
 from holdfast._errors import (
+    Compacted,
+    Deadlock,
     InvalidRequest,
     LeaseExpired,
     LeaseLost,
     LockError,
     LockHeld,
+    LockTimeout,
     MemberChangeRefused,
     OutcomeUnknown,
+    RateLimited,
     Refused,
     SessionExpired,
     StaleToken,
     Unavailable,
 )
 from holdfast._fencing import FencedResource
-from holdfast._hold import Hold, Session
-from holdfast._lock import Lock
-from holdfast._values import ClusterInfo, Holder, LockInfo, LockPage, Member, NodeInfo, Obstacle, Waiter
+from holdfast._hold import Hold, Leadership, Session
+from holdfast._rates_and_fences import Fence, RateLimiter
+from holdfast._values import (
+    ClusterInfo,
+    ElectionInfo,
+    Event,
+    Holder,
+    Leader,
+    LockInfo,
+    LockPage,
+    Member,
+    NodeInfo,
+    Obstacle,
+    SemaphoreInfo,
+    SemaphoreSize,
+    Taken,
+    TokenCheck,
+    Waiter,
+)
+from holdfast._watch import Watch
 
 __all__ = [
+    "Acquirable",
     "Client",
     "ClusterInfo",
+    "Compacted",
+    "Deadlock",
+    "Election",
+    "ElectionInfo",
+    "Event",
+    "Fence",
     "FencedResource",
     "Hold",
     "Holder",
     "InvalidRequest",
+    "Leader",
+    "Leadership",
     "LeaseExpired",
     "LeaseLost",
     "Lock",
@@ -38,15 +70,25 @@ __all__ = [
     "LockHeld",
     "LockInfo",
     "LockPage",
+    "LockTimeout",
     "Member",
     "MemberChangeRefused",
     "NodeInfo",
     "Obstacle",
     "OutcomeUnknown",
+    "RateLimited",
+    "RateLimiter",
     "Refused",
+    "Semaphore",
+    "SemaphoreInfo",
+    "SemaphoreSize",
     "Session",
+    "SessionContext",
     "SessionExpired",
     "StaleToken",
+    "Taken",
+    "TokenCheck",
     "Unavailable",
     "Waiter",
+    "Watch",
 ]

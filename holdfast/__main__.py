@@ -139,8 +139,8 @@ async def _acquire(client: Client, arguments: argparse.Namespace) -> int:
     """Take a lock and print the hold."""
     hold = await client.acquire(
         arguments.name,
-        ttl_ms=arguments.ttl,
-        wait_ms=arguments.wait,
+        ttl=arguments.ttl / 1000,
+        timeout=arguments.wait / 1000,
         mode="shared" if arguments.shared else "exclusive",
         note=arguments.note,
     )
@@ -150,7 +150,7 @@ async def _acquire(client: Client, arguments: argparse.Namespace) -> int:
             "token": hold.token,
             "name": hold.name,
             "mode": hold.mode,
-            "expires_in_ms": hold.remaining_ms,
+            "expires_in_ms": int(hold.remaining * 1000),
         }
     )
     return 0
@@ -188,8 +188,8 @@ async def _run(client: Client, arguments: argparse.Namespace) -> int:
     """Run a command under a lock and return its exit code."""
     lock = client.lock(
         arguments.name,
-        ttl_ms=arguments.ttl,
-        wait_ms=arguments.wait,
+        ttl=arguments.ttl / 1000,
+        timeout=arguments.wait / 1000,
         mode="shared" if arguments.shared else "exclusive",
         note=arguments.note,
     )
@@ -234,7 +234,7 @@ async def _main(arguments: argparse.Namespace) -> int:
     if arguments.command == "acquire" and not owner:
         owner = _user()  # this process is gone when somebody looks who has the lock
     try:
-        async with Client(arguments.nodes, timeout_s=arguments.timeout / 1000, owner=owner) as client:
+        async with Client(arguments.nodes, timeout=arguments.timeout / 1000, owner=owner) as client:
             return await _COMMANDS[arguments.command](client, arguments)
     except _errors.LockError as error:
         code, hint = next(row[1:] for row in _FAILURES if isinstance(error, row[0]))

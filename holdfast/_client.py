@@ -1,29 +1,34 @@
-"""The async client: sends the operations of `_operations.py`, as often and where `_exchange.py` says."""
+"""The asyncio client: what there is to acquire, to watch and to read."""
 
 import asyncio
 import os
-import random
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
-import aiohttp
+from holdfast import _cluster_operations, _exchange, _operations, _primitive_operations, _values
+from holdfast._acquiring import (
+    DEFAULT_SESSION_TTL_S,
+    Lock,
+    Semaphore,
+    SessionContext,
+    Terms,
+    confirm,
+    grant,
+)
+from holdfast._durations import Seconds, to_ms, to_s
+from holdfast._election import Election
+from holdfast._hold import Hold, Session
+from holdfast._keeping import Kept
+from holdfast._lease import FORKED, RELEASED
+from holdfast._names import Name, to_name
+from holdfast._rates_and_fences import Fence, RateLimiter
+from holdfast._transport import Transport
+from holdfast._watch import Watch
 
-from holdfast import _exchange, _operations, _values, wire
-from holdfast._connections import Connections, Sending
-from holdfast._errors import LeaseExpired, LeaseLost, LockHeld, SessionExpired
-from holdfast._exchange import Answered, Attempt, Exchange, Retry
-from holdfast._hold import FORKED, RELEASED, Hold, Session, now_s
-from holdfast._lock import Lock
-from holdfast._operations import Operation
-
-T = TypeVar("T")
-
-
-DEFAULT_TTL_MS = 30_000
-"""Milliseconds of a lease when the caller does not say: others wait so long after a crash, and a failover of
-the cluster takes less than its third."""
+OnLost = Callable[[Hold], object]
+"""Called with a hold that is lost. What it returns may be awaitable."""
 
 
 class Client:
@@ -33,15 +38,18 @@ class Client:
     the parent holds is not valid.
 
     Every call is repeated, the very same request, on the next node when a node fails or is busy, until
-    `timeout_s` have passed (for a waiting acquire: after its wait). Only then it raises Unavailable (surely
-    not applied) or OutcomeUnknown. A refusal of the cluster is raised at once, as Refused.
+    `timeout` seconds have passed (when it waits in a queue: after its wait). Only then it raises Unavailable
+    (surely not applied) or OutcomeUnknown. A refusal of the cluster is raised at once, as Refused. A call
+    that is cancelled leaves nothing held.
+
+    Lengths of time are seconds, or timedelta. Names are texts, or tuples of parts such as `("order", 42)`.
     """
 
     def __init__(
         self,
         nodes: str | Iterable[str] | None = None,
         *,
-        timeout_s: float = 10.0,
+        timeout: Seconds = 10.0,
         owner: str | None = None,
     ) -> None:
         """Prepare for these nodes; nothing is sent yet. `owner` is shown to others as the holder.
@@ -50,12 +58,9 @@ class Client:
         environment variable HOLDFAST_NODES says, and else ports 7700 to 7702 of this machine.
         Raises ValueError for what cannot be the URL of a node.
         """
-        self._nodes = _exchange.node_urls(nodes, os.environ)
-        self._timeout_s = timeout_s
+        self._transport = Transport(_exchange.node_urls(nodes, os.environ), to_s(timeout, "timeout"))
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
-        # Clients spread over the nodes by chance; each then stays with the node that answers.
-        self._node = random.randrange(len(self._nodes))  # noqa: S311 - load spreading, not a secret
-        self._connections = Connections()
+        self._kept: set[Kept] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,113 +71,242 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections. Holds and sessions live on until their leases end."""
-        await self._connections.close()
+        """Let go of all that this client keeps alive, and close its connections.
 
-    # -- locks ----------------------------------------------------------------------------------------------
+        Holds and sessions that nothing renews (those of `acquire` and `open_session`) live on until their
+        leases end.
+        """
+        kept = [item for item in self._kept if item.reason not in (FORKED, RELEASED)]
+        if kept:
+            await self._transport.finish(_give_up(kept))
+        await self._transport.close()
+
+    # -- what is acquired, kept and released ----------------------------------------------------------------
 
     def lock(
         self,
-        name: str,
+        name: Name,
         *,
-        ttl_ms: int = DEFAULT_TTL_MS,
-        wait_ms: int | None = None,
+        ttl: Seconds | None = None,
+        session: Session | None = None,
+        timeout: Seconds | None = None,
         mode: str = "exclusive",
-        lock_delay_ms: int = 0,
+        scope: str = "node",
+        lock_delay: Seconds = 0,
         note: str = "",
+        max_hold: Seconds | None = None,
+        on_lost: OnLost | None = None,
     ) -> Lock:
-        """Return a reusable lock for `async with`: acquired, renewed while its body runs, then released.
+        """Return a lock for `async with`: acquired, renewed while its body runs, then released.
 
-        Entering waits in the queue for as long as it takes, or `wait_ms` and then raises LockHeld; 0 tries
-        once. Without a node that answers it raises Unavailable or OutcomeUnknown after `timeout_s`.
+        Entering waits in the queue for as long as it takes, or `timeout` and then raises LockTimeout; 0 tries
+        once. Without a node that answers it raises Unavailable or OutcomeUnknown after the client's timeout.
+
+        The lease is its own, of `ttl` (30 s by default), or that of a `session`. `mode` is exclusive, shared
+        or update, `scope` node or subtree. After `max_hold` the hold is lost, whatever its user does.
+        `on_lost` is called with a hold that is lost.
         """
-        return Lock(
-            self, name, ttl_ms=ttl_ms, wait_ms=wait_ms, mode=mode, lock_delay_ms=lock_delay_ms, note=note
+        return self.locks(
+            name,
+            ttl=ttl,
+            session=session,
+            timeout=timeout,
+            mode=mode,
+            scope=scope,
+            lock_delay=lock_delay,
+            note=note,
+            max_hold=max_hold,
+            on_lost=on_lost,
         )
+
+    def locks(
+        self,
+        *names: Name,
+        ttl: Seconds | None = None,
+        session: Session | None = None,
+        timeout: Seconds | None = None,
+        mode: str = "exclusive",
+        scope: str = "node",
+        lock_delay: Seconds = 0,
+        note: str = "",
+        max_hold: Seconds | None = None,
+        on_lost: OnLost | None = None,
+    ) -> Lock:
+        """Return several locks as one: all or none, one hold, one token. See `lock`."""
+        if not names:
+            raise ValueError("names: name at least one lock")
+        terms = Terms.of(
+            self._owner,
+            ttl=ttl,
+            session=session,
+            timeout=timeout,
+            lock_delay=lock_delay,
+            note=note,
+            max_hold=max_hold,
+            on_lost=on_lost,
+        )
+        texts = tuple(to_name(name) for name in names)
+        return Lock(self._transport, self._kept, texts, terms, mode=mode, scope=scope)
+
+    def semaphore(
+        self,
+        name: Name,
+        *,
+        limit: int,
+        permits: int = 1,
+        ttl: Seconds | None = None,
+        session: Session | None = None,
+        timeout: Seconds | None = None,
+        lock_delay: Seconds = 0,
+        note: str = "",
+        max_hold: Seconds | None = None,
+        on_lost: OnLost | None = None,
+    ) -> Semaphore:
+        """Return `permits` of a semaphore that has `limit` of them, to be used like a lock."""
+        terms = Terms.of(
+            self._owner,
+            ttl=ttl,
+            session=session,
+            timeout=timeout,
+            lock_delay=lock_delay,
+            note=note,
+            max_hold=max_hold,
+            on_lost=on_lost,
+        )
+        return Semaphore(self._transport, self._kept, to_name(name), terms, limit=limit, permits=permits)
+
+    def election(
+        self,
+        name: Name,
+        *,
+        value: str = "",
+        ttl: Seconds = DEFAULT_SESSION_TTL_S,
+        session: Session | None = None,
+        timeout: Seconds | None = None,
+        max_hold: Seconds | None = None,
+        on_lost: OnLost | None = None,
+    ) -> Election:
+        """Return an election: `async with` campaigns and leads; `observe` says who leads.
+
+        `value` is what the leader tells everybody, such as its address. The leader leads for a `session`, or
+        for one of its own that lives for `ttl` after its last keepalive.
+        """
+        terms = Terms.of(
+            self._owner,
+            ttl=None,
+            session=session,
+            timeout=timeout,
+            max_hold=max_hold,
+            on_lost=on_lost,
+        )
+        return Election(
+            self._transport,
+            self._kept,
+            to_name(name),
+            terms,
+            value=value,
+            session_ttl_s=to_s(ttl, "ttl"),
+        )
+
+    def session(
+        self, *, ttl: Seconds = DEFAULT_SESSION_TTL_S, labels: Mapping[str, str] | None = None
+    ) -> SessionContext:
+        """Return a session for `async with`: kept alive while its body runs, then closed.
+
+        One keepalive renews all that it holds; when it ends, all that is over.
+        """
+        return SessionContext(self._transport, self._kept, to_ms(ttl, "ttl"), labels or {})
+
+    def rate_limiter(
+        self, name: Name, *, limit: int, per: Seconds, algorithm: str = "fixed-window"
+    ) -> RateLimiter:
+        """Return a rate limit: `limit` in each `per` seconds, shared by all clients.
+
+        `algorithm` is fixed-window, sliding-window or gcra.
+        """
+        return RateLimiter(
+            self._transport, to_name(name), limit=limit, per_ms=to_ms(per, "per"), algorithm=algorithm
+        )
+
+    def fence(self, resource: Name) -> Fence:
+        """Return the fence of a resource: it remembers the highest token, and refuses smaller ones."""
+        return Fence(self._transport, to_name(resource))
+
+    # -- plain calls on locks: one request each, nothing is renewed -----------------------------------------
 
     async def acquire(
         self,
-        name: str,
+        name: Name,
         *,
-        ttl_ms: int | None = None,
+        ttl: Seconds | None = None,
         session: Session | None = None,
-        wait_ms: int | None = 0,
+        timeout: Seconds | None = 0,  # noqa: ASYNC109 - sent
         mode: str = "exclusive",
-        lock_delay_ms: int = 0,
+        scope: str = "node",
+        lock_delay: Seconds = 0,
         note: str = "",
     ) -> Hold:
-        """Acquire a lock with a lease of its own (`ttl_ms`, 30 s by default), or for a session: not both.
+        """Acquire a lock with a lease of its own (`ttl`, 30 s by default), or for a session: not both.
 
-        Wait in the queue for up to `wait_ms`, then raise LockHeld; None waits for as long as it takes.
+        Wait in the queue for up to `timeout`, then raise LockTimeout; None waits for as long as it takes.
         Nothing renews the hold; see `lock`.
         """
-        if ttl_ms is None and session is None:
-            ttl_ms = DEFAULT_TTL_MS
-        while True:
-            operation = _operations.acquire(
-                name,
-                session=session,
-                ttl_ms=ttl_ms,
-                owner=self._owner,
-                mode=mode,
-                wait_ms=wait_ms,
-                lock_delay_ms=lock_delay_ms,
-                note=note,
-            )
-            asked_s = now_s()
-            try:
-                hold = await self._call(operation)
-                break
-            except LockHeld:
-                # The longest wait that the cluster allows may be over, which is not that of the caller.
-                if wait_ms is not None or now_s() - asked_s < wire.WAIT_MS_MAX / 1000:
-                    raise
-        hold.session = session
-        if now_s() >= hold.lease.renew_at_s:
-            await self._confirm(hold, session)
+        terms = Terms.of(
+            self._owner, ttl=ttl, session=session, timeout=timeout, lock_delay=lock_delay, note=note
+        )
+        names = (to_name(name),)
+        granted = await grant(
+            self._transport,
+            lambda wanted: _operations.acquire(names, mode=mode, scope=scope, wanted=wanted),
+            terms,
+        )
+        hold = Hold(self._transport, granted, session)
+        await confirm(hold)
         return hold
 
-    async def _confirm(self, hold: Hold, session: Session | None) -> None:
-        """Start the lease of a late grant anew: counted from before a long wait, it would be over by now."""
-        try:
-            if session is None:
-                await self.renew(hold)
-            else:
-                await self.keepalive(session)
-                hold.lease = session.lease
-        except (LeaseExpired, SessionExpired) as error:
-            lost = f"{hold.name!r} was granted and lost before we heard of it"
-            raise LeaseLost(lost, error.code) from error
-
-    async def renew(self, hold: Hold, *, ttl_ms: int | None = None, timeout_s: float | None = None) -> None:
+    async def renew(self, hold: Hold, *, ttl: Seconds | None = None) -> None:
         """Start the lease of `hold` anew. Raises LeaseExpired when it is over: stop the protected work."""
-        _refuse_forked(hold)
-        try:
-            hold.lease = await self._call(_operations.renew(hold.hold_id, ttl_ms), timeout_s)
-        except LeaseExpired as error:
-            hold.end(error.code)
-            raise
+        await hold.renew(ttl=ttl)
 
-    async def release(self, hold: Hold | str, *, timeout_s: float | None = None) -> None:
-        """Release a hold, given as such or by its id. Raises LeaseExpired when it was over before.
+    async def release(self, hold: Hold | str) -> None:
+        """Release a hold, or a lock by its `hold_id`. Raises LeaseExpired when it was over before.
 
         From here on the hold is not valid, whatever the answer: the cluster may have released it.
         """
         if isinstance(hold, Hold):
-            _refuse_forked(hold)
-            hold.end(RELEASED)
-            hold = hold.hold_id
-        await self._call(_operations.release(hold), timeout_s)
+            await hold.release()
+        else:
+            await self._transport.call(_operations.release("lock", hold))
 
     async def force_release(
-        self, name: str, *, reason: str, lock_delay_ms: int = 0
+        self, name: Name, *, reason: str, lock_delay: Seconds = 0
     ) -> tuple[_values.Holder, ...]:
         """End every hold of a lock, whoever has it, and return the former holders."""
-        return await self._call(_operations.force_release(name, reason, lock_delay_ms))
+        operation = _operations.force_release(to_name(name), reason, to_ms(lock_delay, "lock_delay"))
+        return await self._transport.call(operation)
 
-    async def get_lock(self, name: str, *, is_stale: bool = False) -> _values.LockInfo:
+    # -- what there is to see -------------------------------------------------------------------------------
+
+    def watch(self, prefix: str = "", *, since: str | int | None = None) -> Watch:
+        """Return an iterator of what happens to names that begin with `prefix`, from now on or since."""
+        return Watch(self._transport, prefix, since)
+
+    async def inspect(self, name: Name, *, is_stale: bool = False) -> _values.LockInfo:
         """Read one lock: its holders and its queue. `is_stale` allows the node's own, older view."""
-        return await self._call(_operations.get_lock(name, is_stale=is_stale))
+        return await self._transport.call(_operations.get_lock(to_name(name), is_stale=is_stale))
+
+    async def get_lock(self, name: Name, *, is_stale: bool = False) -> _values.LockInfo:
+        """Read one lock: the same as `inspect`."""
+        return await self.inspect(name, is_stale=is_stale)
+
+    async def list(self, prefix: str = "", *, is_stale: bool = False) -> AsyncGenerator[_values.LockInfo]:
+        """Yield the locks whose names begin with `prefix`, in order of name, a page at a time."""
+        after: str | None = ""
+        while after is not None:
+            page = await self.list_locks(prefix, after=after, is_stale=is_stale)
+            for info in page.locks:
+                yield info
+            after = page.next
 
     async def list_locks(
         self, prefix: str = "", *, limit: int = 100, after: str = "", is_stale: bool = False
@@ -181,135 +315,80 @@ class Client:
 
         `after` is the `next` of the page before.
         """
-        return await self._call(_operations.list_locks(prefix, limit, after, is_stale=is_stale))
+        return await self._transport.call(_operations.list_locks(prefix, limit, after, is_stale=is_stale))
 
-    # -- sessions and the cluster ---------------------------------------------------------------------------
+    async def get_semaphore(self, name: Name, *, is_stale: bool = False) -> _values.SemaphoreInfo:
+        """Read one semaphore: its limit, holders and queue."""
+        operation = _primitive_operations.get_semaphore(to_name(name), is_stale=is_stale)
+        return await self._transport.call(operation)
 
-    async def open_session(self, *, ttl_ms: int, labels: Mapping[str, str] | None = None) -> Session:
-        """Open a session that lives for `ttl_ms` after its last keepalive."""
-        return await self._call(_operations.open_session(ttl_ms, labels or {}))
+    async def resize_semaphore(self, name: Name, limit: int) -> _values.SemaphoreSize:
+        """Give a semaphore that is in use another limit. Takes nothing from anybody."""
+        return await self._transport.call(_primitive_operations.resize(to_name(name), limit))
 
-    async def keepalive(self, session: Session, *, timeout_s: float | None = None) -> None:
+    async def get_election(self, name: Name, *, is_stale: bool = False) -> _values.ElectionInfo:
+        """Read one election: its leader and its candidates."""
+        operation = _primitive_operations.get_election(to_name(name), is_stale=is_stale)
+        return await self._transport.call(operation)
+
+    async def check_token(self, name: Name, token: int, *, is_stale: bool = False) -> _values.TokenCheck:
+        """Ask whether a token belongs to a current holder of a lock. A fence is the better choice."""
+        operation = _primitive_operations.check_token(to_name(name), token, is_stale=is_stale)
+        return await self._transport.call(operation)
+
+    async def audit(self, name: Name = "", *, limit: int = 100) -> tuple[_values.Event, ...]:
+        """Return what happened last to a name, or to all, the newest first."""
+        operation = _primitive_operations.audit(to_name(name) if name else "", limit)
+        return await self._transport.call(operation)
+
+    # -- sessions as plain calls, and the cluster -----------------------------------------------------------
+
+    async def open_session(self, *, ttl: Seconds, labels: Mapping[str, str] | None = None) -> Session:
+        """Open a session that lives for `ttl` after its last keepalive; nothing keeps it alive."""
+        operation = _operations.open_session(to_ms(ttl, "ttl"), labels or {})
+        return Session(self._transport, await self._transport.call(operation))
+
+    async def keepalive(self, session: Session) -> None:
         """Start the session's ttl anew. Raises SessionExpired when it is over, with all that it held."""
-        _refuse_forked(session)
-        try:
-            session.lease = await self._call(_operations.keepalive(session.session_id), timeout_s)
-        except SessionExpired as error:
-            session.end(error.code)
-            raise
+        await session.keepalive()
 
     async def close_session(self, session: Session) -> tuple[str, ...]:
         """End a session, release what it holds, and return the names of those locks.
 
         From here on neither the session nor its holds are valid, whatever the answer.
         """
-        _refuse_forked(session)
-        session.end(RELEASED)
-        return await self._call(_operations.close_session(session.session_id))
+        return await session.close()
 
     async def cluster(self) -> _values.ClusterInfo:
         """Return the cluster as one of its nodes sees it."""
-        return await self._call(_operations.cluster())
+        return await self._transport.call(_cluster_operations.cluster())
 
     async def add_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
         """Add a node that listens for the others at `peer` (HOST:PORT); return all members.
 
         It is `joining` until it has caught up; adding it again tells. Raises MemberChangeRefused.
         """
-        return await self._call(_operations.add_member(node_id, peer))
+        return await self._transport.call(_cluster_operations.add_member(node_id, peer))
 
     async def move_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
         """Make the other nodes reach a node at `peer` (HOST:PORT) from now on; return all members.
 
         It keeps its id, its data directory and its vote. Raises MemberChangeRefused.
         """
-        return await self._call(_operations.move_member(node_id, peer))
+        return await self._transport.call(_cluster_operations.move_member(node_id, peer))
 
     async def remove_member(self, node_id: str) -> tuple[_values.Member, ...]:
         """Remove a node and return the members that are left.
 
         Raises MemberChangeRefused, also when the cluster would lose its quorum.
         """
-        return await self._call(_operations.remove_member(node_id))
+        return await self._transport.call(_cluster_operations.remove_member(node_id))
 
     async def transfer_leadership(self, to: str = "") -> str:
         """Hand leadership to a node, or to the most advanced one, and return the new leader."""
-        return await self._call(_operations.transfer_leadership(to))
-
-    # -- transport ------------------------------------------------------------------------------------------
-
-    async def _call(self, operation: Operation[T], timeout_s: float | None = None) -> T:
-        """Send one operation, and again until it has an outcome or the deadline has passed."""
-        exchange = Exchange(
-            operation,
-            nodes_count=len(self._nodes),
-            node=self._node,
-            now_s=now_s(),
-            timeout_s=self._timeout_s if timeout_s is None else timeout_s,
-        )
-        while True:
-            step = await self._try(exchange)
-            if isinstance(step, Answered):
-                self._node = step.node
-                return step.value
-            await asyncio.sleep(step.delay_s)
-
-    async def _try(self, exchange: Exchange[T]) -> Answered[T] | Retry:
-        """Make one attempt and tell the exchange how it went."""
-        attempt = exchange.attempt(now_s())
-        jitter = random.random()  # noqa: S311 - spreads load, not a secret
-        sending = Sending()
-        try:
-            send = self._send_probed if attempt.is_probed else self._send
-            status, body = await send(attempt, sending)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            detail = f"{self._nodes[attempt.node]}: {str(error) or 'no answer in time'}"
-            return exchange.on_silence(detail, was_sent=sending.was_sent, now_s=now_s(), jitter=jitter)
-        return exchange.on_answer(status, body, now_s=now_s(), jitter=jitter)
-
-    async def _send_probed(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
-        """Make a long attempt, and give it up with TimeoutError when its node stops answering probes."""
-        answering = asyncio.create_task(self._send(attempt, sending))
-        probing = asyncio.create_task(self._until_hung(attempt.node))
-        try:
-            await asyncio.wait({answering, probing}, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
-                raise TimeoutError("the node hangs")
-            return answering.result()
-        finally:
-            answering.cancel()
-            probing.cancel()
-            await asyncio.wait({answering, probing})
-
-    async def _until_hung(self, node: int) -> None:
-        """Return when a node has failed to say, several times in a row, that it is alive."""
-        failures = 0
-        while failures < _exchange.PROBE_FAILURES_MAX:
-            await asyncio.sleep(_exchange.PROBE_S)
-            try:
-                await self._send(_exchange.probe(node), Sending())
-                failures = 0
-            except (aiohttp.ClientError, TimeoutError, OSError):
-                failures += 1
-
-    async def _send(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
-        """Make one attempt; return status and body of the answer, and note when the request goes out."""
-        http = await self._connections.session()
-        async with (
-            asyncio.timeout(attempt.give_up_s),
-            http.request(
-                attempt.method,
-                self._nodes[attempt.node] + attempt.path,
-                data=attempt.body or None,
-                headers=attempt.headers,
-                allow_redirects=False,
-                trace_request_ctx=sending,
-            ) as response,
-        ):
-            return response.status, await response.read()
+        return await self._transport.call(_cluster_operations.transfer_leadership(to))
 
 
-def _refuse_forked(leased: Hold | Session) -> None:
-    """Raise LeaseLost for what belongs to the parent of this process: the child must not end or keep it."""
-    if leased.reason == FORKED:
-        raise LeaseLost("this belongs to the process that this one was forked from", FORKED)
+async def _give_up(kept: Iterable[Kept]) -> None:
+    """Let go of all of them at the same time."""
+    await asyncio.gather(*(item.give_up() for item in kept))

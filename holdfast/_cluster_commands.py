@@ -10,7 +10,7 @@ from typing import Final
 from holdfast import _rotate_secret, wire
 from holdfast._client import Client
 from holdfast._errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
-from holdfast._hold import now_s
+from holdfast._lease import now_s
 from holdfast._values import Member
 
 POLL_S: Final = 0.2

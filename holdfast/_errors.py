@@ -3,10 +3,14 @@
 LockError
  +-- Refused           no        the cluster decided against it; `.code` says why
  |    +-- InvalidRequest         the call is wrong: correct it
- |    +-- LockHeld               somebody else has the lock, and the wait (if any) is over
+ |    +-- LockHeld               somebody else has the lock or the permits
+ |    |    +-- LockTimeout       and still has it when the wait is over; a TimeoutError, too
+ |    +-- RateLimited            the rate limit allows it later; a TimeoutError, too
+ |    +-- Deadlock               the wait would never end: release what you hold, start over
  |    +-- SessionExpired         the session is over, and with it all that it held
  |    +-- LeaseExpired           the hold is over: it expired, was released, or was forced
  |    +-- StaleToken             a fenced resource has already seen a newer token
+ |    +-- Compacted              the events asked for are gone: look at the present, watch from now on
  |    +-- MemberChangeRefused    the members of the cluster stay as they are
  +-- Unavailable       no        no node could do it before the deadline; surely not applied
  +-- OutcomeUnknown    perhaps   it was sent, and no answer came before the deadline
@@ -38,7 +42,27 @@ class InvalidRequest(Refused):
 
 
 class LockHeld(Refused):
-    """Somebody else has the lock. `problem["holders"]` says who."""
+    """Somebody else has the lock, the permits or the election. `problem["holders"]` says who."""
+
+
+class LockTimeout(LockHeld, TimeoutError):
+    """Somebody else still has it when the time that the caller gave it is over."""
+
+
+class RateLimited(Refused, TimeoutError):
+    """The rate limit allows it later: in `retry_after` seconds."""
+
+    def __init__(self, name: str, retry_after: float) -> None:
+        super().__init__("rate-limited", f"{name!r} allows it in {retry_after:g} s")
+        self.retry_after = retry_after
+
+
+class Deadlock(Refused):
+    """The wait would never end. `problem["cycle"]` says who waits for whom."""
+
+
+class Compacted(Refused):
+    """The events asked for are gone. Look at the present state, and watch from now on."""
 
 
 class SessionExpired(Refused):
@@ -81,7 +105,8 @@ class OutcomeUnknown(LockError):
 class LeaseLost(LockError):
     """The lock cannot be relied on any longer: somebody else may hold it now. Stop the protected work.
 
-    `reason` is that of the hold: `expired`, `lease-expired`, `session-expired`, `released` or `forked`.
+    `reason` is that of the hold: `expired`, `lease-expired`, `session-expired`, `released`, `forked`,
+    `max-hold` or `owner-gone`; or `at-risk`, when less time is left than `ensure` was asked for.
     """
 
     def __init__(self, detail: str, reason: str = "") -> None:
@@ -91,6 +116,10 @@ class LeaseLost(LockError):
 
 _REFUSALS: dict[str, type[Refused]] = {
     "lock-held": LockHeld,
+    "no-permits": LockHeld,
+    "deadlock": Deadlock,
+    "conversion-deadlock": Deadlock,
+    "compacted": Compacted,
     "session-expired": SessionExpired,
     "lease-expired": LeaseExpired,
     "member-change-refused": MemberChangeRefused,

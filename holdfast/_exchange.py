@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast import wire
 from holdfast._errors import LockError, OutcomeUnknown, Unavailable, refusal
-from holdfast._operations import Operation, TimedAnswer
+from holdfast._operation import Operation, TimedAnswer
 
 T = TypeVar("T")
 
@@ -111,6 +111,11 @@ class Exchange(Generic[T]):
         self._failures = 0
         self._may_be_applied = False
 
+    @property
+    def may_be_applied(self) -> bool:
+        """Whether an attempt that got no answer may have had an effect."""
+        return self._may_be_applied
+
     def attempt(self, now_s: float) -> Attempt:
         """Return the attempt to make now."""
         self._attempted_at_s = now_s
@@ -148,7 +153,7 @@ class Exchange(Generic[T]):
         facts, document = _decode(body)
         code = facts.code or f"http-{status}"
         detail = facts.detail or f"a node answered with status {status}"
-        if status not in _REPEATABLE and status < _INTERNAL:
+        if _is_refusal(status):
             raise refusal(code, detail, document)
         self._may_be_applied |= facts.outcome != wire.NOT_APPLIED and not self._operation.changes_nothing
         if status not in _REPEATABLE:
@@ -163,12 +168,9 @@ class Exchange(Generic[T]):
                 self._served_s = now_s
             deadline_s = min(deadline_s, self._served_s + self._timeout_s)
         self._node = (self._node + 1) % self._nodes_count
-        rounds, in_round = divmod(self._failures + 1, self._nodes_count)
         self._failures += 1
         delay_s = retry_after_ms / 1000 * (1 + jitter / 2)
-        if in_round == 0:
-            backoff_s = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(rounds - 1, 10))
-            delay_s = max(delay_s, backoff_s * (1 + jitter) / 2)
+        delay_s = max(delay_s, backoff_s(self._failures, self._nodes_count, jitter))
         # No node can be asked to answer faster; a shorter attempt would only make a sure outcome doubtful.
         if now_s + delay_s + wire.TIMEOUT_MS_MIN / 1000 >= deadline_s:
             raise self._failure(code, detail)
@@ -180,6 +182,26 @@ class Exchange(Generic[T]):
             request_id = self._operation.request_id
             return OutcomeUnknown(f"no outcome before the deadline; last: {detail}", request_id)
         return Unavailable(f"not done before the deadline; last: {detail}", code)
+
+
+def backoff_s(failures: int, nodes_count: int, jitter: float) -> float:
+    """Return how long to wait after failures in a row: not until all nodes have failed in turn."""
+    rounds, in_round = divmod(failures, nodes_count)
+    if in_round:
+        return 0.0
+    return min(BACKOFF_S_MAX, BACKOFF_S_MIN * float(2 ** min(rounds - 1, 10))) * (1 + jitter) / 2
+
+
+def judge(status: int, body: bytes) -> tuple[str, str, bool, dict[str, object]]:
+    """Return what an answer in place of a stream says: code, detail, whether it is final, and all of it."""
+    facts, document = _decode(body)
+    code = facts.code or f"http-{status}"
+    return code, facts.detail or f"a node answered with status {status}", _is_refusal(status), document
+
+
+def _is_refusal(status: int) -> bool:
+    """Whether no node will answer otherwise."""
+    return status not in _REPEATABLE and status < _INTERNAL
 
 
 def probe(node: int) -> Attempt:

@@ -1,144 +1,165 @@
-"""What a client has been given, Hold and Session, and the clock by which it can be relied on."""
+"""What a client has been given: Hold and Session."""
 
-import os
-import time
-from typing import Final
-
-import msgspec
-
-from holdfast._errors import LeaseLost
-
-ROUNDING_MS = 1
-"""Milliseconds taken off a lease: the cluster counts whole ones, and may have cut off almost one."""
-CLOCK_RATE_DIVISOR = 500
-"""Part of a lease that is taken off: one in 500 covers two bad crystals that are being slewed apart."""
-RENEW_DIVISOR = 3
-"""A lease is renewed after this part of it: two more renewals may fail before it is over."""
-
-RELEASED: Final = "released"
-"""The reason of a hold whose release, or of a session whose close, was asked for."""
-FORKED: Final = "forked"
-"""The reason in a forked child: what the parent holds, only the parent holds."""
-EXPIRED: Final = "expired"
-"""The reason when the lease is over by our own clock."""
-
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+from holdfast import _operations, _primitive_operations
+from holdfast._durations import Seconds, to_ms, to_s
+from holdfast._errors import LeaseExpired, LockHeld, LockTimeout, SessionExpired
+from holdfast._keeping import Kept
+from holdfast._lease import RELEASED, Lease
+from holdfast._operations import Grant, HoldKind, Opened
+from holdfast._transport import Transport
 
 
-def now_s() -> float:
-    """Read this machine's monotonic clock, in seconds.
+class Session(Kept):
+    """An open session; what it holds lives with it. `session_id` is a secret: who knows it may use it.
 
-    On Linux it is the one that goes on while the machine is suspended: the cluster did not stop meanwhile.
-    """
-    return time.clock_gettime(_CLOCK)
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """How long a right can be relied on, by the client's own monotonic clock.
-
-    `asked_at_s` was read before the request left, so the cluster began to count later than we do.
+    As a context it closes at the end of the block, and cancels the block when it is lost.
     """
 
-    asked_at_s: float
-    expires_in_ms: int
+    def __init__(self, transport: Transport, opened: Opened) -> None:
+        super().__init__(transport, opened.lease)
+        self.session_id = opened.session_id
 
-    @property
-    def valid_until_s(self) -> float:
-        """When to stop, at the latest: always before the cluster gives the right to somebody else."""
-        allowance_ms = ROUNDING_MS + -(-self.expires_in_ms // CLOCK_RATE_DIVISOR)
-        return self.asked_at_s + max(0, self.expires_in_ms - allowance_ms) / 1000
+    def __repr__(self) -> str:
+        return f"<Session remaining={self.remaining:.3f}>"
 
-    @property
-    def renew_at_s(self) -> float:
-        """When to renew."""
-        return self.asked_at_s + self.expires_in_ms / (1000 * RENEW_DIVISOR)
+    async def extend(self, timeout_s: float | None) -> None:
+        """Start its ttl anew. Raises SessionExpired when it is over, with all that it held."""
+        self.refuse_forked()
+        try:
+            operation = _operations.keepalive(self.session_id)
+            self.own_lease = await self._transport.call(operation, timeout_s)
+        except SessionExpired as error:
+            self.end(error.code, error)
+            raise
 
-    def remaining_s(self, now_s: float) -> float:
-        """Return how long the right can still be relied on; 0 when it cannot."""
-        return max(0.0, self.valid_until_s - now_s)
+    async def let_go(self, timeout_s: float | None) -> tuple[str, ...]:
+        """Close it in the cluster; return the names of the locks that it held."""
+        return await self._transport.call(_operations.close_session(self.session_id), timeout_s)
 
+    async def keepalive(self) -> None:
+        """Start its ttl anew; not needed for a session of `client.session`, which is kept alive."""
+        await self.extend(None)
 
-class _Leased:
-    """Something that lasts as long as its lease. The client replaces `lease` with each renewal.
+    async def close(self) -> tuple[str, ...]:
+        """End it, release what it holds, and return the names of those locks.
 
-    Once ended it stays ended: the answer to a renewal that comes later does not bring it back.
-    """
-
-    def __init__(self, lease: Lease) -> None:
-        self.lease = lease
-        self._ended_by = ""
-        self._pid = os.getpid()
-
-    @property
-    def reason(self) -> str:
-        """Why it cannot be relied on any longer; empty while it can.
-
-        `released`, `forked` (this process is a child of the one that has it), `expired` (by our own clock),
-        or the code with which the cluster said that it is over: `lease-expired`, `session-expired`.
+        From here on neither the session nor its holds are valid, whatever the answer.
         """
-        if self._pid != os.getpid():
-            return FORKED
-        if self._ended_by:
-            return self._ended_by
-        return "" if self.lease.remaining_s(now_s()) > 0 else EXPIRED
+        self.refuse_forked()
+        self.end(RELEASED)
+        return await self._transport.finish(self.let_go(None))
+
+
+class Hold(Kept):
+    """One grant: a lock, several locks, permits of a semaphore. `token` is for the resource it protects.
+
+    `hold_id` is a secret: who knows it may release. As a context it is released at the end of the block, and
+    cancels the block when it is lost.
+    """
+
+    def __init__(self, transport: Transport, grant: Grant, session: Session | None) -> None:
+        super().__init__(transport, grant.lease)
+        self.kind: HoldKind = grant.kind
+        self.hold_id = grant.hold_id
+        self.token = grant.token
+        self.names = grant.names
+        self.mode = grant.mode
+        self.session = session
+        if session is not None:
+            session.when_ended(self._end_with_session)
+            self.when_ended(lambda: session.forget_hearer(self._end_with_session))
+
+    def _end_with_session(self) -> None:
+        assert self.session is not None
+        self.end(self.session.reason, self.session.cause)
 
     @property
-    def remaining_ms(self) -> int:
-        """How long it can still be relied on, by our own clock; 0 when it cannot."""
-        return 0 if self.reason else int(self.lease.remaining_s(now_s()) * 1000)
+    def name(self) -> str:
+        """The name of the lock; of several, all of them."""
+        return ", ".join(self.names)
 
     @property
-    def is_valid(self) -> bool:
-        """Whether it can still be relied on: not ended, as far as we know, nor over by our own clock."""
-        return not self.reason
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether something else than its time has ended it."""
-        return self.reason not in ("", EXPIRED)
-
-    def end(self, reason: str) -> None:
-        """Make it invalid for good. The first reason stays."""
-        self._ended_by = self._ended_by or reason
-
-
-class Session(_Leased):
-    """An open session. `session_id` is a secret: whoever knows it may use it."""
-
-    def __init__(self, session_id: str, lease: Lease) -> None:
-        super().__init__(lease)
-        self.session_id = session_id
+    def lease(self) -> Lease:
+        """How long it can be relied on, if nothing ends it before: as long as its session, if it has one."""
+        return self.own_lease if self.session is None else self.session.lease
 
     def __repr__(self) -> str:
-        return f"<Session remaining_ms={self.remaining_ms}>"
+        return f"<Hold name={self.name!r} token={self.token} remaining={self.remaining:.3f}>"
 
+    async def extend(self, timeout_s: float | None, ttl_ms: int | None = None) -> None:
+        """Start its lease anew, or that of its session. Raises LeaseExpired or SessionExpired."""
+        self.refuse_forked()
+        if self.session is not None:
+            await self.session.extend(timeout_s)
+            return
+        try:
+            operation = _operations.renew(self.kind, self.hold_id, ttl_ms)
+            self.own_lease = await self._transport.call(operation, timeout_s)
+        except LeaseExpired as error:
+            self.end(error.code, error)
+            raise
 
-class Hold(_Leased):
-    """One granted lock. `token` is for the resource; `hold_id` is a secret: whoever knows it may release."""
+    async def let_go(self, timeout_s: float | None) -> None:
+        """Release it in the cluster."""
+        await self._transport.call(_operations.release(self.kind, self.hold_id), timeout_s)
 
-    def __init__(self, *, hold_id: str, token: int, name: str, mode: str, lease: Lease) -> None:
-        super().__init__(lease)
-        self.hold_id = hold_id
-        self.token = token
-        self.name = name
+    async def renew(self, *, ttl: Seconds | None = None) -> None:
+        """Start its lease anew, with another `ttl` if given; not needed for one that is kept.
+
+        Raises LeaseExpired when it is over: stop the protected work.
+        """
+        await self.extend(None, None if ttl is None else to_ms(ttl, "ttl"))
+
+    async def release(self) -> None:
+        """Give it back. Raises LeaseExpired when it was over before.
+
+        From here on it is not valid, whatever the answer: the cluster may have released it.
+        """
+        self.refuse_forked()
+        self.end(RELEASED)
+        await self._transport.finish(self.let_go(None))
+
+    async def convert(self, mode: str, *, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 - sent
+        """Give a lock another mode, ahead of all that wait for it; the token may change.
+
+        Waits until no other holder is in the way, up to `timeout`, and then raises LockTimeout; 0 tries once.
+        The hold stays as it is unless this succeeds. Raises Deadlock when two holders would wait for each
+        other, LeaseExpired when the hold is over.
+        """
+        self.refuse_forked()
+        timeout_s = None if timeout is None else to_s(timeout, "timeout")
+        wait_ms = None if timeout is None else to_ms(timeout, "timeout")
+        try:
+            self.token = await self._transport.call(_operations.convert(self.hold_id, mode, wait_ms))
+        except LeaseExpired as error:
+            self.end(error.code, error)
+            raise
+        except LockHeld as error:
+            if timeout_s is None:
+                raise
+            raise LockTimeout(error.code, error.detail, error.problem) from error
         self.mode = mode
-        self.session: Session | None = None
 
-    @property
-    def reason(self) -> str:
-        """Why it cannot be relied on any longer, as of a session; it ends with the session that has it."""
-        if self.session is not None and self.session.has_ended:
-            return self.session.reason
-        return super().reason
 
-    def __repr__(self) -> str:
-        return f"<Hold name={self.name!r} token={self.token} remaining_ms={self.remaining_ms}>"
+class Leadership(Hold):
+    """An election that was won. It leads as long as its session lives."""
 
-    def ensure_valid(self) -> None:
-        """Raise LeaseLost when the lock cannot be relied on. Call it before each protected step."""
-        if reason := self.reason:
-            raise self.lost(reason)
+    owns_session = False
+    """Whether its session was opened for it, and ends with it."""
 
-    def lost(self, reason: str) -> LeaseLost:
-        """Return the error that says why this hold cannot be relied on."""
-        return LeaseLost(f"the lock {self.name!r} (token {self.token}) cannot be relied on: {reason}", reason)
+    async def let_go(self, timeout_s: float | None) -> None:
+        """Resign in the cluster."""
+        if self.session is None or not self.owns_session:
+            await super().let_go(timeout_s)
+            return
+        self.session.end(RELEASED)
+        await self.session.let_go(timeout_s)
+
+    async def proclaim(self, value: str) -> None:
+        """Tell everybody another value. Raises LeaseExpired when it leads no longer."""
+        self.refuse_forked()
+        try:
+            await self._transport.call(_primitive_operations.proclaim(self.hold_id, value))
+        except LeaseExpired as error:
+            self.end(error.code, error)
+            raise

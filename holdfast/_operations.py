@@ -1,117 +1,123 @@
-"""The client's operations as values: what to send for each, and how to read its answer. No I/O.
+"""The operations on locks and sessions, and on whatever is held. No I/O."""
 
-`_exchange.py` decides to which node an operation is sent and how often; `_client.py` sends it.
-"""
-
-import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
-from urllib.parse import quote, urlencode
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 
 from holdfast import _values, wire
-from holdfast._errors import OutcomeUnknown
-from holdfast._hold import Hold, Lease, Session
+from holdfast._lease import Lease
+from holdfast._operation import Operation, TimedAnswer, ask, decode, new_request_id, write
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-class TimedAnswer(msgspec.Struct, frozen=True):
-    """A good answer; by our clock, when its operation and the attempt that was answered began."""
-
-    body: bytes
-    asked_at_s: float
-    attempted_at_s: float
+HoldKind: TypeAlias = Literal["lock", "semaphore", "election"]
+"""What a hold is of: each kind is renewed and released by calls of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation(Generic[T_co]):
-    """One request, byte for byte what every repetition of it sends, and how to read its answer.
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """What was granted. `hold_id` is a secret; `names` has one name, or those of several locks."""
 
-    `wait_ms` is how long the request may wait in a queue; it is in the body, too. `waits_for_ever` says that
-    this is not a deadline of the caller: without a node that answers, nobody wants to wait so long.
+    kind: HoldKind
+    hold_id: str
+    token: int
+    names: tuple[str, ...]
+    mode: str
+    lease: Lease
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A session that was opened. `session_id` is a secret."""
+
+    session_id: str
+    lease: Lease
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What every request for something to hold may say. Exactly one of `ttl_ms` and `session_id` is given.
+
+    `wait_ms` None waits as long as the cluster allows.
     """
 
-    method: str
-    path: str
-    read: Callable[[TimedAnswer], T_co]
-    body: bytes = b""
-    request_id: str = ""
-    wait_ms: int = 0
-    waits_for_ever: bool = False
+    owner: str = ""
+    ttl_ms: int | None = None
+    session_id: str = ""
+    wait_ms: int | None = 0
+    lock_delay_ms: int = 0
+    note: str = ""
+
+    def fields(self) -> dict[str, object]:
+        """Return it as fields of a body."""
+        return {
+            "session_id": self.session_id,
+            "ttl_ms": self.ttl_ms,
+            "owner": self.owner,
+            "wait_ms": self.longest_wait_ms or None,
+            "lock_delay_ms": self.lock_delay_ms or None,
+            "note": self.note,
+            "request_id": new_request_id(),
+        }
 
     @property
-    def changes_nothing(self) -> bool:
-        """Whether a lost answer leaves no doubt about its effect: there is none."""
-        return self.method == "GET"
+    def longest_wait_ms(self) -> int:
+        """How long the request itself waits."""
+        return wire.WAIT_MS_MAX if self.wait_ms is None else self.wait_ms
 
 
 # -- locks ------------------------------------------------------------------------------------------------
 
 
-def acquire(
-    name: str,
-    *,
-    session: Session | None,
-    ttl_ms: int | None,
-    owner: str,
-    mode: str,
-    wait_ms: int | None,
-    lock_delay_ms: int,
-    note: str,
-) -> Operation[Hold]:
-    """Acquire a lock. `wait_ms` None waits as long as the cluster allows.
-
-    Raises ValueError unless exactly one of `session` and `ttl_ms` is given.
-    """
-    if (ttl_ms is None) == (session is None):
-        raise ValueError("give either ttl_ms or session")
-    waits_for_ever = wait_ms is None
-    wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
-    fields = {
-        "name": name,
-        "session_id": session.session_id if session else "",
-        "ttl_ms": ttl_ms,
-        "owner": owner,
-        "mode": mode,
-        "wait_ms": wait_ms or None,
-        "lock_delay_ms": lock_delay_ms or None,
-        "note": note,
-        "request_id": new_request_id(),
-    }
-    return _write(wire.LOCK_ACQUIRE, fields, _granted, wait_ms=wait_ms, waits_for_ever=waits_for_ever)
+def acquire(names: Sequence[str], *, mode: str, scope: str, wanted: Wanted) -> Operation[Grant]:
+    """Acquire a lock, or several, all or none, in one mode and scope."""
+    where: dict[str, object]
+    kind = {"mode": mode, "scope": scope}
+    if len(names) == 1:
+        where = {"name": names[0], **_unusual(kind)}
+    else:
+        where = {"locks": [{"name": name, **_unusual(kind)} for name in names]}
+    return write(
+        wire.LOCK_ACQUIRE,
+        where | wanted.fields(),
+        lambda answer: _granted(answer, tuple(names), mode),
+        wait_ms=wanted.longest_wait_ms,
+        waits_for_ever=wanted.wait_ms is None,
+        undo=lambda grant: release("lock", grant.hold_id),
+    )
 
 
-def _granted(answer: TimedAnswer) -> Hold:
-    granted = _decode(answer, _values.Granted)
-    return Hold(
+def _unusual(kind: Mapping[str, str]) -> dict[str, str]:
+    """Return mode and scope, as far as they are not what the node takes without a word."""
+    usual = {"mode": "exclusive", "scope": "node"}
+    return {key: value for key, value in kind.items() if value != usual[key]}
+
+
+def _granted(answer: TimedAnswer, names: tuple[str, ...], mode: str) -> Grant:
+    granted = decode(answer, _values.Granted)
+    return Grant(
+        kind="lock",
         hold_id=granted.hold_id,
         token=granted.token,
-        name=granted.name,
-        mode=granted.mode,
+        names=names,
+        mode=mode,
         lease=Lease(answer.asked_at_s, granted.expires_in_ms),
     )
 
 
-def renew(hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
-    """Renew a hold.
-
-    It carries no request id on purpose: repeating it only starts the lease anew, and the new lease counts
-    from the attempt that was answered, where a remembered outcome would count from the first.
-    """
-    return _write(wire.LOCK_RENEW, {"hold_id": hold_id, "ttl_ms": ttl_ms}, _renewed)
-
-
-def _renewed(answer: TimedAnswer) -> Lease:
-    return Lease(answer.attempted_at_s, _decode(answer, _values.Renewed).expires_in_ms)
-
-
-def release(hold_id: str) -> Operation[None]:
-    """Release a hold."""
-    return _write(wire.LOCK_RELEASE, {"hold_id": hold_id, "request_id": new_request_id()}, lambda _: None)
+def convert(hold_id: str, mode: str, wait_ms: int | None) -> Operation[int]:
+    """Give a hold another mode; the answer has its token, which may be a new one."""
+    longest_wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
+    fields = {
+        "hold_id": hold_id,
+        "mode": mode,
+        "wait_ms": longest_wait_ms or None,
+        "request_id": new_request_id(),
+    }
+    return write(
+        wire.LOCK_CONVERT,
+        fields,
+        lambda answer: decode(answer, _values.TokenGiven).token,
+        wait_ms=longest_wait_ms,
+        waits_for_ever=wait_ms is None,
+    )
 
 
 def force_release(name: str, reason: str, lock_delay_ms: int) -> Operation[tuple[_values.Holder, ...]]:
@@ -122,8 +128,8 @@ def force_release(name: str, reason: str, lock_delay_ms: int) -> Operation[tuple
         "lock_delay_ms": lock_delay_ms or None,
         "request_id": new_request_id(),
     }
-    return _write(
-        wire.LOCK_FORCE_RELEASE, fields, lambda answer: _decode(answer, _values.HoldersReleased).released
+    return write(
+        wire.LOCK_FORCE_RELEASE, fields, lambda answer: decode(answer, _values.HoldersReleased).released
     )
 
 
@@ -131,7 +137,7 @@ def get_lock(name: str, *, is_stale: bool) -> Operation[_values.LockInfo]:
     """Read one lock."""
     path = wire.LOCK.format(name=quote(name, safe=""))
     query = {"consistency": wire.STALE if is_stale else ""}
-    return _read(path, query, lambda answer: _decode(answer, _values.LockInfo))
+    return ask(path, query, lambda answer: decode(answer, _values.LockInfo))
 
 
 def list_locks(prefix: str, limit: int, after: str, *, is_stale: bool) -> Operation[_values.LockPage]:
@@ -142,116 +148,62 @@ def list_locks(prefix: str, limit: int, after: str, *, is_stale: bool) -> Operat
         "after": after,
         "consistency": wire.STALE if is_stale else "",
     }
-    return _read(wire.LOCKS, query, lambda answer: _decode(answer, _values.LockPage))
+    return ask(wire.LOCKS, query, lambda answer: decode(answer, _values.LockPage))
+
+
+# -- whatever is held -------------------------------------------------------------------------------------
+
+_RENEW = {"lock": wire.LOCK_RENEW, "semaphore": wire.SEMAPHORE_RENEW}
+_RELEASE = {
+    "lock": wire.LOCK_RELEASE,
+    "semaphore": wire.SEMAPHORE_RELEASE,
+    "election": wire.ELECTION_RESIGN,
+}
+
+
+def renew(kind: HoldKind, hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
+    """Renew a hold that has a lease of its own.
+
+    It carries no request id on purpose: repeating it only starts the lease anew, and the new lease counts
+    from the attempt that was answered, where a remembered outcome would count from the first.
+    """
+    return write(_RENEW[kind], {"hold_id": hold_id, "ttl_ms": ttl_ms}, _renewed)
+
+
+def _renewed(answer: TimedAnswer) -> Lease:
+    return Lease(answer.attempted_at_s, decode(answer, _values.Renewed).expires_in_ms)
+
+
+def release(kind: HoldKind, hold_id: str) -> Operation[None]:
+    """Release a hold."""
+    return write(_RELEASE[kind], {"hold_id": hold_id, "request_id": new_request_id()}, lambda _: None)
 
 
 # -- sessions ---------------------------------------------------------------------------------------------
 
 
-def open_session(ttl_ms: int, labels: Mapping[str, str]) -> Operation[Session]:
+def open_session(ttl_ms: int, labels: Mapping[str, str]) -> Operation[Opened]:
     """Open a session."""
     fields = {"ttl_ms": ttl_ms, "labels": dict(labels), "request_id": new_request_id()}
-    return _write(wire.SESSIONS, fields, _opened)
+    return write(wire.SESSIONS, fields, _opened, undo=lambda opened: close_session(opened.session_id))
 
 
-def _opened(answer: TimedAnswer) -> Session:
-    opened = _decode(answer, _values.SessionOpened)
-    return Session(opened.session_id, Lease(answer.asked_at_s, opened.expires_in_ms))
+def _opened(answer: TimedAnswer) -> Opened:
+    opened = decode(answer, _values.SessionOpened)
+    return Opened(opened.session_id, Lease(answer.asked_at_s, opened.expires_in_ms))
 
 
 def keepalive(session_id: str) -> Operation[Lease]:
     """Keep a session alive. Repeating it is harmless, so it needs no request id."""
-    return _write(wire.SESSION_KEEPALIVE.format(session_id=quote(session_id, safe="")), {}, _kept)
+    return write(wire.SESSION_KEEPALIVE.format(session_id=quote(session_id, safe="")), {}, _kept)
 
 
 def _kept(answer: TimedAnswer) -> Lease:
-    return Lease(answer.attempted_at_s, _decode(answer, _values.SessionKept).expires_in_ms)
+    return Lease(answer.attempted_at_s, decode(answer, _values.SessionKept).expires_in_ms)
 
 
 def close_session(session_id: str) -> Operation[tuple[str, ...]]:
     """Close a session; the answer names the locks that it held."""
     path = wire.SESSION.format(session_id=quote(session_id, safe=""))
     fields = {"request_id": new_request_id()}
-    return _write(
-        path, fields, lambda answer: _decode(answer, _values.NamesReleased).released, method="DELETE"
-    )
-
-
-# -- the cluster ------------------------------------------------------------------------------------------
-
-
-def cluster() -> Operation[_values.ClusterInfo]:
-    """Ask a node how it sees the cluster."""
-    return _read(wire.CLUSTER, {}, lambda answer: _decode(answer, _values.ClusterInfo))
-
-
-def add_member(node_id: str, peer: str) -> Operation[tuple[_values.Member, ...]]:
-    """Add a node. Repeating it is harmless, so it needs no request id."""
-    return _write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members)
-
-
-def move_member(node_id: str, peer: str) -> Operation[tuple[_values.Member, ...]]:
-    """Change a node's address. Repeating it is harmless, so it needs no request id."""
-    return _write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members, method="PATCH")
-
-
-def remove_member(node_id: str) -> Operation[tuple[_values.Member, ...]]:
-    """Remove a node. Repeating it is harmless, so it needs no request id."""
-    return _write(wire.CLUSTER_MEMBERS, {"id": node_id}, _members, method="DELETE")
-
-
-def _members(answer: TimedAnswer) -> tuple[_values.Member, ...]:
-    return _decode(answer, _values.MemberList).members
-
-
-def transfer_leadership(to: str) -> Operation[str]:
-    """Hand leadership over; the answer names the new leader."""
-    return _write(
-        wire.CLUSTER_TRANSFER_LEADERSHIP,
-        {"to": to},
-        lambda answer: _decode(answer, _values.LeadershipTransferred).leader,
-    )
-
-
-# -- what they have in common -----------------------------------------------------------------------------
-
-
-def new_request_id() -> str:
-    """Return a fresh id: no two requests in the world share one."""
-    return secrets.token_hex(16)
-
-
-def _write(
-    path: str,
-    fields: Mapping[str, object],
-    read: Callable[[TimedAnswer], T],
-    *,
-    method: str = "POST",
-    wait_ms: int = 0,
-    waits_for_ever: bool = False,
-) -> Operation[T]:
-    """Make a write. Fields that are None or empty are left out, for the node to choose."""
-    body = {key: value for key, value in fields.items() if value not in (None, "", {})}
-    return Operation(
-        method=method,
-        path=path,
-        read=read,
-        body=msgspec.json.encode(body) if body else b"",
-        request_id=str(body.get("request_id", "")),
-        wait_ms=wait_ms,
-        waits_for_ever=waits_for_ever,
-    )
-
-
-def _read(path: str, query: Mapping[str, str], read: Callable[[TimedAnswer], T]) -> Operation[T]:
-    """Make a read. Query parameters that are empty are left out."""
-    given = urlencode({key: value for key, value in query.items() if value})
-    return Operation(method="GET", path=f"{path}?{given}" if given else path, read=read)
-
-
-def _decode(answer: TimedAnswer, kind: type[T]) -> T:
-    """Decode an answer. It may not come from a node at all; then the outcome is not known."""
-    try:
-        return msgspec.json.decode(answer.body, type=kind)
-    except msgspec.DecodeError as error:
-        raise OutcomeUnknown(f"the answer is not that of a Holdfast node: {error}") from error
+    return write(path, fields, lambda answer: decode(answer, _values.NamesReleased).released, method="DELETE")

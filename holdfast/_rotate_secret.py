@@ -28,7 +28,7 @@ import aiohttp
 from holdfast import wire
 from holdfast._client import Client
 from holdfast._errors import InvalidRequest, LockError, Unavailable
-from holdfast._hold import now_s
+from holdfast._lease import now_s
 
 WAIT_MS: Final = 300_000
 """Milliseconds that the nodes may take for each step, unless the command line says otherwise."""

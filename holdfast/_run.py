@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from holdfast import _exit_codes, _guardian
-from holdfast._lock import Lock
+from holdfast._acquiring import Lock
 from holdfast._terminal import Foreground
 
 _log = logging.getLogger("holdfast")

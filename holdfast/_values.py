@@ -4,22 +4,26 @@ import msgspec
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a lock, as others may see it."""
+    """Who holds a lock, permits or an election, as others may see it. Not all have a mode or permits."""
 
     owner: str
-    mode: str
-    token: int
-    expires_in_ms: int
+    mode: str = ""
+    token: int = 0
+    expires_in_ms: int = 0
     note: str = ""
+    name: str = ""
+    scope: str = ""
+    permits: int = 0
 
 
 class Waiter(msgspec.Struct, frozen=True):
-    """Who waits for a lock. `position` counts from 1."""
+    """Who waits. `position` counts from 1."""
 
     owner: str
-    mode: str
-    position: int
-    waited_ms: int
+    mode: str = ""
+    position: int = 0
+    waited_ms: int = 0
+    permits: int = 0
 
 
 class LockInfo(msgspec.Struct, frozen=True):
@@ -125,12 +129,10 @@ class HoldersReleased(msgspec.Struct, frozen=True):
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """The body of the answer to an acquire. `expires_in_ms` is 0 when the hold has already ended."""
+    """The body of the answer to any acquire. `expires_in_ms` is 0 when the hold has already ended."""
 
     hold_id: str
     token: int
-    name: str
-    mode: str
     expires_in_ms: int
 
 
@@ -139,3 +141,94 @@ class Renewed(msgspec.Struct, frozen=True):
 
     token: int
     expires_in_ms: int
+
+
+class TokenGiven(msgspec.Struct, frozen=True):
+    """The body of the answer to a conversion or a proclamation, as far as we look at it."""
+
+    token: int
+
+
+class SemaphoreSize(msgspec.Struct, frozen=True):
+    """A semaphore's limit, and how many permits are left; below 0 after it was made smaller."""
+
+    name: str
+    limit: int
+    available: int
+
+
+class SemaphoreInfo(msgspec.Struct, frozen=True):
+    """A semaphore as it stands. Its limit is 0 while nobody holds or wants a permit."""
+
+    name: str
+    limit: int
+    available: int
+    holders: tuple[Holder, ...] = ()
+    queue: tuple[Waiter, ...] = ()
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What a rate limit said. `retry_after_ms` is when the same will be allowed."""
+
+    allowed: bool
+    remaining: int
+    retry_after_ms: int
+    reset_in_ms: int
+
+
+class TokenCheck(msgspec.Struct, frozen=True):
+    """Whether a token is that of a current holder; `current_token` is the highest of those, 0 without any."""
+
+    valid: bool
+    current_token: int
+
+
+class FenceAdvanced(msgspec.Struct, frozen=True):
+    """The body of the answer to an advance of a fence."""
+
+    highest_token: int
+
+
+class Leader(msgspec.Struct, frozen=True):
+    """Who leads an election, and what it tells everybody."""
+
+    owner: str
+    value: str
+    token: int
+
+
+class ElectionInfo(msgspec.Struct, frozen=True):
+    """An election as it stands. `leader` is None while there is none."""
+
+    name: str
+    leader: Leader | None
+    queue: tuple[Waiter, ...] = ()
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened, as a watch or the audit tells it.
+
+    `event` is granted, queued, released, expired, forced, converted, session-expired, elected or resigned;
+    `kind` is lock, semaphore or election. Behind `id` a watch goes on; events of the audit have none.
+    """
+
+    revision: int
+    event: str
+    kind: str = ""
+    name: str = ""
+    mode: str = ""
+    scope: str = ""
+    permits: int = 0
+    owner: str = ""
+    token: int = 0
+    value: str = ""
+    reason: str = ""
+    at_ms: int = 0
+    lasted_ms: int = 0
+    id: str = ""
+
+
+class EventList(msgspec.Struct, frozen=True):
+    """The body of the answer to a question about the past."""
+
+    events: tuple[Event, ...]

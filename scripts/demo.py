@@ -51,15 +51,15 @@ async def tell(cluster: LocalCluster, narrator: Narrator) -> None:
     first, second = (node for node in cluster.nodes() if node.id != leader)
     narrator.say(f"three nodes run; {leader} leads, {first.id} and {second.id} follow")
     async with (
-        holdfast.Client([first.http], owner="alice", timeout_s=PATIENCE_S) as alice,
-        holdfast.Client([second.http], owner="bob", timeout_s=PATIENCE_S) as bob,
+        holdfast.Client([first.http], owner="alice", timeout=PATIENCE_S) as alice,
+        holdfast.Client([second.http], owner="bob", timeout=PATIENCE_S) as bob,
     ):
         narrator.say(f"alice acquires {LOCK!r} through the follower {first.id}")
-        hold = await alice.acquire(LOCK, ttl_ms=TTL_MS)
+        hold = await alice.acquire(LOCK, ttl=TTL_MS / 1000)
         narrator.claim(f"alice holds it, with fencing token {hold.token}", holds=hold.is_valid)
 
         narrator.say(f"bob asks for it through {second.id}, and waits")
-        waiting = asyncio.create_task(bob.acquire(LOCK, ttl_ms=TTL_MS, wait_ms=WAIT_MS))
+        waiting = asyncio.create_task(bob.acquire(LOCK, ttl=TTL_MS / 1000, timeout=WAIT_MS / 1000))
         try:
             await _waits(alice)
             narrator.claim("bob is first in the queue", holds=not waiting.done())

@@ -21,8 +21,8 @@ async def report(hold: holdfast.Hold) -> None:
 
 async def main() -> int:
     """Report under the lock, unless somebody else keeps it for more than ten seconds."""
-    async with holdfast.Client(owner="reporter", timeout_s=10) as client:
-        lock = client.lock(LOCK, ttl_ms=5_000, wait_ms=10_000, note="the nightly report")
+    async with holdfast.Client(owner="reporter", timeout=10) as client:
+        lock = client.lock(LOCK, ttl=5, timeout=10, note="the nightly report")
         try:
             async with lock as hold:  # renewed in the background while the body runs, then released
                 await report(hold)

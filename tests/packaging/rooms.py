@@ -120,17 +120,23 @@ IN_API = {
     "socket": "api knows no transport; http_api speaks HTTP",
 }
 WITHOUT_IO = {
-    "aiohttp": "return what is to be sent; holdfast/_client.py sends it",
-    "asyncio": "return how long to wait; holdfast/_client.py waits",
-    "time": "take the time as an argument; holdfast/_hold.py reads the clock",
+    "aiohttp": "return what is to be sent; holdfast/_transport.py sends it",
+    "asyncio": "return how long to wait; holdfast/_transport.py waits",
+    "time": "take the time as an argument; holdfast/_lease.py reads the clock",
     "random": "take the random number as an argument, so that tests can choose it",
-    "socket": "return what is to be sent; holdfast/_client.py sends it",
+    "socket": "return what is to be sent; holdfast/_transport.py sends it",
     "threading": "these rules are called from one task or thread at a time",
 }
 FORBIDDEN: Mapping[str, Mapping[str, str]] = {
     "lockstate": IN_LOCKSTATE,
     "api": IN_API,
+    "holdfast/_operation.py": WITHOUT_IO,
     "holdfast/_operations.py": WITHOUT_IO,
+    "holdfast/_primitive_operations.py": WITHOUT_IO,
+    "holdfast/_cluster_operations.py": WITHOUT_IO,
+    "holdfast/_durations.py": WITHOUT_IO,
+    "holdfast/_names.py": WITHOUT_IO,
+    "holdfast/_sse.py": WITHOUT_IO,
     "holdfast/_exchange.py": WITHOUT_IO,
     "holdfast/_errors.py": WITHOUT_IO,
     "holdfast/_values.py": WITHOUT_IO,

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import holdfast
-from holdfast._hold import now_s
+from holdfast._lease import now_s
 from tests.process.history_checkers import FAILED, GRANTED, REFUSED, RELEASED, Operation
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class Load:
     async def _work(self, client: int) -> None:
         """Be one client."""
         choices = random.Random(client)
-        async with holdfast.Client(self._urls, timeout_s=TIMEOUT_S, owner=f"client-{client}") as sdk:
+        async with holdfast.Client(self._urls, timeout=TIMEOUT_S, owner=f"client-{client}") as sdk:
             for cycle in itertools.count(1):
                 if self._is_stopping:
                     return
@@ -102,7 +102,7 @@ class Load:
     async def _acquire(self, client: int, sdk: holdfast.Client, name: str) -> holdfast.Hold | None:
         operation = Operation(client=client, kind="acquire", name=name, started_s=now_s())
         hold = await self._record(
-            operation, GRANTED, lambda: sdk.acquire(name, ttl_ms=self._ttl_ms, wait_ms=WAIT_MS)
+            operation, GRANTED, lambda: sdk.acquire(name, ttl=self._ttl_ms / 1000, timeout=WAIT_MS / 1000)
         )
         if hold is not None:
             operation.token, operation.hold_id = hold.token, hold.hold_id

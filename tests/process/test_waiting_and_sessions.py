@@ -34,7 +34,7 @@ async def test_leader_killed_while_waiting(cluster: LocalCluster) -> None:
     waiting_on, other = followers(cluster)
     async with http_to(cluster) as http, holdfast.Client([cluster.node(waiting_on).http]) as client:
         held = await http.acquire(other, name)
-        waiting = asyncio.create_task(client.acquire(name, ttl_ms=60_000, wait_ms=WAIT_MS))
+        waiting = asyncio.create_task(client.acquire(name, ttl=60, timeout=WAIT_MS / 1000))
         await queued(http, other, name, 1)
         await asyncio.to_thread(cluster.kill, cluster.leader())
         assert (await http.release(other, held.body["hold_id"])).status == 200
@@ -49,9 +49,9 @@ async def test_waiting_node_killed(cluster: LocalCluster) -> None:
     waiting_on, other = followers(cluster)
     nodes = [cluster.node(waiting_on).http, cluster.node(other).http]
     async with http_to(cluster) as http, holdfast.Client(nodes, owner="first") as client:
-        client._node = 0
+        client._transport.node = 0
         held = await http.acquire(other, name)
-        waiting = asyncio.create_task(client.acquire(name, ttl_ms=60_000, wait_ms=WAIT_MS))
+        waiting = asyncio.create_task(client.acquire(name, ttl=60, timeout=WAIT_MS / 1000))
         await queued(http, other, name, 1)
         second = asyncio.create_task(http.acquire(other, name, owner="second", wait_ms=WAIT_MS))
         await queued(http, other, name, 2)
@@ -107,7 +107,7 @@ async def test_session_outlives_leader(cluster: LocalCluster) -> None:
     name = "session/leader-killed"
     loop = asyncio.get_running_loop()
     async with http_to(cluster) as http, holdfast.Client(urls(cluster)) as client:
-        session = await client.open_session(ttl_ms=SESSION_TTL_MS)
+        session = await client.open_session(ttl=SESSION_TTL_MS / 1000)
         hold = await client.acquire(name, session=session)
         await asyncio.to_thread(cluster.kill, cluster.leader())
         kept_s = loop.time()

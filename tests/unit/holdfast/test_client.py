@@ -42,7 +42,7 @@ async def test_a_failed_attempt_is_repeated_byte_for_byte(failure: Step) -> None
     """After a lost answer, 429, 502, 503 or 504 the same body, request_id included, goes to the next node."""
     async with ScriptedNode(failure, granted()) as one, ScriptedNode(failure, granted()) as two:
         async with holdfast.Client([one.url, two.url]) as client:
-            hold = await client.acquire("a/b", ttl_ms=30_000, wait_ms=40)
+            hold = await client.acquire("a/b", ttl=30, timeout=0.04)
         seen = [*one.seen, *two.seen]
         assert hold.token == 7
         assert len(one.seen) >= 1
@@ -55,7 +55,7 @@ async def test_a_failed_attempt_is_repeated_byte_for_byte(failure: Step) -> None
 async def test_a_node_that_dies_over_a_change_may_have_made_it() -> None:
     """The library sends a DELETE again when its connection breaks; that nobody listens then says little."""
     left = answer(members=[{"id": "n1", "peer": "10.0.0.1:7800", "state": "voter"}], revision=12)
-    async with ScriptedNode(left) as node, holdfast.Client([node.url], timeout_s=0.5) as client:
+    async with ScriptedNode(left) as node, holdfast.Client([node.url], timeout=0.5) as client:
         await client.remove_member("n2")
         node.then(node.reset_and_go)
         with pytest.raises(holdfast.OutcomeUnknown):
@@ -74,17 +74,17 @@ async def test_a_node_that_is_down_is_passed_over() -> None:
         holdfast.Client([dead_url, alive.url, dead_url]) as client,
     ):
         for _ in range(3):
-            await client.acquire("a/b", ttl_ms=30_000)
+            await client.acquire("a/b", ttl=30)
         assert len(alive.seen) == 3
-        assert client._node == 1
+        assert client._transport.node == 1
 
 
 async def test_a_silent_node_is_given_up_in_time() -> None:
     """A node that takes the request and says nothing costs one share of the deadline, not all of it."""
     async with ScriptedNode(silence) as hung, ScriptedNode(granted()) as alive:
-        async with holdfast.Client([hung.url, alive.url], timeout_s=1.0) as client:
-            client._node = 0
-            hold = await client.acquire("a/b", ttl_ms=30_000)
+        async with holdfast.Client([hung.url, alive.url], timeout=1.0) as client:
+            client._transport.node = 0
+            hold = await client.acquire("a/b", ttl=30)
         assert hold.token == 7
         assert [request.body for request in hung.seen] == [request.body for request in alive.seen]
         assert hung.seen[0].timeout_ms == 500
@@ -96,8 +96,8 @@ async def test_a_long_wait_leaves_a_node_that_hangs(monkeypatch: pytest.MonkeyPa
     async with ScriptedNode(silence) as hung, ScriptedNode(granted(), renewed()) as alive:
         hung.is_hung = True
         async with holdfast.Client([hung.url, alive.url]) as client, asyncio.timeout(10):
-            client._node = 0
-            hold = await client.acquire("a/b", ttl_ms=30_000, wait_ms=60_000)
+            client._transport.node = 0
+            hold = await client.acquire("a/b", ttl=30, timeout=60)
         assert hold.token == 7
         assert hung.seen[0].body == alive.seen[0].body
 
@@ -112,8 +112,8 @@ async def test_a_long_wait_stays_with_a_node_that_lives(monkeypatch: pytest.Monk
 
     async with ScriptedNode(late) as node, ScriptedNode(status(500)) as other:
         async with holdfast.Client([node.url, other.url]) as client:
-            client._node = 0
-            await client.acquire("a/b", ttl_ms=30_000, wait_ms=60_000)
+            client._transport.node = 0
+            await client.acquire("a/b", ttl=30, timeout=60)
         assert len(node.seen) == 1
         assert other.seen == []
 
@@ -121,8 +121,8 @@ async def test_a_long_wait_stays_with_a_node_that_lives(monkeypatch: pytest.Monk
 async def test_new_calls_have_new_request_ids() -> None:
     """Two acquires of one client are two requests to the cluster."""
     async with ScriptedNode(granted()) as node, holdfast.Client([node.url]) as client:
-        await client.acquire("a/b", ttl_ms=30_000)
-        await client.acquire("a/b", ttl_ms=30_000)
+        await client.acquire("a/b", ttl=30)
+        await client.acquire("a/b", ttl=30)
         assert node.seen[0].fields["request_id"] != node.seen[1].fields["request_id"]
 
 
@@ -130,10 +130,10 @@ async def test_surely_not_applied_is_unavailable() -> None:
     """When every attempt was refused before it had an effect the client says so."""
     async with (
         ScriptedNode(problem("no-leader")) as node,
-        holdfast.Client([node.url], timeout_s=1.0) as client,
+        holdfast.Client([node.url], timeout=1.0) as client,
     ):
         with pytest.raises(holdfast.Unavailable) as caught:
-            await client.acquire("a/b", ttl_ms=30_000)
+            await client.acquire("a/b", ttl=30)
         assert caught.value.code == "no-leader"
         assert len(node.seen) > 1
 
@@ -141,15 +141,15 @@ async def test_surely_not_applied_is_unavailable() -> None:
 async def test_one_lost_answer_makes_the_outcome_unknown() -> None:
     """A later refusal to serve does not undo that an earlier attempt may have been applied."""
     script = (reset, problem("no-leader"))
-    async with ScriptedNode(*script) as node, holdfast.Client([node.url], timeout_s=0.3) as client:
+    async with ScriptedNode(*script) as node, holdfast.Client([node.url], timeout=0.3) as client:
         with pytest.raises(holdfast.OutcomeUnknown) as caught:
-            await client.acquire("a/b", ttl_ms=30_000)
+            await client.acquire("a/b", ttl=30)
         assert caught.value.request_id == node.seen[0].fields["request_id"]
 
 
 async def test_a_lost_read_leaves_no_doubt() -> None:
     """A read changes nothing, so the worst about it is Unavailable."""
-    async with ScriptedNode(reset) as node, holdfast.Client([node.url], timeout_s=0.3) as client:
+    async with ScriptedNode(reset) as node, holdfast.Client([node.url], timeout=0.3) as client:
         with pytest.raises(holdfast.Unavailable):
             await client.get_lock("a/b")
 
@@ -158,7 +158,7 @@ async def test_an_internal_error_is_not_repeated() -> None:
     """A node's own mistake is reported at once, as an outcome that is not known."""
     async with ScriptedNode(problem("internal")) as node, holdfast.Client([node.url]) as client:
         with pytest.raises(holdfast.OutcomeUnknown):
-            await client.acquire("a/b", ttl_ms=30_000)
+            await client.acquire("a/b", ttl=30)
         assert len(node.seen) == 1
 
 
@@ -180,7 +180,7 @@ async def test_a_refusal_is_raised_at_once(code: str, error: type[holdfast.Refus
         holdfast.Client([node.url]) as client,
     ):
         with pytest.raises(error) as caught:
-            await client.acquire("a/b", ttl_ms=30_000)
+            await client.acquire("a/b", ttl=30)
         assert caught.value.code == code
         assert caught.value.problem["holders"] == [{"owner": "eve"}]
         assert len(node.seen) == 1
@@ -197,7 +197,7 @@ async def test_a_late_grant_is_renewed_before_it_is_handed_out() -> None:
         ScriptedNode(late, renewed(expires_in_ms=500)) as node,
         holdfast.Client([node.url]) as client,
     ):
-        hold = await client.acquire("a/b", ttl_ms=500, wait_ms=5_000)
+        hold = await client.acquire("a/b", ttl=0.5, timeout=5)
         assert [request.path for request in node.seen] == ["/v1/locks/acquire", "/v1/locks/renew"]
         assert hold.is_valid
 
@@ -207,7 +207,7 @@ async def test_a_grant_that_is_over_is_lost() -> None:
     script = (granted(expires_in_ms=0), problem("lease-expired"))
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
         with pytest.raises(holdfast.LeaseLost):
-            await client.acquire("a/b", ttl_ms=500)
+            await client.acquire("a/b", ttl=0.5)
 
 
 async def test_sessions_own_locks() -> None:
@@ -216,7 +216,7 @@ async def test_sessions_own_locks() -> None:
     kept = answer(session_id="s/1", expires_in_ms=5_000, revision=3)
     closed = answer(released=["a/b"], revision=4)
     async with ScriptedNode(opened, granted(), kept, closed) as node, holdfast.Client([node.url]) as client:
-        session = await client.open_session(ttl_ms=5_000, labels={"app": "x"})
+        session = await client.open_session(ttl=5, labels={"app": "x"})
         await client.acquire("a/b", session=session)
         await client.keepalive(session)
         assert session.is_valid
@@ -234,7 +234,7 @@ async def test_closing_a_session_is_repeated_with_its_request_id() -> None:
     opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000)
     script = (opened, reset, answer(released=["a/b"], revision=4))
     async with ScriptedNode(*script) as node, holdfast.Client([node.url]) as client:
-        session = await client.open_session(ttl_ms=5_000)
+        session = await client.open_session(ttl=5)
         assert await client.close_session(session) == ("a/b",)
         assert node.seen[1] == node.seen[2]
         assert node.seen[1].fields["request_id"]
@@ -254,13 +254,13 @@ async def test_an_answer_of_no_node_is_an_unknown_outcome() -> None:
     """A 200 that is not an answer of ours proves nothing."""
     async with ScriptedNode(status(200)) as node, holdfast.Client([node.url]) as client:
         with pytest.raises(holdfast.OutcomeUnknown):
-            await client.acquire("a/b", ttl_ms=500)
+            await client.acquire("a/b", ttl=0.5)
 
 
 async def test_release_takes_a_hold_or_its_id() -> None:
     """A client that kept only the hold id can release the lock."""
     async with ScriptedNode(granted(), released) as node, holdfast.Client([node.url]) as client:
-        hold = await client.acquire("a/b", ttl_ms=30_000)
+        hold = await client.acquire("a/b", ttl=30)
         await client.release(hold)
         await client.release(hold.hold_id)
         assert node.seen[1].fields["hold_id"] == node.seen[2].fields["hold_id"] == hold.hold_id
@@ -286,24 +286,24 @@ def test_a_wrong_node_is_told_at_once(nodes: str | list[str]) -> None:
 )
 def test_nodes_are_given_as_people_write_them(nodes: str | list[str], urls: list[str]) -> None:
     """One string or a list, URLs or HOST:PORT."""
-    assert list(holdfast.Client(nodes)._nodes) == urls
+    assert list(holdfast.Client(nodes)._transport.nodes) == urls
 
 
 def test_nodes_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client without nodes takes those of HOLDFAST_NODES, and without it those of this machine."""
     monkeypatch.setenv("HOLDFAST_NODES", "a:1,b:2")
-    assert holdfast.Client()._nodes == ("http://a:1", "http://b:2")
+    assert holdfast.Client()._transport.nodes == ("http://a:1", "http://b:2")
     monkeypatch.setenv("HOLDFAST_NODES", "")
-    local = holdfast.Client()._nodes
+    local = holdfast.Client()._transport.nodes
     monkeypatch.delenv("HOLDFAST_NODES")
-    assert holdfast.Client()._nodes == local
+    assert holdfast.Client()._transport.nodes == local
 
 
 def test_default_ports_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default clients look where a node, and the three of `scripts/cluster up`, listen by default."""
     monkeypatch.delenv("HOLDFAST_NODES", raising=False)
     node = config.load([], {}).http.port
-    ports = [int(url.rpartition(":")[2]) for url in holdfast.Client()._nodes]
+    ports = [int(url.rpartition(":")[2]) for url in holdfast.Client()._transport.nodes]
     assert ports == [http for http, _ in of_cluster(cluster_command.DEFAULT_BASE_PORT, 3)]
     assert ports[0] == node
 
@@ -312,9 +312,9 @@ async def test_acquire_takes_a_lease_or_a_session() -> None:
     """Both is a mistake of the caller, found before anything is sent; neither means a lease of 30 s."""
     opened = answer(session_id="s", ttl_ms=5_000, expires_in_ms=5_000)
     async with ScriptedNode(opened, granted()) as node, holdfast.Client(node.url) as client:
-        session = await client.open_session(ttl_ms=5_000)
-        with pytest.raises(ValueError, match="ttl_ms or session"):
-            await client.acquire("a/b", ttl_ms=5_000, session=session)
+        session = await client.open_session(ttl=5)
+        with pytest.raises(ValueError, match="ttl or session"):
+            await client.acquire("a/b", ttl=5, session=session)
         await client.acquire("a/b")
         assert [request.fields["ttl_ms"] for request in node.seen] == [5_000, 30_000]
         assert "wait_ms" not in node.seen[1].fields
@@ -330,9 +330,9 @@ async def test_a_wait_without_an_end_goes_beyond_that_of_the_cluster(monkeypatch
 
     script = (late, granted(), problem("lock-held"))
     async with ScriptedNode(*script) as node, holdfast.Client(node.url) as client:
-        assert (await client.acquire("a/b", wait_ms=None)).token == 7
+        assert (await client.acquire("a/b", timeout=None)).token == 7
         with pytest.raises(holdfast.LockHeld):
-            await client.acquire("a/b", wait_ms=None)
+            await client.acquire("a/b", timeout=None)
         assert len({request.fields["request_id"] for request in node.seen}) == 3
         assert [request.fields["wait_ms"] for request in node.seen] == [50] * 3
 

@@ -7,7 +7,7 @@ import holdfast
 from holdfast import _exchange, wire
 from holdfast._errors import _REFUSALS
 from holdfast._exchange import ATTEMPT_S_MAX, PROBE_S, Answered, Attempt, Exchange, Retry
-from holdfast._operations import Operation, TimedAnswer
+from holdfast._operation import Operation, TimedAnswer
 
 
 def _body(answer: TimedAnswer) -> bytes:

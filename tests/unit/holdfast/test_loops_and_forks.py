@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import holdfast
-from holdfast import _connections
+from holdfast import _http
 from tests.unit.holdfast.scripted import ScriptedNode, answer, granted, released
 
 FREE = answer(name="a/b", state="free", holders=[], queue=[])
@@ -22,7 +22,7 @@ def _use(client: holdfast.Client, loop_name: str, monkeypatch: pytest.MonkeyPatc
 
     async def asked() -> None:
         async with ScriptedNode(FREE) as node:
-            monkeypatch.setattr(client, "_nodes", (node.url,))
+            monkeypatch.setattr(client._transport, "nodes", (node.url,))
             for _ in range(2):
                 assert (await client.get_lock(loop_name)).state == "free"
             assert len(node.seen) == 2
@@ -44,7 +44,7 @@ def test_connections_of_a_loop_are_kept_and_closed() -> None:
     """In one loop all requests share a session; closing closes it, and using it opens a new one."""
 
     async def main() -> None:
-        connections = _connections.Connections()
+        connections = _http.Connections()
         session = await connections.session()
         assert await connections.session() is session
         await connections.close()
@@ -79,10 +79,10 @@ async def _exit_code(check: Callable[[], None]) -> int | None:
 async def test_a_forked_child_does_not_hold_the_lock() -> None:
     """The child's copy of a hold is not valid and cannot be renewed or released; the parent's goes on."""
     async with ScriptedNode(granted(), released) as node, holdfast.Client([node.url]) as client:
-        hold = await client.acquire("a/b", ttl_ms=30_000)
+        hold = await client.acquire("a/b", ttl=30)
 
         def check() -> None:
-            assert (hold.is_valid, hold.remaining_ms, hold.reason) == (False, 0, "forked")
+            assert (hold.is_valid, hold.remaining, hold.reason) == (False, 0, "forked")
             for refused in (client.renew(hold), client.release(hold)):
                 with pytest.raises(holdfast.LeaseLost) as caught:
                     asyncio.run(refused)
@@ -102,11 +102,11 @@ async def test_a_forked_child_has_connections_of_its_own() -> None:
     """Parent and child go on with the same client, and neither takes the other's answers or connections."""
     async with ScriptedNode(FREE) as node, holdfast.Client([node.url]) as client:
         await client.get_lock("parent")
-        parents = id(await client._connections.session())
+        parents = id(await client._transport.connections.session())
 
         def check() -> None:
             async def ask() -> None:
-                assert id(await client._connections.session()) != parents
+                assert id(await client._transport.connections.session()) != parents
                 assert (await client.get_lock("child")).state == "free"
 
             asyncio.run(ask())
@@ -114,7 +114,7 @@ async def test_a_forked_child_has_connections_of_its_own() -> None:
 
         assert await _exit_code(check) == 0
         gc.collect()
-        session = await client._connections.session()
+        session = await client._transport.connections.session()
         assert id(session) == parents
         async with asyncio.timeout(DEADLINE_S):
             assert (await client.get_lock("parent")).state == "free"

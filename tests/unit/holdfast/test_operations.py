@@ -1,15 +1,26 @@
 """Operations as values: what they send, and how their answers are read."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import _operations, wire
-from holdfast._hold import Lease
-from holdfast._operations import Operation, TimedAnswer
+from holdfast import _cluster_operations, _operations, _primitive_operations, wire
+from holdfast._lease import Lease
+from holdfast._operation import Operation, TimedAnswer
+from holdfast._operations import Wanted
+from holdfast._values import Taken
 from tests.support import http_contract
+
+FULL = Wanted(owner="me", session_id="s", ttl_ms=500, wait_ms=5, lock_delay_ms=5, note="why")
+"""All that a request may say, more than any one may."""
+
+
+def _take() -> Operation[Taken]:
+    return _primitive_operations.take("a", limit=2, window_ms=10, algorithm="gcra", cost=1, wait_ms=5)
 
 
 @given(st.text(min_size=1))
@@ -26,36 +37,32 @@ def test_a_name_is_one_part_of_the_path(name: str) -> None:
 
 def test_requests_say_only_what_was_asked() -> None:
     """Fields that were not given are left to the node."""
-    request = _operations.acquire(
-        "a", session=None, ttl_ms=500, owner="", mode="exclusive", wait_ms=0, lock_delay_ms=0, note=""
-    )
-    assert set(msgspec.json.decode(request.body)) == {"name", "ttl_ms", "mode", "request_id"}
+    request = _operations.acquire(("a",), mode="exclusive", scope="node", wanted=Wanted(ttl_ms=500))
+    assert set(msgspec.json.decode(request.body)) == {"name", "ttl_ms", "request_id"}
     for path, built in (
         (wire.LOCK_ACQUIRE, request),
-        (wire.LOCK_RENEW, _operations.renew("h", 5)),
-        (wire.LOCK_RELEASE, _operations.release("h")),
+        (wire.LOCK_ACQUIRE, _operations.acquire(("a", "b"), mode="shared", scope="subtree", wanted=FULL)),
+        (wire.LOCK_RENEW, _operations.renew("lock", "h", 5)),
+        (wire.LOCK_RELEASE, _operations.release("lock", "h")),
+        (wire.LOCK_CONVERT, _operations.convert("h", "shared", 5)),
         (wire.LOCK_FORCE_RELEASE, _operations.force_release("a", "why", 5)),
         (wire.SESSIONS, _operations.open_session(500, {"a": "b"})),
+        (
+            wire.SEMAPHORE_ACQUIRE,
+            _primitive_operations.acquire_permits("a", limit=2, permits=1, wanted=FULL),
+        ),
+        (wire.SEMAPHORE_RENEW, _operations.renew("semaphore", "h", 5)),
+        (wire.SEMAPHORE_RELEASE, _operations.release("semaphore", "h")),
+        (wire.SEMAPHORE_RESIZE, _primitive_operations.resize("a", 3)),
+        (wire.RATE_TAKE, _take()),
+        (wire.FENCE_CHECK, _primitive_operations.check_token("a", 1, is_stale=False)),
+        (wire.FENCE_ADVANCE, _primitive_operations.advance("a", 1)),
+        (wire.ELECTION_CAMPAIGN, _primitive_operations.campaign("a", "v", FULL)),
+        (wire.ELECTION_PROCLAIM, _primitive_operations.proclaim("h", "v")),
+        (wire.ELECTION_RESIGN, _operations.release("election", "h")),
     ):
         assert built.path == path
         assert set(msgspec.json.decode(built.body)) <= set(http_contract.REQUEST_FIELDS[f"POST {path}"])
-
-
-def test_an_acquire_is_for_a_session_or_has_a_lease_of_its_own() -> None:
-    """Both, or neither, is a mistake of the caller."""
-    session = holdfast.Session("s", Lease(0.0, 500))
-    for ttl_ms, of in ((None, None), (500, session)):
-        with pytest.raises(ValueError, match="either"):
-            _operations.acquire(
-                "a",
-                session=of,
-                ttl_ms=ttl_ms,
-                owner="",
-                mode="exclusive",
-                wait_ms=0,
-                lock_delay_ms=0,
-                note="",
-            )
 
 
 def test_the_lease_of_a_grant_counts_from_the_first_attempt_and_of_a_renewal_from_the_last() -> None:
@@ -63,13 +70,11 @@ def test_the_lease_of_a_grant_counts_from_the_first_attempt_and_of_a_renewal_fro
     granted = TimedAnswer(
         b'{"hold_id":"h","token":7,"name":"a","mode":"shared","expires_in_ms":500}', 1.0, 3.0
     )
-    acquire = _operations.acquire(
-        "a", session=None, ttl_ms=500, owner="", mode="shared", wait_ms=0, lock_delay_ms=0, note=""
-    )
+    acquire = _operations.acquire(("a",), mode="shared", scope="node", wanted=Wanted(ttl_ms=500))
     hold = acquire.read(granted)
     assert (hold.hold_id, hold.token, hold.mode, hold.lease) == ("h", 7, "shared", Lease(1.0, 500))
     renewed = TimedAnswer(b'{"token":7,"expires_in_ms":500,"revision":9}', 1.0, 3.0)
-    assert _operations.renew("h", None).read(renewed) == Lease(3.0, 500)
+    assert _operations.renew("lock", "h", None).read(renewed) == Lease(3.0, 500)
     assert _operations.keepalive("s").read(renewed) == Lease(3.0, 500)
     opened = TimedAnswer(b'{"session_id":"s","expires_in_ms":500}', 1.0, 3.0)
     assert _operations.open_session(500, {}).read(opened).lease == Lease(1.0, 500)
@@ -78,11 +83,11 @@ def test_the_lease_of_a_grant_counts_from_the_first_attempt_and_of_a_renewal_fro
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"members":1}'])
 def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) -> None:
     """Whatever answered 200, it was not a node that did what it was asked."""
-    operation: Operation[object]
+    operation: Operation[Any]
     for operation in (
-        _operations.add_member("n4", "h:1"),
-        _operations.cluster(),
-        _operations.transfer_leadership(""),
+        _cluster_operations.add_member("n4", "h:1"),
+        _cluster_operations.cluster(),
+        _cluster_operations.transfer_leadership(""),
     ):
         with pytest.raises(holdfast.OutcomeUnknown):
             operation.read(TimedAnswer(body, 0.0, 0.0))

@@ -1,21 +1,29 @@
-"""The connections of a client: one pool for the event loop that runs, and none that another process has."""
+"""The connections of a client: one pool for the event loop that runs, and none that another process has.
+
+It is imported when the first request is sent: the import of aiohttp takes longer than that of all the rest.
+"""
 
 import asyncio
 import os
 import warnings
 import weakref
 from collections.abc import AsyncGenerator
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
+from aiohttp.tracing import Trace
+
+from holdfast._exchange import Attempt
+from holdfast._sending import NoAnswer, Sending
 
 CONNECT_S_MAX = 2.0
 """Seconds that a connection may take: a node that is slower is as good as down."""
 
 
 class Connections:
-    """Gives out the HTTP session of the running loop, and makes it when it is missing.
+    """Sends attempts over the HTTP session of the running loop, which it makes when it is missing.
 
     A client may live longer than its loop, as with one `asyncio.run` after the other: connections belong to
     one loop and end with it. After a fork the child begins without any.
@@ -26,6 +34,49 @@ class Connections:
         self._http: aiohttp.ClientSession | None = None
         self._opened: AsyncGenerator[aiohttp.ClientSession] | None = None
         _all.add(self)
+
+    async def send(self, url: str, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
+        """Make one attempt at a node; return status and body of the answer. Raises NoAnswer."""
+        http = await self.session()
+        _sending.set(sending)
+        try:
+            async with (
+                asyncio.timeout(attempt.give_up_s),
+                http.request(
+                    attempt.method,
+                    url + attempt.path,
+                    data=attempt.body or None,
+                    headers=attempt.headers,
+                    allow_redirects=False,
+                    trace_request_ctx=sending,
+                ) as response,
+            ):
+                body = await response.read()
+                if sending.is_withdrawn:
+                    response.close()  # no other request may follow on a connection that was half closed
+                return response.status, body
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NoAnswer(f"{url}: {str(error) or 'no answer in time'}") from error
+        finally:
+            sending.transport = None
+
+    async def stream(
+        self, url: str, headers: dict[str, str], silence_s: float
+    ) -> AsyncGenerator[tuple[int, bytes]]:
+        """Ask for a stream; yield its status, with what came of the body, again and again.
+
+        Raises NoAnswer when it breaks, also when nothing comes for `silence_s`; returns at its end.
+        """
+        http = await self.session()
+        _sending.set(None)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S_MAX, sock_read=silence_s)
+        try:
+            async with http.get(url, headers=headers, timeout=timeout, allow_redirects=False) as response:
+                yield response.status, b""
+                async for chunk in response.content.iter_any():
+                    yield response.status, chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NoAnswer(f"{url}: {str(error) or 'the stream fell silent'}") from error
 
     async def session(self) -> aiohttp.ClientSession:
         """Return the session of the running loop."""
@@ -68,23 +119,18 @@ async def _open() -> AsyncGenerator[aiohttp.ClientSession]:
         await session.close()
 
 
-class Sending:
-    """Whether a request has begun to go out: given as `trace_request_ctx`.
-
-    An error does not say it. The library sends a DELETE again whose connection broke, and it is the second
-    one that finds nobody there.
-    """
-
-    was_sent = False
-
-
 async def _note_sent(
     session: aiohttp.ClientSession,
     context: SimpleNamespace,
     parameters: aiohttp.TraceRequestHeadersSentParams,
 ) -> None:
     del session, parameters
-    context.trace_request_ctx.was_sent = True
+    if context.trace_request_ctx is not None:
+        context.trace_request_ctx.was_sent = True
+
+
+_sending: ContextVar[Sending | None] = ContextVar("_sending", default=None)
+"""What the running task sends: a connection tells it which one it is."""
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -97,6 +143,19 @@ class _Connector(aiohttp.TCPConnector):
         # No limit on connections: a waiting acquire occupies one, and must not keep a renewal waiting.
         super().__init__(limit=0)
         self._pid = os.getpid()
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - theirs
+    ) -> aiohttp.connector.Connection:
+        """Get a connection, and show it to what is sent over it."""
+        connection = await super().connect(req, traces, timeout)
+        sending = _sending.get()
+        if sending is not None:
+            sending.transport = connection.transport
+        return connection
 
     def __del__(self, _warnings: Any = warnings) -> None:
         if self._pid == os.getpid():

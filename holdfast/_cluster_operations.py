@@ -1,0 +1,37 @@
+"""The operations on the cluster and its members. No I/O."""
+
+from holdfast import _values, wire
+from holdfast._operation import Operation, TimedAnswer, ask, decode, write
+
+
+def cluster() -> Operation[_values.ClusterInfo]:
+    """Ask a node how it sees the cluster."""
+    return ask(wire.CLUSTER, {}, lambda answer: decode(answer, _values.ClusterInfo))
+
+
+def add_member(node_id: str, peer: str) -> Operation[tuple[_values.Member, ...]]:
+    """Add a node. Repeating it is harmless, so it needs no request id."""
+    return write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members)
+
+
+def move_member(node_id: str, peer: str) -> Operation[tuple[_values.Member, ...]]:
+    """Change a node's address. Repeating it is harmless, so it needs no request id."""
+    return write(wire.CLUSTER_MEMBERS, {"id": node_id, "peer": peer}, _members, method="PATCH")
+
+
+def remove_member(node_id: str) -> Operation[tuple[_values.Member, ...]]:
+    """Remove a node. Repeating it is harmless, so it needs no request id."""
+    return write(wire.CLUSTER_MEMBERS, {"id": node_id}, _members, method="DELETE")
+
+
+def _members(answer: TimedAnswer) -> tuple[_values.Member, ...]:
+    return decode(answer, _values.MemberList).members
+
+
+def transfer_leadership(to: str) -> Operation[str]:
+    """Hand leadership over; the answer names the new leader."""
+    return write(
+        wire.CLUSTER_TRANSFER_LEADERSHIP,
+        {"to": to},
+        lambda answer: decode(answer, _values.LeadershipTransferred).leader,
+    )

@@ -1,0 +1,85 @@
+"""Elections: to campaign and lead, and to observe who leads."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+
+from holdfast import _primitive_operations
+from holdfast._acquiring import Acquirable, Terms
+from holdfast._durations import to_ms
+from holdfast._errors import Compacted
+from holdfast._hold import Leadership, Session
+from holdfast._keeping import Kept
+from holdfast._operation import Operation
+from holdfast._operations import Grant, Wanted, open_session
+from holdfast._transport import Transport
+from holdfast._values import ElectionInfo, Leader
+from holdfast._watch import Watch
+
+
+class Election(Acquirable[Leadership]):
+    """An election. `async with` campaigns, and leads while the block runs; anybody may observe.
+
+    Without a session of the caller each campaign opens one of its own, which ends with it.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        kept: set[Kept],
+        name: str,
+        terms: Terms,
+        *,
+        value: str,
+        session_ttl_s: float,
+    ) -> None:
+        super().__init__(transport, kept, (name,), terms)
+        self._value = value
+        self._session_ttl_s = session_ttl_s
+
+    def _operation(self, wanted: Wanted) -> Operation[Grant]:
+        return _primitive_operations.campaign(self._names[0], self._value, wanted)
+
+    def _hold(self, granted: Grant, session: Session | None) -> Leadership:
+        return Leadership(self._transport, granted, session)
+
+    async def _acquire(self, terms: Terms, is_alive: Callable[[], bool]) -> Leadership:
+        """Campaign, in a session that is kept from now on unless the caller has brought one."""
+        if terms.session is not None:
+            return await super()._acquire(terms, is_alive)
+        opening = open_session(to_ms(self._session_ttl_s, "ttl"), {})
+        session = Session(self._transport, await self._transport.call(opening))
+        session.keep(max_hold_s=None, is_alive=is_alive)
+        try:
+            leadership = await super()._acquire(replace(terms, session=session, ttl_ms=None), is_alive)
+        except BaseException:
+            await session.give_up()
+            raise
+        leadership.owns_session = True
+        return leadership
+
+    async def leader(self) -> Leader | None:
+        """Return who leads now, None if nobody does."""
+        return (await self._read()).leader
+
+    async def _read(self) -> ElectionInfo:
+        operation = _primitive_operations.get_election(self._names[0], is_stale=False)
+        return await self._transport.call(operation)
+
+    async def observe(self) -> AsyncGenerator[Leader | None]:
+        """Yield who leads, None while nobody does: at once, and again whenever that changes."""
+        name = self._names[0]
+        while True:
+            async with Watch(self._transport, name) as watch:
+                # First the watch, then the look: nothing can change unseen in between.
+                await watch.begin()
+                last = await self.leader()
+                yield last
+                with contextlib.suppress(Compacted):
+                    async for event in watch:
+                        if (event.kind, event.name) != ("election", name):
+                            continue
+                        now = await self.leader()
+                        if now != last:
+                            last = now
+                            yield now

@@ -1,0 +1,182 @@
+"""What keeps a right alive while it is used, and stops its user when it is lost."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Final, Self
+
+from holdfast._errors import LeaseExpired, LeaseLost, LockError, OutcomeUnknown, SessionExpired, Unavailable
+from holdfast._lease import EXPIRED, MAX_HOLD, NOT_RENEWED, OWNER_GONE, RELEASED, Lease, Leased, now_s
+from holdfast._transport import Transport
+
+_log = logging.getLogger("holdfast")
+
+RENEW_JITTER: Final = 0.1
+"""Part of the time until a renewal by which it may come earlier: many holds are not renewed all at once."""
+
+
+class Kept(Leased):
+    """A right that can be renewed in the background, and guards the body of an `async with`.
+
+    When it is lost, the body is cancelled and the `async with` raises LeaseLost. `lost` is set as soon as it
+    cannot be relied on, unless it was released.
+    """
+
+    def __init__(self, transport: Transport, lease: Lease) -> None:
+        super().__init__(lease)
+        self._transport = transport
+        self._guard: _Guard | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.lost = asyncio.Event()
+        self.when_ended(self._tell_loss)
+
+    def _tell_loss(self) -> None:
+        if self.reason != RELEASED:
+            self.lost.set()
+
+    @abstractmethod
+    async def extend(self, timeout_s: float | None) -> None:
+        """Start the lease anew. Ends it, and raises LeaseExpired or SessionExpired, when it is over."""
+
+    @abstractmethod
+    async def let_go(self, timeout_s: float | None) -> Any:
+        """Give it back to the cluster."""
+
+    def keep(self, *, max_hold_s: float | None, is_alive: Callable[[], bool]) -> None:
+        """Renew it from now on, in a task of the running loop, while its owner is alive."""
+        ends_at_s = math.inf if max_hold_s is None else now_s() + max_hold_s
+        task = asyncio.create_task(self._keep(ends_at_s, is_alive))
+        task.add_done_callback(self._kept_no_longer)
+        self._task = task
+        self.when_ended(self._cancel_keeping)
+
+    def _cancel_keeping(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _keep(self, ends_at_s: float, is_alive: Callable[[], bool]) -> None:
+        while True:
+            await asyncio.sleep(max(0.0, min(_renew_at_s(self.lease), ends_at_s) - now_s()))
+            if now_s() >= ends_at_s:
+                return self.end(MAX_HOLD)
+            if not is_alive():
+                _log.warning("not released, expires by itself: its task or thread has ended: %s", self)
+                return self.end(OWNER_GONE)
+            remaining_s = self.lease.remaining_s(now_s())
+            try:
+                # The exchange repeats on its own; the outer timeout also ends an attempt under way in time.
+                async with asyncio.timeout(remaining_s):
+                    await self.extend(remaining_s)
+            except (LockError, TimeoutError) as error:
+                return self.end(EXPIRED, error)  # an answer that comes later does not count
+
+    def _kept_no_longer(self, task: "asyncio.Task[None]") -> None:
+        """End it, whatever broke the task: without renewals it cannot be relied on."""
+        if not self.has_ended:
+            self.end(NOT_RENEWED, None if task.cancelled() else task.exception())
+
+    def end_after(self, max_hold_s: float) -> None:
+        """End it after so long, though something else keeps it alive."""
+        timer = asyncio.get_running_loop().call_later(max_hold_s, self.end, MAX_HOLD)
+        self.when_ended(timer.cancel)
+
+    async def give_up(self) -> None:
+        """Let go of it, whether or not it can be relied on, and whether or not the cluster answers."""
+        self.end(RELEASED)
+        with contextlib.suppress(LeaseLost):
+            await self._transport.finish(self._release_quietly(None))
+
+    def run_aside(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        """Run something by itself; closing the client waits for it."""
+        self._transport.begin(coroutine)
+
+    # -- as a context ---------------------------------------------------------------------------------------
+
+    def guard(self) -> None:
+        """Cancel the task that runs now when this is lost, until `__aexit__`."""
+        if self._guard is not None:
+            raise RuntimeError(f"{self} guards another block already")
+        self._guard = _Guard(self)
+
+    async def __aenter__(self) -> Self:
+        self.guard()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        guard, self._guard = self._guard, None
+        assert guard is not None
+        # Nothing comes between the end of the body and this verdict.
+        reason = self.reason
+        guard.leave()
+        if reason == RELEASED:  # the body may have done so itself
+            return
+        if not reason:
+            await self._release_in_time()
+            return
+        self.end(reason)
+        if reason == MAX_HOLD:  # the cluster does not know that we want it no more
+            self._transport.begin(self._release_quietly(None))
+        if not guard.was_only_canceller() and isinstance(exc, asyncio.CancelledError):
+            return  # somebody else has cancelled the task, too: that takes precedence
+        raise self.loss(reason) from (self.cause or exc)
+
+    async def _release_in_time(self) -> None:
+        """Release it. The body has ended in time, so an unreachable cluster does not make it fail."""
+        remaining_s = self.lease.remaining_s(now_s())
+        self.end(RELEASED)
+        await self._transport.finish(self._release_quietly(remaining_s))
+
+    async def _release_quietly(self, timeout_s: float | None) -> None:
+        """Release it if that is possible. Raises LeaseLost if it was over before."""
+        try:
+            await self.let_go(timeout_s)
+        except (LeaseExpired, SessionExpired) as error:
+            raise LeaseLost(f"{self} was lost before the protected work ended", error.code) from error
+        except (Unavailable, OutcomeUnknown) as error:
+            _log.warning("not released, expires by itself: %s error=%s", self, error)
+
+
+def _renew_at_s(lease: Lease) -> float:
+    """Return when to renew, by our clock."""
+    jitter = RENEW_JITTER * random.random()  # noqa: S311 - spreads load, not a secret
+    return lease.asked_at_s + (lease.renew_at_s - lease.asked_at_s) * (1 - jitter)
+
+
+class _Guard:
+    """Cancels the task that runs a body when what the body relies on is lost."""
+
+    def __init__(self, kept: Kept) -> None:
+        body = asyncio.current_task()
+        assert body is not None
+        self._kept = kept
+        self._body = body
+        self._cancels_before = body.cancelling()
+        self._has_cancelled = False
+        kept.when_ended(self._cancel_body)
+
+    def _cancel_body(self) -> None:
+        if self._kept.reason != RELEASED:
+            self._has_cancelled = True
+            self._body.cancel()
+
+    def leave(self) -> None:
+        """Leave the body alone: it has ended."""
+        self._kept.forget_hearer(self._cancel_body)
+
+    def was_only_canceller(self) -> bool:
+        """Take back our own cancellation of the body; return whether nobody else has cancelled it."""
+        cancels = self._body.uncancel() if self._has_cancelled else self._body.cancelling()
+        return cancels <= self._cancels_before
+
+
+def current_task_alive() -> Callable[[], bool]:
+    """Return what says whether the task that runs now is still running."""
+    task = asyncio.current_task()
+    return lambda: task is None or not task.done()

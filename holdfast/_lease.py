@@ -1,0 +1,173 @@
+"""How long something that was granted can be relied on, by the client's own clock."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from holdfast._durations import Seconds, to_s
+from holdfast._errors import LeaseLost
+
+ROUNDING_MS = 1
+"""Milliseconds taken off a lease: the cluster counts whole ones, and may have cut off almost one."""
+CLOCK_RATE_DIVISOR = 500
+"""Part of a lease that is taken off: one in 500 covers two bad crystals that are being slewed apart."""
+RENEW_DIVISOR = 3
+"""A lease is renewed after this part of it: two more renewals may fail before it is over."""
+
+RELEASED: Final = "released"
+"""The reason of a hold whose release, or of a session whose close, was asked for."""
+FORKED: Final = "forked"
+"""The reason in a forked child: what the parent holds, only the parent holds."""
+EXPIRED: Final = "expired"
+"""The reason when the lease is over by our own clock."""
+MAX_HOLD: Final = "max-hold"
+"""The reason when a lock was held for as long as its user allowed."""
+OWNER_GONE: Final = "owner-gone"
+"""The reason when the task or thread that acquired it has ended without a release."""
+NOT_RENEWED: Final = "not-renewed"
+"""The reason when something else than the cluster ended the renewals, such as the end of the event loop."""
+AT_RISK: Final = "at-risk"
+"""The reason when less time is left than the caller needs."""
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def now_s() -> float:
+    """Read this machine's monotonic clock, in seconds.
+
+    On Linux it is the one that goes on while the machine is suspended: the cluster did not stop meanwhile.
+    """
+    return time.clock_gettime(_CLOCK)
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """How long a right can be relied on, by the client's own monotonic clock.
+
+    `asked_at_s` was read before the request left, so the cluster began to count later than we do.
+    """
+
+    asked_at_s: float
+    expires_in_ms: int
+
+    @property
+    def valid_until_s(self) -> float:
+        """When to stop, at the latest: always before the cluster gives the right to somebody else."""
+        allowance_ms = ROUNDING_MS + -(-self.expires_in_ms // CLOCK_RATE_DIVISOR)
+        return self.asked_at_s + max(0, self.expires_in_ms - allowance_ms) / 1000
+
+    @property
+    def renew_at_s(self) -> float:
+        """When to renew, at the latest."""
+        return self.asked_at_s + self.expires_in_ms / (1000 * RENEW_DIVISOR)
+
+    @property
+    def at_risk_at_s(self) -> float:
+        """When a renewal is overdue: two thirds of the lease are over."""
+        return self.asked_at_s + 2 * self.expires_in_ms / (1000 * RENEW_DIVISOR)
+
+    def remaining_s(self, now_s: float) -> float:
+        """Return how long the right can still be relied on; 0 when it cannot."""
+        return max(0.0, self.valid_until_s - now_s)
+
+
+class Leased:
+    """Something that lasts as long as its lease. The client replaces `lease` with each renewal.
+
+    Once ended it stays ended: the answer to a renewal that comes later does not bring it back. What hears of
+    the end (`when_ended`) is called once, in the thread that ends it.
+    """
+
+    def __init__(self, lease: Lease) -> None:
+        self.own_lease = lease
+        self.cause: BaseException | None = None
+        self._ended_by = ""
+        self._pid = os.getpid()
+        self._hearers: list[Callable[[], None]] = []
+
+    @property
+    def lease(self) -> Lease:
+        """How long it can be relied on, if nothing ends it before."""
+        return self.own_lease
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be relied on any longer; empty while it can.
+
+        `released`, `forked` (this process is a child of the one that has it), `expired` (by our own clock),
+        `max-hold`, `owner-gone` (the task or thread that acquired it ended without a release), `not-renewed`
+        (somebody else has ended the renewals), or the code with which the cluster said that it is over:
+        `lease-expired`, `session-expired`.
+        """
+        if self._pid != os.getpid():
+            return FORKED
+        if self._ended_by:
+            return self._ended_by
+        return "" if self.lease.remaining_s(now_s()) > 0 else EXPIRED
+
+    @property
+    def state(self) -> str:
+        """`held`, `at-risk` (its renewal is overdue) or `lost` (also when it was released)."""
+        if self.reason:
+            return "lost"
+        return AT_RISK if now_s() >= self.lease.at_risk_at_s else "held"
+
+    @property
+    def remaining(self) -> float:
+        """For how many seconds it can still be relied on, by our own clock; 0 when it cannot."""
+        return 0.0 if self.reason else self.lease.remaining_s(now_s())
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it can still be relied on: not ended, as far as we know, nor over by our own clock."""
+        return not self.reason
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether something else than its time has ended it."""
+        return self.reason not in ("", EXPIRED)
+
+    def ensure(self, seconds: Seconds = 0) -> None:
+        """Raise LeaseLost unless it can be relied on for so long. Call it before each protected step."""
+        if reason := self.reason:
+            raise self.loss(reason)
+        if self.remaining < (needed_s := to_s(seconds, "seconds")):
+            raise LeaseLost(f"{self} cannot be relied on for {needed_s:g} s", AT_RISK)
+
+    def ensure_valid(self) -> None:
+        """Raise LeaseLost when it cannot be relied on: `ensure(0)`."""
+        self.ensure()
+
+    def refuse_forked(self) -> None:
+        """Raise LeaseLost for what the parent of this process holds: the child must not end or keep it."""
+        if self.reason == FORKED:
+            raise LeaseLost("this belongs to the process that this one was forked from", FORKED)
+
+    def end(self, reason: str, cause: BaseException | None = None) -> None:
+        """Make it invalid for good. The first reason stays."""
+        if self._ended_by:
+            return
+        self._ended_by, self.cause = reason, cause
+        hearers, self._hearers = self._hearers, []
+        for hear in hearers:
+            hear()
+
+    def when_ended(self, hear: Callable[[], None]) -> None:
+        """Call this when it ends; at once if it has."""
+        if self._ended_by:
+            hear()
+        else:
+            self._hearers.append(hear)
+
+    def forget_hearer(self, hear: Callable[[], None]) -> None:
+        """Do not call this any more."""
+        if hear in self._hearers:
+            self._hearers.remove(hear)
+
+    def loss(self, reason: str) -> LeaseLost:
+        """Return the error that says why this cannot be relied on."""
+        error = LeaseLost(f"{self} cannot be relied on: {reason}", reason)
+        error.__cause__ = self.cause
+        return error

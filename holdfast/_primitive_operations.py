@@ -1,0 +1,134 @@
+"""The operations on semaphores, rate limits, fences, elections and the audit. No I/O."""
+
+from urllib.parse import quote
+
+from holdfast import _values, wire
+from holdfast._lease import Lease
+from holdfast._operation import Operation, TimedAnswer, ask, decode, new_request_id, write
+from holdfast._operations import Grant, Wanted, release
+
+# -- semaphores -------------------------------------------------------------------------------------------
+
+
+def acquire_permits(name: str, *, limit: int, permits: int, wanted: Wanted) -> Operation[Grant]:
+    """Acquire permits of a semaphore."""
+    fields = {"name": name, "limit": limit, "permits": permits} | wanted.fields()
+    return write(
+        wire.SEMAPHORE_ACQUIRE,
+        fields,
+        lambda answer: _permits_granted(answer, name),
+        wait_ms=wanted.longest_wait_ms,
+        waits_for_ever=wanted.wait_ms is None,
+        undo=lambda grant: release("semaphore", grant.hold_id),
+    )
+
+
+def _permits_granted(answer: TimedAnswer, name: str) -> Grant:
+    granted = decode(answer, _values.Granted)
+    lease = Lease(answer.asked_at_s, granted.expires_in_ms)
+    return Grant(
+        kind="semaphore", hold_id=granted.hold_id, token=granted.token, names=(name,), mode="", lease=lease
+    )
+
+
+def resize(name: str, limit: int) -> Operation[_values.SemaphoreSize]:
+    """Give a semaphore that is in use another limit."""
+    fields = {"name": name, "limit": limit, "request_id": new_request_id()}
+    return write(wire.SEMAPHORE_RESIZE, fields, lambda answer: decode(answer, _values.SemaphoreSize))
+
+
+def get_semaphore(name: str, *, is_stale: bool) -> Operation[_values.SemaphoreInfo]:
+    """Read one semaphore."""
+    path = wire.SEMAPHORE.format(name=quote(name, safe=""))
+    query = {"consistency": wire.STALE if is_stale else ""}
+    return ask(path, query, lambda answer: decode(answer, _values.SemaphoreInfo))
+
+
+# -- rate limits and fences -------------------------------------------------------------------------------
+
+
+def take(
+    name: str, *, limit: int, window_ms: int, algorithm: str, cost: int, wait_ms: int | None
+) -> Operation[_values.Taken]:
+    """Take from a rate limit. What was taken is used up, also when nobody waits for it any longer."""
+    longest_wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
+    fields = {
+        "name": name,
+        "limit": limit,
+        "window_ms": window_ms,
+        "algorithm": algorithm,
+        "cost": cost,
+        "wait_ms": longest_wait_ms or None,
+        "request_id": new_request_id(),
+    }
+    return write(
+        wire.RATE_TAKE,
+        fields,
+        lambda answer: decode(answer, _values.Taken),
+        wait_ms=longest_wait_ms,
+        waits_for_ever=wait_ms is None,
+    )
+
+
+def check_token(name: str, token: int, *, is_stale: bool) -> Operation[_values.TokenCheck]:
+    """Ask whether a token belongs to a current holder. It is a read, though its path takes a POST."""
+    path = wire.FENCE_CHECK + (f"?consistency={wire.STALE}" if is_stale else "")
+    return write(path, {"name": name, "token": token}, lambda answer: decode(answer, _values.TokenCheck))
+
+
+def advance(resource: str, token: int) -> Operation[int]:
+    """Show a token to a resource; the answer has the highest one that it has seen."""
+    fields = {"resource": resource, "token": token, "request_id": new_request_id()}
+    return write(
+        wire.FENCE_ADVANCE, fields, lambda answer: decode(answer, _values.FenceAdvanced).highest_token
+    )
+
+
+# -- elections --------------------------------------------------------------------------------------------
+
+
+def campaign(name: str, value: str, wanted: Wanted) -> Operation[Grant]:
+    """Stand in an election, for a session; the answer comes when it is won."""
+    asked = {key: field for key, field in wanted.fields().items() if key not in _NOT_OF_CAMPAIGNS}
+    return write(
+        wire.ELECTION_CAMPAIGN,
+        {"name": name, "value": value} | asked,
+        lambda answer: _elected(answer, name),
+        wait_ms=wanted.longest_wait_ms,
+        waits_for_ever=wanted.wait_ms is None,
+        undo=lambda grant: release("election", grant.hold_id),
+    )
+
+
+_NOT_OF_CAMPAIGNS = {"ttl_ms", "lock_delay_ms", "note"}
+
+
+def _elected(answer: TimedAnswer, name: str) -> Grant:
+    won = decode(answer, _values.Granted)
+    lease = Lease(answer.asked_at_s, won.expires_in_ms)
+    return Grant(kind="election", hold_id=won.hold_id, token=won.token, names=(name,), mode="", lease=lease)
+
+
+def proclaim(hold_id: str, value: str) -> Operation[int]:
+    """Tell everybody another value as the leader; the answer has the token."""
+    fields = {"hold_id": hold_id, "value": value, "request_id": new_request_id()}
+    return write(wire.ELECTION_PROCLAIM, fields, lambda answer: decode(answer, _values.TokenGiven).token)
+
+
+def get_election(name: str, *, is_stale: bool) -> Operation[_values.ElectionInfo]:
+    """Read one election."""
+    path = wire.ELECTION.format(name=quote(name, safe=""))
+    query = {"consistency": wire.STALE if is_stale else ""}
+    return ask(path, query, lambda answer: decode(answer, _values.ElectionInfo))
+
+
+# -- what happened ----------------------------------------------------------------------------------------
+
+
+def audit(name: str, limit: int) -> Operation[tuple[_values.Event, ...]]:
+    """Read what happened last to a name, or to all."""
+    return ask(
+        wire.AUDIT,
+        {"name": name, "limit": str(limit)},
+        lambda answer: decode(answer, _values.EventList).events,
+    )

@@ -1,0 +1,63 @@
+"""Rate limits, and fences that the cluster keeps for resources which cannot compare tokens themselves."""
+
+from holdfast import _primitive_operations
+from holdfast._durations import Seconds, to_ms
+from holdfast._errors import RateLimited, Refused, StaleToken
+from holdfast._transport import Transport
+from holdfast._values import Taken
+
+
+class RateLimiter:
+    """A limit that all clients share: `limit` in each `per` seconds."""
+
+    def __init__(self, transport: Transport, name: str, *, limit: int, per_ms: int, algorithm: str) -> None:
+        self._transport = transport
+        self._name = name
+        self._limit = limit
+        self._per_ms = per_ms
+        self._algorithm = algorithm
+
+    async def take(self, cost: int = 1, *, timeout: Seconds | None = None) -> Taken:  # noqa: ASYNC109 - sent
+        """Wait for a place in order of arrival, up to `timeout`; return when its time has come.
+
+        Raises RateLimited when it would take longer; 0 takes it now or not at all. What was taken is used up,
+        also when the caller is cancelled.
+        """
+        taken = await self._transport.call(
+            _primitive_operations.take(
+                self._name,
+                limit=self._limit,
+                window_ms=self._per_ms,
+                algorithm=self._algorithm,
+                cost=cost,
+                wait_ms=None if timeout is None else to_ms(timeout, "timeout"),
+            )
+        )
+        if not taken.allowed:
+            raise RateLimited(self._name, taken.retry_after_ms / 1000)
+        return taken
+
+    async def try_take(self, cost: int = 1) -> Taken | None:
+        """Take it now, or return None."""
+        try:
+            return await self.take(cost, timeout=0)
+        except RateLimited:
+            return None
+
+
+class Fence:
+    """The highest token that a resource has seen, kept by the cluster."""
+
+    def __init__(self, transport: Transport, resource: str) -> None:
+        self._transport = transport
+        self._resource = resource
+
+    async def advance(self, token: int) -> int:
+        """Show a token to the resource; return the highest one seen. Raises StaleToken for a smaller one."""
+        try:
+            return await self._transport.call(_primitive_operations.advance(self._resource, token))
+        except Refused as error:
+            highest = error.problem.get("highest_token")
+            if error.code == "stale-token" and isinstance(highest, int):
+                raise StaleToken(token, highest) from error
+            raise
