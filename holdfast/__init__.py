@@ -3,6 +3,9 @@
 async with holdfast.Client("10.0.0.1:7700,10.0.0.2:7700") as client:
     async with client.lock("db/migrate") as hold:
         migrate(token=hold.token)
+
+with holdfast.SyncClient() as client, client.lock(("order", 42), timeout=60) as hold:
+    ship(token=hold.token)
 """
 
 from holdfast._acquiring import Acquirable, Lock, Semaphore, SessionContext
@@ -28,6 +31,16 @@ from holdfast._errors import (
 from holdfast._fencing import FencedResource
 from holdfast._hold import Hold, Leadership, Session
 from holdfast._rates_and_fences import Fence, RateLimiter
+from holdfast._sync_client import SyncClient, SyncFence, SyncRateLimiter, SyncWatch
+from holdfast._sync_holds import (
+    SyncElection,
+    SyncHold,
+    SyncLeadership,
+    SyncLock,
+    SyncSemaphore,
+    SyncSession,
+    SyncSessionContext,
+)
 from holdfast._values import (
     ClusterInfo,
     ElectionInfo,
@@ -86,6 +99,17 @@ __all__ = [
     "SessionContext",
     "SessionExpired",
     "StaleToken",
+    "SyncClient",
+    "SyncElection",
+    "SyncFence",
+    "SyncHold",
+    "SyncLeadership",
+    "SyncLock",
+    "SyncRateLimiter",
+    "SyncSemaphore",
+    "SyncSession",
+    "SyncSessionContext",
+    "SyncWatch",
     "Taken",
     "TokenCheck",
     "Unavailable",

@@ -22,6 +22,11 @@ class Session(Kept):
     def __repr__(self) -> str:
         return f"<Session remaining={self.remaining:.3f}>"
 
+    @property
+    def described(self) -> str:
+        """What it is, in words for people."""
+        return "the session"
+
     async def extend(self, timeout_s: float | None) -> None:
         """Start its ttl anew. Raises SessionExpired when it is over, with all that it held."""
         self.refuse_forked()
@@ -77,6 +82,11 @@ class Hold(Kept):
     def name(self) -> str:
         """The name of the lock; of several, all of them."""
         return ", ".join(self.names)
+
+    @property
+    def described(self) -> str:
+        """What it is, in words for people."""
+        return f"the {self.kind} {self.name!r} (token {self.token})"
 
     @property
     def lease(self) -> Lease:

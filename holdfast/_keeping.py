@@ -115,30 +115,40 @@ class Kept(Leased):
         # Nothing comes between the end of the body and this verdict.
         reason = self.reason
         guard.leave()
-        if reason == RELEASED:  # the body may have done so itself
+        if reason in ("", RELEASED):
+            await self.leave()
             return
-        if not reason:
-            await self._release_in_time()
-            return
-        self.end(reason)
-        if reason == MAX_HOLD:  # the cluster does not know that we want it no more
-            self._transport.begin(self._release_quietly(None))
+        self._end_late(reason)
         if not guard.was_only_canceller() and isinstance(exc, asyncio.CancelledError):
             return  # somebody else has cancelled the task, too: that takes precedence
         raise self.loss(reason) from (self.cause or exc)
 
-    async def _release_in_time(self) -> None:
-        """Release it. The body has ended in time, so an unreachable cluster does not make it fail."""
+    async def leave(self) -> None:
+        """Release it at the end of a block, unless the block has done so. Raises LeaseLost if it was lost."""
+        reason = self.reason
+        if reason == RELEASED:
+            return
+        if reason:
+            self._end_late(reason)
+            raise self.loss(reason)
         remaining_s = self.lease.remaining_s(now_s())
         self.end(RELEASED)
+        # The body has ended in time, so an unreachable cluster does not make it fail.
         await self._transport.finish(self._release_quietly(remaining_s))
+
+    def _end_late(self, reason: str) -> None:
+        """End what was lost before its block ended."""
+        self.end(reason)
+        if reason == MAX_HOLD:  # the cluster does not know that we want it no more
+            self._transport.begin(self._release_quietly(None))
 
     async def _release_quietly(self, timeout_s: float | None) -> None:
         """Release it if that is possible. Raises LeaseLost if it was over before."""
         try:
             await self.let_go(timeout_s)
         except (LeaseExpired, SessionExpired) as error:
-            raise LeaseLost(f"{self} was lost before the protected work ended", error.code) from error
+            lost = f"{self.described} was lost before the protected work ended"
+            raise LeaseLost(lost, error.code) from error
         except (Unavailable, OutcomeUnknown) as error:
             _log.warning("not released, expires by itself: %s error=%s", self, error)
 

@@ -88,6 +88,11 @@ class Leased:
         self._hearers: list[Callable[[], None]] = []
 
     @property
+    def described(self) -> str:
+        """What it is, in words for people."""
+        return "the lease"
+
+    @property
     def lease(self) -> Lease:
         """How long it can be relied on, if nothing ends it before."""
         return self.own_lease
@@ -134,7 +139,7 @@ class Leased:
         if reason := self.reason:
             raise self.loss(reason)
         if self.remaining < (needed_s := to_s(seconds, "seconds")):
-            raise LeaseLost(f"{self} cannot be relied on for {needed_s:g} s", AT_RISK)
+            raise LeaseLost(f"{self.described} cannot be relied on for {needed_s:g} s", AT_RISK)
 
     def ensure_valid(self) -> None:
         """Raise LeaseLost when it cannot be relied on: `ensure(0)`."""
@@ -168,6 +173,7 @@ class Leased:
 
     def loss(self, reason: str) -> LeaseLost:
         """Return the error that says why this cannot be relied on."""
-        error = LeaseLost(f"{self} cannot be relied on: {reason}", reason)
+        verdict = "cannot be relied on" if reason == RELEASED else "is lost"
+        error = LeaseLost(f"{self.described} {verdict}: {self.cause or reason}", reason)
         error.__cause__ = self.cause
         return error

@@ -62,9 +62,10 @@ def write(
     wait_ms: int = 0,
     waits_for_ever: bool = False,
     undo: Callable[[T], Operation[Any]] | None = None,
+    always: str = "",
 ) -> Operation[T]:
-    """Make a write. Fields that are None or empty are left out, for the node to choose."""
-    body = {key: value for key, value in fields.items() if value not in (None, "", {})}
+    """Make a write. Fields that are None or empty are left out, for the node to choose; not `always`."""
+    body = {key: value for key, value in fields.items() if key == always or value not in (None, "", {})}
     return Operation(
         method=method,
         path=path,

@@ -97,6 +97,7 @@ def campaign(name: str, value: str, wanted: Wanted) -> Operation[Grant]:
         wait_ms=wanted.longest_wait_ms,
         waits_for_ever=wanted.wait_ms is None,
         undo=lambda grant: release("election", grant.hold_id),
+        always="value",
     )
 
 
@@ -112,7 +113,12 @@ def _elected(answer: TimedAnswer, name: str) -> Grant:
 def proclaim(hold_id: str, value: str) -> Operation[int]:
     """Tell everybody another value as the leader; the answer has the token."""
     fields = {"hold_id": hold_id, "value": value, "request_id": new_request_id()}
-    return write(wire.ELECTION_PROCLAIM, fields, lambda answer: decode(answer, _values.TokenGiven).token)
+    return write(
+        wire.ELECTION_PROCLAIM,
+        fields,
+        lambda answer: decode(answer, _values.TokenGiven).token,
+        always="value",
+    )
 
 
 def get_election(name: str, *, is_stale: bool) -> Operation[_values.ElectionInfo]:

@@ -22,6 +22,9 @@ _log = logging.getLogger("holdfast")
 
 PATIENCE_S = 2.0
 """Seconds that a cancelled task takes at most to undo what it had begun; then that goes on without it."""
+ANSWER_S = 0.05
+"""Seconds that an answer has to arrive before a request that nobody waits for is withdrawn: most are granted
+at once, and a grant is better released than lost on its way."""
 WITHDRAW_AFTER_S = 0.5
 """Seconds after which a repeated attempt that nobody waits for is withdrawn."""
 
@@ -159,6 +162,7 @@ class _Work(Generic[T]):
 
     def __init__(self, transport: Transport, operation: Operation[T], timeout_s: float) -> None:
         self._transport = transport
+        self._operation = operation
         self._exchange = Exchange(
             operation,
             nodes_count=len(transport.nodes),
@@ -175,10 +179,13 @@ class _Work(Generic[T]):
         return self._sending.was_sent or self._exchange.may_be_applied
 
     def abandon(self) -> None:
-        """Nobody waits for it any longer: withdraw what is under way, and whatever follows, soon."""
+        """Nobody waits for it any longer: withdraw what waits in a queue, and whatever follows, soon.
+
+        What does not wait is answered soon: nodes take back waits, and not what they have done already.
+        """
         self._is_abandoned = True
-        if self._sending.was_sent:
-            self._sending.withdraw()
+        if self._sending.was_sent and self._operation.wait_ms:
+            asyncio.get_running_loop().call_later(ANSWER_S, self._sending.withdraw)
 
     async def run(self) -> T:
         """Send it until it has an outcome. Raises LockError, and _Withdrawn once it is abandoned."""
@@ -194,7 +201,9 @@ class _Work(Generic[T]):
         attempt = self._exchange.attempt(now_s())
         jitter = random.random()  # noqa: S311 - spreads load, not a secret
         sending = self._sending = Sending()
-        withdrawing = self._withdraw_later(sending) if self._is_abandoned else None
+        withdrawing = None
+        if self._is_abandoned and self._operation.wait_ms:
+            withdrawing = asyncio.get_running_loop().call_later(WITHDRAW_AFTER_S, sending.withdraw)
         try:
             status, body = await self._transport.attempt(attempt, sending)
         except NoAnswer as error:
@@ -207,9 +216,6 @@ class _Work(Generic[T]):
             if withdrawing is not None:
                 withdrawing.cancel()
         return self._exchange.on_answer(status, body, now_s=now_s(), jitter=jitter)
-
-    def _withdraw_later(self, sending: Sending) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(WITHDRAW_AFTER_S, sending.withdraw)
 
 
 def _hear(task: "asyncio.Task[Any]") -> None:

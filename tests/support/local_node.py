@@ -149,6 +149,7 @@ class LocalNode:
         """Apply a command, or only let time pass, and wake the waiters that it concerns."""
         batches = () if command is None else (Batch("local", (next(self._seqs),), (command,)),)
         outcome = self.machine.apply(Entry(int(self._loop.time() * 1000), batches))
+        self.events.append(outcome.events)
         for settled in outcome.settled:
             waiter = self._waiters.get(settled.hold_id)
             if waiter is not None and not waiter.done():

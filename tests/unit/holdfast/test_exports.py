@@ -1,9 +1,51 @@
-"""What the package exports."""
+"""What the package exports, and that its two clients have the same calls."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
 
 import holdfast
+from tests.support.both_clients import TWINS
+
+OWN = {holdfast.SyncHold: {"twin"}, holdfast.SyncSession: {"twin"}, holdfast.SyncLeadership: {"twin"}}
+"""What twins have for each other only."""
 
 
 def test_what_is_exported_exists() -> None:
     """`__all__` is sorted and true."""
     assert sorted(holdfast.__all__) == holdfast.__all__
     assert all(hasattr(holdfast, name) for name in holdfast.__all__)
+
+
+@pytest.mark.parametrize("sync", [kind for kind in TWINS if kind.__module__.startswith("holdfast")])
+def test_threads_and_tasks_have_the_same_calls(sync: type) -> None:
+    """Every public call of the one is one of the other, with the same arguments and defaults."""
+    for name in dir(sync):
+        if name.startswith("_") or name in OWN.get(sync, ()):
+            continue
+        ours, theirs = getattr(sync, name), getattr(TWINS[sync], name, None)
+        if not callable(ours) or isinstance(ours, property):
+            continue
+        assert theirs is not None, name
+        assert _arguments(ours) == _arguments(theirs), name
+
+
+def test_no_call_is_missing_for_threads() -> None:
+    """All that the asyncio client can do, the other can."""
+    assert {name for name in dir(holdfast.Client) if name[0] != "_"} <= set(dir(holdfast.SyncClient))
+
+
+def _arguments(call: object) -> list[tuple[str, object, object]]:
+    """Return names, kinds and defaults of what a call takes."""
+    assert callable(call)
+    parameters = inspect.signature(call).parameters.values()
+    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
+
+
+def test_the_import_is_light() -> None:
+    """`import holdfast` leaves the HTTP library, the largest part of it, to the first request."""
+    script = "import sys, holdfast; print('aiohttp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

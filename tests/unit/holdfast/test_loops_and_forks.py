@@ -55,7 +55,7 @@ def test_connections_of_a_loop_are_kept_and_closed() -> None:
     asyncio.run(main())
 
 
-async def _exit_code(check: Callable[[], None]) -> int | None:
+async def exit_code(check: Callable[[], None]) -> int | None:
     """Run a check in a fork of this process and return its exit code; the loop runs meanwhile."""
 
     def child() -> None:
@@ -91,7 +91,7 @@ async def test_a_forked_child_does_not_hold_the_lock() -> None:
                 hold.ensure_valid()
             assert caught.value.reason == "forked"
 
-        assert await _exit_code(check) == 0
+        assert await exit_code(check) == 0
         hold.ensure_valid()
         await client.release(hold)
         assert [request.path for request in node.seen] == ["/v1/locks/acquire", "/v1/locks/release"]
@@ -112,7 +112,7 @@ async def test_a_forked_child_has_connections_of_its_own() -> None:
             asyncio.run(ask())
             gc.collect()
 
-        assert await _exit_code(check) == 0
+        assert await exit_code(check) == 0
         gc.collect()
         session = await client._transport.connections.session()
         assert id(session) == parents

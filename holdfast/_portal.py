@@ -1,0 +1,191 @@
+"""An event loop in a thread of its own, for threads that wait: what `SyncClient` stands on.
+
+All of a process share one. It starts with the first call, is not inherited by a forked child, and at the end
+of the process lets clients release what they hold.
+"""
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+_log = logging.getLogger("holdfast")
+
+EXIT_S: Final = 3.0
+"""Seconds that the end of a process waits at most for holds to be released."""
+
+
+class Closing(Protocol):
+    """What wants to be closed before the process ends."""
+
+    async def close(self) -> None:
+        """Release what is held."""
+        ...
+
+
+class Call(Generic[T]):
+    """One coroutine that a thread waits for. Nothing happens before `run`.
+
+    Whatever interrupts the waiting thread, such as KeyboardInterrupt, `abandon` takes the call back: it is
+    cancelled, and what it has given already is given back by `undo`.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[], Coroutine[Any, Any, T]],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+    ) -> None:
+        self._work = work
+        self._undo = undo
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[T] | None = None
+        self._is_abandoned = False
+        self._done = threading.Event()
+
+    def run(self) -> T:
+        """Run it and wait for its end; return or raise what it does. Interrupted, it is abandoned."""
+        if _portal.is_own_thread():
+            raise RuntimeError("this would wait for itself: call it from a thread of your own")
+        try:
+            self._loop = _portal.loop()
+            self._loop.call_soon_threadsafe(self._start)
+            self._done.wait()
+            assert self._task is not None
+            return self._task.result()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Take it back, as far as it got. Does nothing to one that has failed."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._take_back)
+
+    def _start(self) -> None:
+        if self._is_abandoned:
+            return
+        self._task = asyncio.get_running_loop().create_task(self._work())
+        self._task.add_done_callback(lambda _: self._done.set())
+
+    def _take_back(self) -> None:
+        if self._is_abandoned:
+            return
+        self._is_abandoned = True
+        if self._task is not None:
+            self._task.cancel()
+            self._task.add_done_callback(self._give_back)
+
+    def _give_back(self, task: "asyncio.Task[T]") -> None:
+        """Undo what was given to a thread that does not want it any longer."""
+        if self._undo is not None and not task.cancelled() and task.exception() is None:
+            _portal.run_aside(self._undo(task.result()))
+
+
+class _Portal:
+    """The thread with its loop, and the clients that use it."""
+
+    def __init__(self) -> None:
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._aside: set[asyncio.Task[Any]] = set()
+        self.clients: weakref.WeakSet[Closing] = weakref.WeakSet()
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, which is started if it does not run."""
+        running = self._loop
+        if running is not None:
+            return running
+        with self._starting:
+            if self._loop is None:
+                loop = asyncio.new_event_loop()
+                # A daemon: waiting for a lock must not keep a process from its end.
+                thread = threading.Thread(target=_run, args=(loop,), name="holdfast", daemon=True)
+                thread.start()
+                self._loop, self._thread = loop, thread
+            return self._loop
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs on the loop, where waiting for it would never end."""
+        return threading.current_thread() is self._thread
+
+    def run_aside(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Run something on the loop that nobody waits for but the end of the process."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+
+    def stop(self) -> None:
+        """Let all clients release what they hold, and end the thread."""
+        with self._starting:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is None or thread is None or not thread.is_alive():
+            return
+        closing = asyncio.run_coroutine_threadsafe(self._close_all(), loop)
+        try:
+            closing.result(EXIT_S + 1)
+        except TimeoutError:
+            _log.warning("not all is released, the rest expires by itself: the event loop is stuck")
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(EXIT_S)
+
+    async def _close_all(self) -> None:
+        """Close all clients, and wait for what runs aside."""
+        while self._aside:
+            _, late = await asyncio.wait(self._aside, timeout=EXIT_S)
+            if late:
+                break
+        closing = [asyncio.ensure_future(client.close()) for client in list(self.clients)]
+        if closing:
+            _, late = await asyncio.wait(closing, timeout=EXIT_S)
+            for task in late:
+                task.cancel()
+
+    def after_fork(self) -> None:
+        """Leave the loop and its thread to the parent; the child keeps a copy that it never touches."""
+        if self._loop is not None:
+            _of_parents.append((self._loop, self._aside))
+        self._starting = threading.Lock()
+        self._loop = self._thread = None
+        self._aside = set()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until it is stopped, and close what is left of it."""
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+_portal: Final = _Portal()
+_of_parents: list[object] = []
+"""Kept, so that a child does not collect a loop whose descriptors it shares with its parent."""
+
+
+def register(client: Closing) -> None:
+    """Close this client at the end of the process, if it still exists."""
+    _portal.clients.add(client)
+
+
+def begin(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Let something run without waiting for it."""
+    loop = _portal.loop()
+    loop.call_soon_threadsafe(lambda: _portal.run_aside(work()))
+
+
+os.register_at_fork(after_in_child=_portal.after_fork)
+atexit.register(_portal.stop)

@@ -1,0 +1,378 @@
+"""The client for threads: the same calls as `Client`, which it runs on the loop of `_portal.py`."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Self
+
+from holdfast import _portal, _values
+from holdfast._acquiring import DEFAULT_SESSION_TTL_S
+from holdfast._client import Client
+from holdfast._durations import Seconds
+from holdfast._hold import Session
+from holdfast._names import Name
+from holdfast._portal import Call
+from holdfast._rates_and_fences import Fence, RateLimiter
+from holdfast._sync_holds import (
+    SyncElection,
+    SyncHold,
+    SyncLeadership,
+    SyncLock,
+    SyncSemaphore,
+    SyncSession,
+    SyncSessionContext,
+)
+from holdfast._watch import Watch
+
+
+class SyncClient:
+    """Talks to a cluster from any number of threads. Names, arguments and errors are those of `Client`.
+
+    What it holds is renewed by one thread in the background, which all clients of the process share. A call
+    that is interrupted, as by Ctrl-C, leaves nothing held; at the end of the process all that clients keep
+    alive is released. In a forked child the client works on, and what the parent holds is not valid.
+    """
+
+    def __init__(
+        self,
+        nodes: str | Iterable[str] | None = None,
+        *,
+        timeout: Seconds = 10.0,
+        owner: str | None = None,
+    ) -> None:
+        """Prepare for these nodes; nothing is sent yet. See `Client`."""
+        self._client = Client(nodes, timeout=timeout, owner=owner)
+        _portal.register(self._client)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all that this client keeps alive, and close its connections."""
+        Call(self._client.close).run()
+
+    # -- what is acquired, kept and released ----------------------------------------------------------------
+
+    def lock(
+        self,
+        name: Name,
+        *,
+        ttl: Seconds | None = None,
+        session: SyncSession | None = None,
+        timeout: Seconds | None = None,
+        mode: str = "exclusive",
+        scope: str = "node",
+        lock_delay: Seconds = 0,
+        note: str = "",
+        max_hold: Seconds | None = None,
+        on_lost: Callable[[SyncHold], object] | None = None,
+    ) -> SyncLock:
+        """Return a lock for `with`: acquired, renewed while its body runs, then released. See `Client.lock`.
+
+        `on_lost` is called in a thread of its own.
+        """
+        return self.locks(
+            name,
+            ttl=ttl,
+            session=session,
+            timeout=timeout,
+            mode=mode,
+            scope=scope,
+            lock_delay=lock_delay,
+            note=note,
+            max_hold=max_hold,
+            on_lost=on_lost,
+        )
+
+    def locks(
+        self,
+        *names: Name,
+        ttl: Seconds | None = None,
+        session: SyncSession | None = None,
+        timeout: Seconds | None = None,
+        mode: str = "exclusive",
+        scope: str = "node",
+        lock_delay: Seconds = 0,
+        note: str = "",
+        max_hold: Seconds | None = None,
+        on_lost: Callable[[SyncHold], object] | None = None,
+    ) -> SyncLock:
+        """Return several locks as one: all or none, one hold, one token. See `lock`."""
+        lock = self._client.locks(
+            *names,
+            ttl=ttl,
+            session=_twin(session),
+            timeout=timeout,
+            mode=mode,
+            scope=scope,
+            lock_delay=lock_delay,
+            note=note,
+            max_hold=max_hold,
+        )
+        return SyncLock(lock, SyncHold, on_lost)
+
+    def semaphore(
+        self,
+        name: Name,
+        *,
+        limit: int,
+        permits: int = 1,
+        ttl: Seconds | None = None,
+        session: SyncSession | None = None,
+        timeout: Seconds | None = None,
+        lock_delay: Seconds = 0,
+        note: str = "",
+        max_hold: Seconds | None = None,
+        on_lost: Callable[[SyncHold], object] | None = None,
+    ) -> SyncSemaphore:
+        """Return `permits` of a semaphore that has `limit` of them, to be used like a lock."""
+        semaphore = self._client.semaphore(
+            name,
+            limit=limit,
+            permits=permits,
+            ttl=ttl,
+            session=_twin(session),
+            timeout=timeout,
+            lock_delay=lock_delay,
+            note=note,
+            max_hold=max_hold,
+        )
+        return SyncSemaphore(semaphore, SyncHold, on_lost)
+
+    def election(
+        self,
+        name: Name,
+        *,
+        value: str = "",
+        ttl: Seconds = DEFAULT_SESSION_TTL_S,
+        session: SyncSession | None = None,
+        timeout: Seconds | None = None,
+        max_hold: Seconds | None = None,
+        on_lost: Callable[[SyncLeadership], object] | None = None,
+    ) -> SyncElection:
+        """Return an election: `with` campaigns and leads; `observe` says who leads. See `Client.election`."""
+        election = self._client.election(
+            name, value=value, ttl=ttl, session=_twin(session), timeout=timeout, max_hold=max_hold
+        )
+        return SyncElection(election, SyncLeadership, on_lost)
+
+    def session(
+        self, *, ttl: Seconds = DEFAULT_SESSION_TTL_S, labels: Mapping[str, str] | None = None
+    ) -> SyncSessionContext:
+        """Return a session for `with`: kept alive while its body runs, then closed."""
+        return SyncSessionContext(self._client.session(ttl=ttl, labels=labels))
+
+    def rate_limiter(
+        self, name: Name, *, limit: int, per: Seconds, algorithm: str = "fixed-window"
+    ) -> "SyncRateLimiter":
+        """Return a rate limit: `limit` in each `per` seconds, shared by all clients."""
+        return SyncRateLimiter(self._client.rate_limiter(name, limit=limit, per=per, algorithm=algorithm))
+
+    def fence(self, resource: Name) -> "SyncFence":
+        """Return the fence of a resource: it remembers the highest token, and refuses smaller ones."""
+        return SyncFence(self._client.fence(resource))
+
+    # -- plain calls on locks: one request each, nothing is renewed -----------------------------------------
+
+    def acquire(
+        self,
+        name: Name,
+        *,
+        ttl: Seconds | None = None,
+        session: SyncSession | None = None,
+        timeout: Seconds | None = 0,
+        mode: str = "exclusive",
+        scope: str = "node",
+        lock_delay: Seconds = 0,
+        note: str = "",
+    ) -> SyncHold:
+        """Acquire a lock that nothing renews. See `Client.acquire`; to have it renewed, see `lock`."""
+
+        async def work() -> SyncHold:
+            hold = await self._client.acquire(
+                name,
+                ttl=ttl,
+                session=_twin(session),
+                timeout=timeout,
+                mode=mode,
+                scope=scope,
+                lock_delay=lock_delay,
+                note=note,
+            )
+            return SyncHold(hold)
+
+        return Call(work, lambda hold: hold.twin.give_up()).run()
+
+    def renew(self, hold: SyncHold, *, ttl: Seconds | None = None) -> None:
+        """Start the lease of `hold` anew. Raises LeaseExpired when it is over: stop the protected work."""
+        hold.renew(ttl=ttl)
+
+    def release(self, hold: SyncHold | str) -> None:
+        """Release a hold, or a lock by its `hold_id`. Raises LeaseExpired when it was over before."""
+        if isinstance(hold, SyncHold):
+            hold.release()
+        else:
+            Call(lambda: self._client.release(hold)).run()
+
+    def force_release(
+        self, name: Name, *, reason: str, lock_delay: Seconds = 0
+    ) -> tuple[_values.Holder, ...]:
+        """End every hold of a lock, whoever has it, and return the former holders."""
+        return Call(lambda: self._client.force_release(name, reason=reason, lock_delay=lock_delay)).run()
+
+    # -- what there is to see -------------------------------------------------------------------------------
+
+    def watch(self, prefix: str = "", *, since: str | int | None = None) -> "SyncWatch":
+        """Return an iterator of what happens to names that begin with `prefix`, from now on or since."""
+        return SyncWatch(self._client.watch(prefix, since=since))
+
+    def inspect(self, name: Name, *, is_stale: bool = False) -> _values.LockInfo:
+        """Read one lock: its holders and its queue. `is_stale` allows the node's own, older view."""
+        return Call(lambda: self._client.inspect(name, is_stale=is_stale)).run()
+
+    def get_lock(self, name: Name, *, is_stale: bool = False) -> _values.LockInfo:
+        """Read one lock: the same as `inspect`."""
+        return self.inspect(name, is_stale=is_stale)
+
+    def list(self, prefix: str = "", *, is_stale: bool = False) -> Iterator[_values.LockInfo]:
+        """Yield the locks whose names begin with `prefix`, in order of name, a page at a time."""
+        after: str | None = ""
+        while after is not None:
+            page = self.list_locks(prefix, after=after, is_stale=is_stale)
+            yield from page.locks
+            after = page.next
+
+    def list_locks(
+        self, prefix: str = "", *, limit: int = 100, after: str = "", is_stale: bool = False
+    ) -> _values.LockPage:
+        """Read a page of the locks whose names begin with `prefix`. See `Client.list_locks`."""
+        return Call(
+            lambda: self._client.list_locks(prefix, limit=limit, after=after, is_stale=is_stale)
+        ).run()
+
+    def get_semaphore(self, name: Name, *, is_stale: bool = False) -> _values.SemaphoreInfo:
+        """Read one semaphore: its limit, holders and queue."""
+        return Call(lambda: self._client.get_semaphore(name, is_stale=is_stale)).run()
+
+    def resize_semaphore(self, name: Name, limit: int) -> _values.SemaphoreSize:
+        """Give a semaphore that is in use another limit. Takes nothing from anybody."""
+        return Call(lambda: self._client.resize_semaphore(name, limit)).run()
+
+    def get_election(self, name: Name, *, is_stale: bool = False) -> _values.ElectionInfo:
+        """Read one election: its leader and its candidates."""
+        return Call(lambda: self._client.get_election(name, is_stale=is_stale)).run()
+
+    def check_token(self, name: Name, token: int, *, is_stale: bool = False) -> _values.TokenCheck:
+        """Ask whether a token belongs to a current holder of a lock. A fence is the better choice."""
+        return Call(lambda: self._client.check_token(name, token, is_stale=is_stale)).run()
+
+    def audit(self, name: Name = "", *, limit: int = 100) -> tuple[_values.Event, ...]:
+        """Return what happened last to a name, or to all, the newest first."""
+        return Call(lambda: self._client.audit(name, limit=limit)).run()
+
+    # -- sessions as plain calls, and the cluster -----------------------------------------------------------
+
+    def open_session(self, *, ttl: Seconds, labels: Mapping[str, str] | None = None) -> SyncSession:
+        """Open a session that lives for `ttl` after its last keepalive; nothing keeps it alive."""
+
+        async def work() -> SyncSession:
+            return SyncSession(await self._client.open_session(ttl=ttl, labels=labels))
+
+        return Call(work, lambda session: session.twin.give_up()).run()
+
+    def keepalive(self, session: SyncSession) -> None:
+        """Start the session's ttl anew. Raises SessionExpired when it is over, with all that it held."""
+        session.keepalive()
+
+    def close_session(self, session: SyncSession) -> tuple[str, ...]:
+        """End a session, release what it holds, and return the names of those locks."""
+        return session.close()
+
+    def cluster(self) -> _values.ClusterInfo:
+        """Return the cluster as one of its nodes sees it."""
+        return Call(self._client.cluster).run()
+
+    def add_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
+        """Add a node that listens for the others at `peer`; return all members. See `Client.add_member`."""
+        return Call(lambda: self._client.add_member(node_id, peer)).run()
+
+    def move_member(self, node_id: str, peer: str) -> tuple[_values.Member, ...]:
+        """Make the other nodes reach a node at `peer` from now on. See `Client.move_member`."""
+        return Call(lambda: self._client.move_member(node_id, peer)).run()
+
+    def remove_member(self, node_id: str) -> tuple[_values.Member, ...]:
+        """Remove a node and return the members that are left. See `Client.remove_member`."""
+        return Call(lambda: self._client.remove_member(node_id)).run()
+
+    def transfer_leadership(self, to: str = "") -> str:
+        """Hand leadership to a node, or to the most advanced one, and return the new leader."""
+        return Call(lambda: self._client.transfer_leadership(to)).run()
+
+
+class SyncRateLimiter:
+    """A limit that all clients share."""
+
+    def __init__(self, twin: RateLimiter) -> None:
+        self._twin = twin
+
+    def take(self, cost: int = 1, *, timeout: Seconds | None = None) -> _values.Taken:
+        """Wait for a place in order of arrival; return when its time has come. See `RateLimiter.take`."""
+        return Call(lambda: self._twin.take(cost, timeout=timeout)).run()
+
+    def try_take(self, cost: int = 1) -> _values.Taken | None:
+        """Take it now, or return None."""
+        return Call(lambda: self._twin.try_take(cost)).run()
+
+
+class SyncFence:
+    """The highest token that a resource has seen, kept by the cluster."""
+
+    def __init__(self, twin: Fence) -> None:
+        self._twin = twin
+
+    def advance(self, token: int) -> int:
+        """Show a token to the resource; return the highest one seen. Raises StaleToken for a smaller one."""
+        return Call(lambda: self._twin.advance(token)).run()
+
+
+class SyncWatch:
+    """An iterator of events that waits for the next one. See `Watch`."""
+
+    def __init__(self, twin: Watch) -> None:
+        self._twin = twin
+
+    @property
+    def last_id(self) -> str:
+        """Where the iteration is: to be given as `since`. Empty until the watch has begun."""
+        return self._twin.last_id
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the stream. Iterating again goes on where it was."""
+        Call(self._twin.close).run()
+
+    def begin(self) -> None:
+        """Wait until the watch has begun: from then on it misses nothing."""
+        Call(self._twin.begin).run()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> _values.Event:
+        return Call(self._twin.__anext__).run()
+
+
+def _twin(session: SyncSession | None) -> Session | None:
+    """Return what the loop knows of a session."""
+    return None if session is None else session.twin

@@ -1,0 +1,313 @@
+"""What threads hold and acquire: the twins of `_hold.py` and `_acquiring.py` for `SyncClient`.
+
+Each stands on its asyncio twin, which lives on the loop of `_portal.py`: there it is renewed, whatever its
+thread does. A thread cannot be cancelled: it looks at `lost`, calls `ensure`, or hears of it at the end.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from holdfast import _portal
+from holdfast._acquiring import Acquirable, SessionContext, Timeout
+from holdfast._durations import Seconds
+from holdfast._election import Election
+from holdfast._errors import LockHeld
+from holdfast._hold import Hold, Leadership, Session
+from holdfast._keeping import Kept
+from holdfast._lease import RELEASED
+from holdfast._portal import Call
+from holdfast._values import Leader
+
+K = TypeVar("K", bound=Kept)
+H = TypeVar("H", bound=Hold)
+S = TypeVar("S", bound="SyncHold")
+
+
+class SyncKept(Generic[K]):
+    """A right that is renewed in the background. As a context it ends with the block.
+
+    `lost` is set as soon as it cannot be relied on, unless it was released.
+    """
+
+    def __init__(self, kept: K) -> None:
+        self._kept = kept
+        self.lost = threading.Event()
+        kept.when_ended(self._tell_loss)
+
+    def _tell_loss(self) -> None:
+        if self._kept.reason != RELEASED:
+            self.lost.set()
+
+    @property
+    def twin(self) -> K:
+        """What it stands on, for the loop that keeps it."""
+        return self._kept
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be relied on any longer; empty while it can. See `Hold.reason`."""
+        return self._kept.reason
+
+    @property
+    def state(self) -> str:
+        """`held`, `at-risk` (its renewal is overdue) or `lost` (also when it was released)."""
+        return self._kept.state
+
+    @property
+    def remaining(self) -> float:
+        """For how many seconds it can still be relied on, by our own clock; 0 when it cannot."""
+        return self._kept.remaining
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it can still be relied on."""
+        return self._kept.is_valid
+
+    def ensure(self, seconds: Seconds = 0) -> None:
+        """Raise LeaseLost unless it can be relied on for so long. Call it before each protected step."""
+        self._kept.ensure(seconds)
+
+    def ensure_valid(self) -> None:
+        """Raise LeaseLost when it cannot be relied on: `ensure(0)`."""
+        self._kept.ensure()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc is not None and not isinstance(exc, Exception):  # an interrupt takes precedence over a loss
+            Call(self._kept.give_up).run()
+            return
+        Call(self._kept.leave).run()
+
+
+class SyncHold(SyncKept[Hold]):
+    """One grant: a lock, several locks, permits of a semaphore. `token` is for the resource it protects.
+
+    `hold_id` is a secret: who knows it may release. As a context it is released at the end of the block.
+    """
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._kept)[1:]}"
+
+    @property
+    def hold_id(self) -> str:
+        """The secret that renews and releases it."""
+        return self._kept.hold_id
+
+    @property
+    def token(self) -> int:
+        """The fencing token."""
+        return self._kept.token
+
+    @property
+    def name(self) -> str:
+        """The name of the lock; of several, all of them."""
+        return self._kept.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the locks."""
+        return self._kept.names
+
+    @property
+    def mode(self) -> str:
+        """The mode of a lock."""
+        return self._kept.mode
+
+    def renew(self, *, ttl: Seconds | None = None) -> None:
+        """Start its lease anew. Raises LeaseExpired when it is over. See `Hold.renew`."""
+        Call(lambda: self._kept.renew(ttl=ttl)).run()
+
+    def release(self) -> None:
+        """Give it back. Raises LeaseExpired when it was over before."""
+        Call(self._kept.release).run()
+
+    def convert(self, mode: str, *, timeout: Seconds | None = None) -> None:
+        """Give a lock another mode, ahead of all that wait for it. See `Hold.convert`."""
+        Call(lambda: self._kept.convert(mode, timeout=timeout)).run()
+
+
+class SyncLeadership(SyncHold):
+    """An election that was won. It leads as long as its session lives."""
+
+    def proclaim(self, value: str) -> None:
+        """Tell everybody another value. Raises LeaseExpired when it leads no longer."""
+        assert isinstance(self._kept, Leadership)
+        leadership = self._kept
+        Call(lambda: leadership.proclaim(value)).run()
+
+
+class SyncSession(SyncKept[Session]):
+    """An open session; what it holds lives with it. `session_id` is a secret: who knows it may use it."""
+
+    @property
+    def session_id(self) -> str:
+        """The secret that keeps it alive."""
+        return self._kept.session_id
+
+    def keepalive(self) -> None:
+        """Start its ttl anew; not needed for a session of `client.session`, which is kept alive."""
+        Call(self._kept.keepalive).run()
+
+    def close(self) -> tuple[str, ...]:
+        """End it, release what it holds, and return the names of those locks."""
+        return Call(self._kept.close).run()
+
+
+class SyncSessionContext:
+    """A session to open: `with` keeps it alive while its block runs, and then closes it."""
+
+    def __init__(self, context: SessionContext) -> None:
+        self._context = context
+        self._entered = threading.local()
+
+    def open(self) -> SyncSession:
+        """Open one that is kept alive until it is closed or lost, or the thread that opened it has ended."""
+        return _opening(self._context).run()
+
+    def __enter__(self) -> SyncSession:
+        call = _opening(self._context)
+        try:
+            self._entered.session = call.run()
+            return self._session()
+        except BaseException:
+            call.abandon()
+            raise
+
+    def _session(self) -> SyncSession:
+        session = self._entered.session
+        assert isinstance(session, SyncSession)
+        return session
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._session().__exit__(exc_type, exc, traceback)
+
+
+def _opening(context: SessionContext) -> Call[SyncSession]:
+    is_alive = threading.current_thread().is_alive
+
+    async def work() -> SyncSession:
+        return SyncSession(await context.open_for(is_alive))
+
+    return Call(work, lambda session: session.twin.give_up())
+
+
+class SyncAcquirable(Generic[S]):
+    """Something to acquire, again and again, by any number of threads: each gets a hold of its own.
+
+    `with` waits for it, renews the hold while the block runs, and releases it. When the hold was lost
+    meanwhile, the `with` raises LeaseLost at its end; `hold.lost` is set and `on_lost` called at once.
+    """
+
+    def __init__(
+        self, twin: Acquirable[Any], kind: type[S], on_lost: Callable[[S], object] | None = None
+    ) -> None:
+        self._twin = twin
+        self._kind = kind
+        self._on_lost = on_lost
+        self._entered = threading.local()
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._twin)[1:]}"
+
+    def acquire(self, *, timeout: Timeout = ...) -> S:
+        """Wait for it, up to `timeout` (by default that of the lock), and return a hold that is renewed.
+
+        It is renewed until it is released, lost, or the thread that acquired it has ended. Raises LockTimeout
+        when others still have it then.
+        """
+        return self._call(timeout).run()
+
+    def try_acquire(self) -> S | None:
+        """Return a hold that is renewed, or None when somebody else has it."""
+        try:
+            return self.acquire(timeout=0)
+        except LockHeld:
+            return None
+
+    def _call(self, timeout: Timeout) -> Call[S]:
+        is_alive = threading.current_thread().is_alive
+
+        async def work() -> S:
+            hold = self._kind(await self._twin.acquire_for(is_alive, timeout))
+            if self._on_lost is not None:
+                _tell_loss(hold, self._on_lost)
+            return hold
+
+        return Call(work, lambda hold: hold.twin.give_up())
+
+    def __enter__(self) -> S:
+        if getattr(self._entered, "hold", None) is not None:
+            raise RuntimeError(f"{self} is in use by this thread, which would wait for itself")
+        call = self._call(...)
+        try:
+            self._entered.hold = call.run()
+            return self._hold()
+        except BaseException:
+            # Also when the interrupt came after the grant: the block that would release it never begins.
+            call.abandon()
+            self._entered.hold = None
+            raise
+
+    def _hold(self) -> S:
+        hold = self._entered.hold
+        assert isinstance(hold, self._kind)
+        return hold
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        hold = self._hold()
+        self._entered.hold = None
+        hold.__exit__(exc_type, exc, traceback)
+
+
+class SyncLock(SyncAcquirable[SyncHold]):
+    """A lock, or several that are granted all or none."""
+
+
+class SyncSemaphore(SyncAcquirable[SyncHold]):
+    """Permits of a semaphore."""
+
+
+class SyncElection(SyncAcquirable[SyncLeadership]):
+    """An election. `with` campaigns, and leads while the block runs; anybody may observe."""
+
+    def leader(self) -> Leader | None:
+        """Return who leads now, None if nobody does."""
+        return Call(self._election.leader).run()
+
+    def observe(self) -> Iterator[Leader | None]:
+        """Yield who leads, None while nobody does: at once, and again whenever that changes."""
+        observing = self._election.observe()
+
+        async def step() -> Leader | None:
+            return await anext(observing)
+
+        try:
+            while True:
+                yield Call(step).run()
+        finally:
+            _portal.begin(observing.aclose)
+
+    @property
+    def _election(self) -> Election:
+        assert isinstance(self._twin, Election)
+        return self._twin
+
+
+def _tell_loss(hold: S, on_lost: Callable[[S], object]) -> None:
+    """Call `on_lost` in a thread of its own when the hold is lost: it may wait, and call the client."""
+
+    def hear() -> None:
+        if hold.reason != RELEASED:
+            threading.Thread(target=on_lost, args=(hold,), name="holdfast-on-lost", daemon=True).start()
+
+    hold.twin.when_ended(hear)

@@ -1,0 +1,321 @@
+"""What both clients do, asyncio and threads, at a real node: one suite for the two."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+import holdfast
+from tests.unit.holdfast.conftest import NewClient, a_node
+from tests.unit.http_api.serving import Served
+
+DEADLINE_S = 60
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    """Wait until `condition` holds."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event to tell of it
+            await asyncio.sleep(0.005)
+
+
+def _holds(served: Served) -> int:
+    """Return how many holds there are at the node."""
+    return len(served.node.machine.state.holds)
+
+
+async def test_a_block_runs_under_a_lock(new_client: NewClient) -> None:
+    """While the block runs others see its owner; after it the lock is free and the hold is over."""
+    async with a_node() as (_, url), new_client(url, owner="me") as client:
+        async with client.lock(("order", 42), note="why") as hold:
+            info = await client.inspect("order/42")
+            assert [(holder.owner, holder.token, holder.note) for holder in info.holders] == [
+                ("me", hold.token, "why")
+            ]
+            assert (hold.name, hold.names, hold.mode, hold.state) == (
+                "order/42",
+                ("order/42",),
+                "exclusive",
+                "held",
+            )
+            hold.ensure(5)
+            with pytest.raises(holdfast.LeaseLost) as caught:
+                hold.ensure(60)
+            assert caught.value.reason == "at-risk"
+        assert (hold.is_valid, hold.reason, hold.state) == (False, "released", "lost")
+        assert not hold.lost.is_set()
+        assert (await client.inspect("order/42")).state == "free"
+
+
+async def test_a_wait_in_vain_never_enters_the_block(new_client: NewClient) -> None:
+    """A timeout raises LockTimeout, a LockHeld and a TimeoutError; 0 tries once; try_acquire returns None."""
+    async with (
+        a_node() as (_, url),
+        new_client(url, owner="first") as first,
+        new_client(url, owner="second") as second,
+    ):
+        async with first.lock("a"):
+            for timeout in (0, 0.05):
+                with pytest.raises(holdfast.LockTimeout) as caught:
+                    async with second.lock("a", timeout=timeout):
+                        raise AssertionError("entered")
+                assert isinstance(caught.value, holdfast.LockHeld)
+                assert isinstance(caught.value, TimeoutError)
+                assert "first" in str(caught.value.problem["holders"])
+            assert await second.lock("a").try_acquire() is None
+            with pytest.raises(holdfast.LockTimeout):
+                await second.lock("a").acquire(timeout=0.05)
+        hold = await second.lock("a").try_acquire()
+        assert hold is not None
+        await hold.release()
+
+
+async def test_one_waits_for_the_other(new_client: NewClient) -> None:
+    """Without a timeout a block waits as long as it takes, and gets a larger token."""
+    async with (
+        a_node() as (served, url),
+        new_client(url) as first,
+        new_client(url) as second,
+    ):
+        tokens = []
+
+        async def wait() -> None:
+            async with second.lock("a") as hold:
+                tokens.append(hold.token)
+
+        async with first.lock("a") as hold:
+            tokens.append(hold.token)
+            waiting = asyncio.create_task(wait())
+            await _until(lambda: served.node.machine.state.tickets)
+            assert len(tokens) == 1
+        await waiting
+        assert tokens == sorted(set(tokens))
+
+
+async def test_each_acquire_has_a_hold_of_its_own(new_client: NewClient) -> None:
+    """What one has acquired, another of the same client has not: it waits, or is refused."""
+    async with a_node() as (_, url), new_client(url) as client:
+        lock = client.lock("a")
+        hold = await lock.acquire()
+        assert await lock.try_acquire() is None
+        await hold.release()
+        async with lock as again:
+            assert again.token > hold.token
+            with pytest.raises(RuntimeError, match="in use"):
+                await lock.__aenter__()
+        async with lock:
+            assert again.reason == "released"
+
+
+async def test_a_hold_is_a_context_of_its_own(new_client: NewClient) -> None:
+    """What acquire returned is released by the end of a block over it."""
+    async with a_node() as (served, url), new_client(url) as client:
+        async with await client.lock("a").acquire() as hold:
+            assert hold.is_valid
+        assert (hold.reason, _holds(served)) == ("released", 0)
+
+
+async def test_several_locks_are_one_hold(new_client: NewClient) -> None:
+    """All or none, one token."""
+    async with (
+        a_node() as (served, url),
+        new_client(url) as first,
+        new_client(url) as second,
+    ):
+        async with first.locks("acct/ann", ("acct", "bob"), mode="shared") as hold:
+            assert hold.names == ("acct/ann", "acct/bob")
+            with pytest.raises(holdfast.LockTimeout):
+                await second.locks("acct/cyd", "acct/bob").acquire(timeout=0)
+            assert (await second.inspect("acct/cyd")).state == "free"
+            assert _holds(served) == 1
+        with pytest.raises(ValueError, match="at least one"):
+            first.locks()
+
+
+async def test_a_subtree_is_held_for_update_and_converted(new_client: NewClient) -> None:
+    """A reader may stand beside an update lock; it becomes exclusive when the reader is gone."""
+    async with (
+        a_node() as (_, url),
+        new_client(url) as first,
+        new_client(url) as second,
+        first.lock("home/ann", scope="subtree", mode="update") as hold,
+    ):
+        token = hold.token
+        async with second.lock("home/ann/mail", mode="shared"):
+            with pytest.raises(holdfast.LockTimeout):
+                await hold.convert("exclusive", timeout=0)
+            assert (hold.mode, hold.token) == ("update", token)
+        await hold.convert("exclusive")
+        assert hold.mode == "exclusive"
+        assert hold.token > token
+        assert await second.lock("home/ann/mail", mode="shared").try_acquire() is None
+
+
+async def test_permits_of_a_semaphore(new_client: NewClient) -> None:
+    """A semaphore is used like a lock."""
+    async with a_node() as (_, url), new_client(url) as client:
+        async with client.semaphore("gpu", limit=4, permits=3) as hold:
+            await hold.renew()
+            info = await client.get_semaphore("gpu")
+            assert (info.limit, info.available, info.holders[0].permits) == (4, 1, 3)
+            assert await client.semaphore("gpu", limit=4, permits=2).try_acquire() is None
+            with pytest.raises(holdfast.Refused) as caught:
+                await client.semaphore("gpu", limit=5).acquire()
+            assert caught.value.code == "limit-mismatch"
+            assert (await client.resize_semaphore("gpu", 8)).available == 5
+        assert (await client.get_semaphore("gpu")).holders == ()
+
+
+async def test_a_rate_limit_is_shared(new_client: NewClient) -> None:
+    """What is not allowed within the timeout is RateLimited, which is a TimeoutError."""
+    async with a_node() as (_, url), new_client(url) as client:
+        limiter = client.rate_limiter("mail", limit=2, per=3600, algorithm="sliding-window")
+        assert (await limiter.take()).remaining == 1
+        assert await limiter.try_take() is not None
+        assert await limiter.try_take() is None
+        with pytest.raises(holdfast.RateLimited) as caught:
+            await limiter.take(timeout=0)
+        assert isinstance(caught.value, TimeoutError)
+        assert 0 < caught.value.retry_after <= 3600
+
+
+async def test_what_a_session_holds_ends_with_it(new_client: NewClient) -> None:
+    """One session, several holds: closing it releases all, and none of them is valid."""
+    async with a_node() as (served, url), new_client(url) as client:
+        async with client.session(ttl=15, labels={"host": "rack-3"}) as session:
+            one = await client.lock("a", session=session).acquire()
+            two = await client.lock("b", session=session).acquire()
+            (at_node,) = served.node.machine.state.sessions.values()
+            assert at_node.labels == {"host": "rack-3"}
+            assert one.is_valid
+            await two.release()
+            assert session.is_valid
+        assert (session.reason, one.reason, two.reason) == ("released", "released", "released")
+        assert (_holds(served), len(served.node.machine.state.sessions)) == (0, 0)
+
+
+async def test_a_session_that_was_lost_takes_its_holds_along(new_client: NewClient) -> None:
+    """When a keepalive is refused, the session and its holds say so."""
+    async with a_node() as (served, url), new_client(url) as client:
+        session = await client.open_session(ttl=30)
+        hold = await client.lock("a", session=session).acquire()
+        assert (await served.call("DELETE", f"/v1/sessions/{session.session_id}")).status == 200
+        with pytest.raises(holdfast.SessionExpired):
+            await client.keepalive(session)
+        assert (session.reason, hold.reason) == ("session-expired", "session-expired")
+        assert hold.lost.is_set()
+
+
+async def test_an_election_is_won_told_and_observed(new_client: NewClient) -> None:
+    """The block leads; observers see each leader, what it says, and that there is none."""
+    async with (
+        a_node() as (served, url),
+        new_client(url, owner="first") as first,
+        new_client(url) as second,
+    ):
+        observed = second.election("primary").observe()
+        assert await anext(observed) is None
+        async with first.election("primary", value="10.0.0.1:80") as leadership:
+            leader = await anext(observed)
+            assert leader is not None
+            assert (leader.owner, leader.value, leader.token) == ("first", "10.0.0.1:80", leadership.token)
+            await leadership.proclaim("10.0.0.1:8080")
+            assert (await first.get_election("primary")).leader is not None
+            leader = await first.election("primary").leader()
+            assert leader is not None
+            assert leader.value == "10.0.0.1:8080"
+        while await anext(observed) is not None:
+            """The new value may be seen before the end."""
+        assert len(served.node.machine.state.sessions) == 0
+
+
+async def test_a_watch_misses_nothing(new_client: NewClient) -> None:
+    """Events come in order, each once; another watch goes on behind any of them."""
+    async with a_node() as (_, url), new_client(url) as client, new_client(url) as actor:
+        async with client.watch("build/") as watch:
+            await watch.begin()
+            for name in ("build/1", "test/1", "build/2"):
+                async with actor.lock(name):
+                    """Held."""
+            events = [await anext(watch) for _ in range(4)]
+            assert [(event.event, event.name) for event in events] == [
+                ("granted", "build/1"),
+                ("released", "build/1"),
+                ("granted", "build/2"),
+                ("released", "build/2"),
+            ]
+            assert watch.last_id == events[-1].id
+        async with client.watch("build/", since=events[1].id) as later:
+            assert (await anext(later)).token == events[2].token
+        with pytest.raises(holdfast.Compacted):
+            await anext(client.watch(since=10_000))
+        with pytest.raises(holdfast.InvalidRequest):
+            await anext(client.watch(since="never"))
+
+
+async def test_a_fence_refuses_smaller_tokens(new_client: NewClient) -> None:
+    """The cluster remembers the highest token of a resource; a check asks for current holders."""
+    async with a_node() as (_, url), new_client(url) as client:
+        fence = client.fence("disk/7")
+        assert await fence.advance(42) == 42
+        with pytest.raises(holdfast.StaleToken) as caught:
+            await fence.advance(41)
+        assert (caught.value.token, caught.value.highest_token) == (41, 42)
+        async with client.lock("a") as hold:
+            assert (await client.check_token("a", hold.token)).valid
+        assert not (await client.check_token("a", hold.token)).valid
+
+
+async def test_what_is_there_and_what_happened(new_client: NewClient) -> None:
+    """A listing goes on over pages; the audit has the newest first."""
+    async with a_node() as (_, url), new_client(url) as client:
+        holds = [await client.acquire(f"x/{index:03}") for index in range(101)]
+        assert [info.name async for info in client.list("x/")] == [hold.name for hold in holds]
+        await client.release(holds[0])
+        await client.release(holds[1].hold_id)
+        assert [event.event for event in await client.audit("x/001")] == ["released", "granted"]
+
+
+async def test_a_lock_is_not_kept_for_longer_than_allowed(new_client: NewClient) -> None:
+    """After max_hold the hold is lost: told at once, raised at the end, and then free for others."""
+    async with a_node() as (served, url), new_client(url) as client:
+        told: list[str] = []
+        with pytest.raises(holdfast.LeaseLost) as caught:  # noqa: PT012 - a block is what is tested
+            async with client.lock("a", max_hold=0.2, on_lost=lambda hold: told.append(hold.reason)) as hold:
+                await _until(lambda: told)
+                await _until(hold.lost.is_set)
+        assert (caught.value.reason, told) == ("max-hold", ["max-hold"])
+        await _until(lambda: not _holds(served))
+
+
+async def test_an_error_of_the_block_comes_out_and_the_lock_is_released(new_client: NewClient) -> None:
+    """The block's own exception passes unchanged."""
+    async with a_node() as (served, url), new_client(url) as client:
+        with pytest.raises(ZeroDivisionError):
+            async with client.lock("a"):
+                raise ZeroDivisionError
+        assert _holds(served) == 0
+
+
+async def test_closing_a_client_releases_what_it_keeps(new_client: NewClient) -> None:
+    """Holds and sessions that it renews are given back; those that nothing renews live on."""
+    async with a_node() as (served, url):
+        async with new_client(url) as client:
+            kept = await client.lock("a").acquire()
+            await client.session().open()
+            await client.acquire("b")
+            assert _holds(served) == 2
+        assert kept.reason == "released"
+        assert (_holds(served), len(served.node.machine.state.sessions)) == (1, 0)
+
+
+async def test_a_forced_release_is_heard_of(new_client: NewClient) -> None:
+    """An operator ends the hold; at its next renewal it is lost, and the end of the block says so."""
+    async with a_node() as (_, url), new_client(url) as client, new_client(url) as operator:
+        with pytest.raises(holdfast.LeaseLost) as caught:  # noqa: PT012 - a block is what is tested
+            async with client.lock("a", ttl=1) as hold:
+                former = await operator.force_release("a", reason="a test")
+                assert [holder.token for holder in former] == [hold.token]
+                await _until(hold.lost.is_set)
+        assert caught.value.reason == hold.reason
+        assert hold.reason in {"lease-expired", "expired"}
