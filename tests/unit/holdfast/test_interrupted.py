@@ -141,7 +141,7 @@ async def test_a_grant_that_comes_too_late_is_released() -> None:
 async def test_a_hold_whose_task_has_ended_is_not_renewed() -> None:
     """Nobody works under it any longer: it is lost at the next renewal, and expires."""
     async with a_node() as (served, url), holdfast.Client(url) as client:
-        hold = await asyncio.create_task(client.lock("a", ttl=0.3).acquire())
+        hold = await asyncio.create_task(client.lock("a", ttl=3).acquire())
         async with asyncio.timeout(DEADLINE_S):
             await hold.lost.wait()
         assert hold.reason in {"owner-gone", "expired"}
@@ -260,7 +260,7 @@ async def test_a_hold_whose_thread_has_ended_is_not_renewed() -> None:
     async with a_node() as (served, url):
         client = holdfast.SyncClient(url)
         holds: list[holdfast.SyncHold] = []
-        thread = threading.Thread(target=lambda: holds.append(client.lock("a", ttl=0.3).acquire()))
+        thread = threading.Thread(target=lambda: holds.append(client.lock("a", ttl=3).acquire()))
         thread.start()
         await asyncio.to_thread(thread.join)
         assert await asyncio.to_thread(holds[0].lost.wait, DEADLINE_S)
