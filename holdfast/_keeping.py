@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from holdfast._errors import LeaseExpired, LeaseLost, LockError, OutcomeUnknown, SessionExpired, Unavailable
-from holdfast._lease import EXPIRED, MAX_HOLD, NOT_RENEWED, OWNER_GONE, RELEASED, Lease, Leased, now_s
+from holdfast._lease import EXPIRED, FORKED, MAX_HOLD, NOT_RENEWED, OWNER_GONE, RELEASED, Lease, Leased, now_s
 from holdfast._transport import Transport
 
 _log = logging.getLogger("holdfast")
@@ -87,6 +87,8 @@ class Kept(Leased):
 
     async def give_up(self) -> None:
         """Let go of it, whether or not it can be relied on, and whether or not the cluster answers."""
+        if self.reason == FORKED:
+            return
         self.end(RELEASED)
         with contextlib.suppress(LeaseLost):
             await self._transport.finish(self._release_quietly(None))

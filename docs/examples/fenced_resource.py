@@ -39,7 +39,7 @@ async def main() -> int:
         holdfast.Client(owner="first") as first,
         holdfast.Client(owner="second") as second,
     ):
-        early = await first.acquire(LOCK, ttl=0.2)  # nothing renews a hold that `acquire` returned
+        early = await first.acquire(LOCK, ttl=1)  # nothing renews a hold that `acquire` returned
         late = await second.acquire(LOCK, ttl=10, timeout=10)  # waits for the lease to end
         write(database, 50, late.token)
         print(f"second wrote 50; its token is larger: {late.token > early.token}")

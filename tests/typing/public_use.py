@@ -1,0 +1,62 @@
+"""How programs use the client, for the type checker: `scripts/check` reads it, nothing runs it."""
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import assert_type
+
+import holdfast
+
+
+async def tasks(client: holdfast.Client) -> None:
+    """Use everything of the asyncio client."""
+    async with client.lock(("order", 42), timeout=timedelta(seconds=5), max_hold=600) as hold:
+        assert_type(hold, holdfast.Hold)
+        assert_type(hold.token, int)
+        assert_type(hold.remaining, float)
+        hold.ensure(5)
+        await hold.convert("shared", timeout=None)
+        await hold.lost.wait()
+    assert_type(await client.lock("a").try_acquire(), holdfast.Hold | None)
+    assert_type(await client.locks("a", "b", on_lost=print).acquire(timeout=5), holdfast.Hold)
+    async with client.semaphore("gpu", limit=4, permits=2) as permits:
+        assert_type(permits, holdfast.Hold)
+    async with client.session(labels={"host": "rack-3"}) as session:
+        assert_type(session, holdfast.Session)
+        assert_type(await client.lock("a", session=session).acquire(), holdfast.Hold)
+    async with client.election("primary", value="10.0.0.1:80") as leadership:
+        assert_type(leadership, holdfast.Leadership)
+        await leadership.proclaim("10.0.0.2:80")
+    async for leader in client.election("primary").observe():
+        assert_type(leader, holdfast.Leader | None)
+    async for event in client.watch("build/", since="12"):
+        assert_type(event, holdfast.Event)
+    async for info in client.list("build/"):
+        assert_type(info, holdfast.LockInfo)
+    assert_type(await client.rate_limiter("mail", limit=100, per=60).take(timeout=5), holdfast.Taken)
+    assert_type(await client.fence("disk").advance(7), int)
+
+
+def threads(client: holdfast.SyncClient) -> None:
+    """Use everything of the client for threads."""
+    with client.lock(("order", 42), timeout=5.0, on_lost=lost) as hold:
+        assert_type(hold, holdfast.SyncHold)
+        assert_type(hold.lost, threading.Event)
+        hold.convert("shared")
+    if held := client.lock("a").try_acquire():
+        assert_type(held, holdfast.SyncHold)
+    with client.semaphore("gpu", limit=4) as permits, client.session() as session:
+        assert_type(permits, holdfast.SyncHold)
+        assert_type(session, holdfast.SyncSession)
+    with client.election("primary") as leadership:
+        assert_type(leadership, holdfast.SyncLeadership)
+    assert_type(client.election("primary").observe(), Iterator[holdfast.Leader | None])
+    for event in client.watch("build/"):
+        assert_type(event, holdfast.Event)
+    assert_type(client.rate_limiter("mail", limit=100, per=60).try_take(), holdfast.Taken | None)
+    assert_type(client.inspect("a"), holdfast.LockInfo)
+
+
+def lost(hold: holdfast.SyncHold) -> None:
+    """Hear of a loss."""
+    raise SystemExit(hold.reason)
