@@ -4,6 +4,7 @@
 names the setting, its value, where it came from, and what is allowed.
 """
 
+import ipaddress
 import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -187,10 +188,16 @@ class NodeConfig:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is allowed but hardly meant, for the log."""
+        found = []
         count = len(self.peers)
         if count > 1 and count % 2 == 0 and not self.join:
-            return (f"peers: {count} nodes survive no more failures than {count - 1}; use an odd number",)
-        return ()
+            found.append(f"peers: {count} nodes survive no more failures than {count - 1}; use an odd number")
+        if not _is_loopback(self.http.host):
+            found.append(
+                f"http: {self.http}: there is no TLS and no login: whoever reaches this address may take and"
+                " release every lock and change the members; see docs/security.md"
+            )
+        return tuple(found)
 
 
 def check_member(node_id: str, peer: str) -> Address:
@@ -271,6 +278,14 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         advertise_http=text("advertise_http", _reachable_url(http, peers.get(node_id))).rstrip("/"),
         **rest,
     )
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host, as far as its name says."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _parse_address(setting: str, text: str) -> Address:

@@ -50,6 +50,7 @@ _CLOSE_S = 2.0
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a node until it is told to stop or breaks; return the exit code."""
     signals.ignore_until_handled()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the secret and every hold id
     try:
         config = load(sys.argv[1:] if argv is None else argv, os.environ)
         logs.set_up(config.log_level, config.log_format)

@@ -1,7 +1,7 @@
 """Why connections of peers and strangers are ended: each is counted, and logged as far as a log should grow.
 
 Strangers may connect as often as they like, and a broken peer comes back at once. So of each kind a few are
-logged one by one, then one a second; the line says how many were not.
+logged one by one, then ten a minute; the line says how many were not.
 """
 
 import enum
@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-LINES_COUNT_MAX: Final = 20
+LINES_COUNT_MAX: Final = 10
 """How many of one kind are logged in a row."""
-LINE_S: Final = 1.0
+LINE_S: Final = 6.0
 """Seconds after which one more may be logged."""
 
 logger = logging.getLogger(__name__)

@@ -5,13 +5,18 @@ import json
 import logging
 import sys
 
+_CONTROLS = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029) if code != ord("\n")
+} | {ord("\n"): "\\n"}
+"""What could begin a line of its own, or change what a terminal shows, and how it is written instead."""
+
 
 class TextFormatter(logging.Formatter):
     """One line of key=value pairs; a traceback follows in lines of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record."""
-        message = record.getMessage().replace("\n", "\\n")
+        message = record.getMessage().translate(_CONTROLS)
         line = f"time={_time(record)} level={record.levelname.lower()} logger={record.name} {message}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 

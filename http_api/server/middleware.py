@@ -14,6 +14,7 @@ from http_api.server.call import Call, Reply
 from http_api.server.callers import Callers
 from http_api.server.connection_room import Refused
 from http_api.server.heads import check_head
+from http_api.server.log_budget import LogBudget
 from http_api.server.metrics import RequestCounts
 from http_api.server.refusals import CallRefused, header_lines
 from http_api.server.routes import Router
@@ -24,6 +25,8 @@ _STATUS_REFUSED = 400
 """The lowest status of an answer that says no."""
 _STATUS_HELD = 409
 """The status that clients that poll a lock get all day: not worth a log line. Nor is a probe of /readyz."""
+_LINES_A_MINUTE: Final = 10
+"""Lines above debug for refusals of one call with one status: strangers must not fill the log."""
 _PROBES: Final = frozenset({wire.LIVEZ, wire.READYZ, wire.METRICS})
 """What is answered even when clients have all connections that they may have."""
 _RETRY_MS: Final = 1_000
@@ -51,6 +54,7 @@ class Front:
         self._router = router
         self._counts = counts
         self._callers = callers
+        self._lines = LogBudget(_LINES_A_MINUTE)
         self._timeout_s = request_timeout_ms / 1000
 
     async def handle(self, call: web.BaseRequest) -> web.StreamResponse:
@@ -72,7 +76,8 @@ class Front:
             reply.force_close()
         self._counts.add(method, path, reply.status)
         is_news = reply.status >= _STATUS_REFUSED and reply.status != _STATUS_HELD and path != wire.READYZ
-        level = logging.INFO if is_news else logging.DEBUG
+        has_line = is_news and self._lines.take(f"{method} {path} {reply.status}")
+        level = logging.INFO if has_line else logging.DEBUG
         if logger.isEnabledFor(level):
             duration_ms = (time.monotonic() - started_s) * 1000
             logger.log(

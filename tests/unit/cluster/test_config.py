@@ -233,6 +233,19 @@ def test_clients_may_call_a_node_by_the_names_that_it_was_given() -> None:
     assert load([], {}).allow_hosts == load([], {}).allow_origins == ()
 
 
+@pytest.mark.parametrize("http", ["10.0.0.1:7700", "0.0.0.0:7700", "[::]:7700", "n1.example:7700"])
+def test_an_address_that_others_reach_is_warned_about(http: str) -> None:
+    """Nothing else stands between them and the locks."""
+    (warning,) = load(["--http", http], {}).warnings
+    assert warning.startswith(f"http: {http}: there is no TLS and no login")
+
+
+@pytest.mark.parametrize("http", ["127.0.0.1:7700", "127.8.9.1:1", "[::1]:7700", "localhost:7700"])
+def test_loopback_is_not_warned_about(http: str) -> None:
+    """Only this machine reaches it."""
+    assert load(["--http", http], {}).warnings == ()
+
+
 def test_a_config_is_checked_however_it_is_made() -> None:
     """Code that makes a configuration itself gets no further than the command line does."""
     good = load([], {})

@@ -95,6 +95,13 @@ def test_a_node_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.S
     assert "event=stopped" in "".join(program.lines)
 
 
+def test_a_node_leaves_no_core_file(tmp_path: Path) -> None:
+    """One would hold all secrets."""
+    with _running(tmp_path) as program:
+        program.wait_ready()
+        assert resource.prlimit(program.process.pid, resource.RLIMIT_CORE) == (0, 0)
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_other_signals_do_not_end_a_node(tmp_path: Path, number: signal.Signals) -> None:
     """They are logged, and the node serves on; a supervisor may send any of them."""

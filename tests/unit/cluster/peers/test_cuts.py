@@ -36,7 +36,7 @@ def test_of_each_kind_some_lines_are_logged_and_all_are_counted(caplog: pytest.L
 def test_a_line_later_says_how_many_were_left_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more is logged each second, and after a long silence as many as at first."""
+    """One more is logged every six seconds, and after a long silence as many as at first."""
     caplog.set_level(logging.WARNING)
     cuts = Cuts(lambda: Clock.now_s)
 

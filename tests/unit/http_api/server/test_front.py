@@ -74,6 +74,17 @@ async def test_polling_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -
     assert {record.levelno for record in caplog.records if record.name == ACCESS} == {logging.DEBUG}
 
 
+async def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Ten refusals of one call with one status are logged a minute; others have lines of their own."""
+    caplog.set_level(logging.INFO, ACCESS)
+    async with serving() as served:
+        for _ in range(30):
+            await served.call("GET", "/nowhere")
+        await served.call("GET", "/v1/sessions/gone")
+    lines = [record.getMessage() for record in caplog.records if record.name == ACCESS]
+    assert [sum(f"status={status}" in line for line in lines) for status in (404, 410)] == [10, 1]
+
+
 async def test_a_bug_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     """The client gets only the id of an unexpected error, the log gets all of it."""
     async with serving() as served:

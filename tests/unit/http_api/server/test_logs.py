@@ -25,6 +25,12 @@ def test_text_is_one_line_of_pairs() -> None:
     assert line == r"time=1970-01-01T00:00:00.500Z level=info logger=cluster.node event=ready detail=a\nb"
 
 
+def test_text_cannot_steer_a_terminal() -> None:
+    """Control characters of a client are shown, not obeyed; other writing is left as it is."""
+    line = TextFormatter().format(_record("event=x detail=\x1b[2J\r\x00\x7f\x85\u2028 é日本"))
+    assert line.endswith(r"event=x detail=\x1b[2J\x0d\x00\x7f\x85\x2028 é日本")
+
+
 def test_text_shows_tracebacks() -> None:
     """A traceback follows its line."""
     text = TextFormatter().format(_record("event=failed", with_error=True))
