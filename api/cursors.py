@@ -10,6 +10,10 @@ import re
 from typing import Final
 
 from cluster.observing.event_log import Position
+from lockstate import limits
+
+BYTES_MAX: Final = limits.NAME_BYTES_MAX + 64
+"""Bytes of a cursor of a listing, at most: a name, and what kind of thing it is the name of."""
 
 _POSITION: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?", re.ASCII)
 

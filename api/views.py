@@ -9,6 +9,8 @@ from collections.abc import Iterable
 import msgspec
 
 from api import cursors
+from lockstate import results
+from lockstate.commands import Algorithm
 from lockstate.modes import Mode, Scope
 from lockstate.owners import shown_owner
 from lockstate.results import (
@@ -16,11 +18,17 @@ from lockstate.results import (
     Event,
     EventKind,
     FenceView,
+    HighestToken,
     HolderView,
+    Holdings,
     HoldKind,
+    HoldView,
     LockView,
+    RateRowView,
+    RateTaken,
     SemaphoreView,
     SessionView,
+    TicketView,
     WaiterView,
 )
 
@@ -39,6 +47,9 @@ class Holder(msgspec.Struct, kw_only=True):
     name: str
     scope: Scope | Unset = UNSET
     permits: int | Unset = UNSET
+    since_ms: int | Unset = UNSET
+    session_name: str | Unset = UNSET
+    labels: dict[str, str] | Unset = UNSET
 
 
 class Waiter(msgspec.Struct, kw_only=True):
@@ -51,7 +62,9 @@ class Waiter(msgspec.Struct, kw_only=True):
     name: str
     scope: Scope | Unset = UNSET
     permits: int | Unset = UNSET
+    ticket: int
     conversion: bool | Unset = UNSET
+    session_name: str | Unset = UNSET
 
 
 class Held(Holder, kw_only=True):
@@ -67,11 +80,14 @@ class Ticket(Waiter, kw_only=True):
 
 
 class Leader(msgspec.Struct):
-    """Who leads an election, and its value."""
+    """Who leads an election, and its value; in reads also for how long, and in which session."""
 
     owner: str
     value: str
     token: int
+    since_ms: int | Unset = UNSET
+    session_name: str | Unset = UNSET
+    labels: dict[str, str] | Unset = UNSET
 
 
 class CycleStep(msgspec.Struct):
@@ -90,7 +106,7 @@ class Read(msgspec.Struct, kw_only=True):
 
 
 class Session(Read):
-    """A session, as shown to those that know its id."""
+    """A session, as shown to those that know its id. `session_name` is what others know it by."""
 
     ttl_ms: int
     expires_in_ms: int
@@ -98,6 +114,49 @@ class Session(Read):
     labels: dict[str, str]
     holds: tuple[Held, ...]
     tickets: tuple[Ticket, ...]
+    session_name: str
+
+
+class SessionRow(msgspec.Struct):
+    """A session, as shown to everybody."""
+
+    session_name: str
+    owner: str
+    labels: dict[str, str]
+    ttl_ms: int
+    expires_in_ms: int
+    holds_count: int
+    tickets_count: int
+
+
+class SessionPage(Read):
+    """Sessions, the oldest first, and the cursor to pass as `after` for more."""
+
+    sessions: tuple[SessionRow, ...]
+    next: str | None
+
+
+class HoldPage(Read):
+    """Holds and waits of all kinds, in order of kind and name, and the cursor to pass as `after` for more."""
+
+    holds: tuple[Held, ...]
+    tickets: tuple[Ticket, ...]
+    next: str | None
+
+
+class TicketStatus(Read):
+    """A waiter. It gives up in `ends_in_ms`; `estimate_ms` is a guess from the last hold times, or null."""
+
+    ticket: int
+    kind: HoldKind
+    names: tuple[str, ...]
+    owner: str
+    position: int
+    waited_ms: int
+    ends_in_ms: int
+    estimate_ms: int | None
+    session_name: str | Unset = UNSET
+    conversion: bool | Unset = UNSET
 
 
 class Lock(Read):
@@ -126,12 +185,91 @@ class Semaphore(Read):
     queue: tuple[Waiter, ...]
 
 
+class SemaphoreRow(msgspec.Struct):
+    """A semaphore with the first of its holders, and how many hold and want its permits."""
+
+    name: str
+    limit: int
+    available: int
+    holders: tuple[Holder, ...]
+    holders_count: int
+    queue_length: int
+
+
+class SemaphorePage(Read):
+    """Semaphores in order of name, and the cursor to pass as `after` for more."""
+
+    semaphores: tuple[SemaphoreRow, ...]
+    next: str | None
+
+
 class Election(Read):
     """An election: its leader, or null, and its candidates."""
 
     name: str
     leader: Leader | None
     queue: tuple[Waiter, ...]
+
+
+class ElectionRow(msgspec.Struct):
+    """An election with its leader, or null, and how many want to lead."""
+
+    name: str
+    leader: Leader | None
+    queue_length: int
+
+
+class ElectionPage(Read):
+    """Elections in order of name, and the cursor to pass as `after` for more."""
+
+    elections: tuple[ElectionRow, ...]
+    next: str | None
+
+
+class RatePeek(Read):
+    """What a rate limit would answer; nothing was taken. `remaining` is what is left before the cost."""
+
+    allowed: bool
+    remaining: int
+    retry_after_ms: int
+    reset_in_ms: int
+
+
+class RateRow(msgspec.Struct):
+    """A rate limit that is not whole: it is again in `reset_in_ms`."""
+
+    name: str
+    algorithm: Algorithm
+    window_ms: int
+    reset_in_ms: int
+
+
+class RatePage(Read):
+    """Rate limits in order of name, algorithm and window, and the cursor to pass as `after` for more."""
+
+    rate_limits: tuple[RateRow, ...]
+    next: str | None
+
+
+class FenceState(Read):
+    """The highest token that a resource has seen, null if none."""
+
+    resource: str
+    highest_token: int | None
+
+
+class FenceRow(msgspec.Struct):
+    """The highest token that a resource has seen."""
+
+    resource: str
+    highest_token: int
+
+
+class FencePage(Read):
+    """Fences in order of resource, and the cursor to pass as `after` for more."""
+
+    fences: tuple[FenceRow, ...]
+    next: str | None
 
 
 class Fence(Read):
@@ -178,7 +316,16 @@ def holder_of(view: HolderView) -> Holder:
         name=view.name,
     )
     _describe(holder, view)
+    if isinstance(view, HoldView):
+        _tell_more(holder, view)
     return holder
+
+
+def _tell_more(shown: Holder | Leader, view: HoldView) -> None:
+    """Add for how long it is held, and in which session, if it is in one."""
+    shown.since_ms = view.since_ms
+    if view.session_name:
+        shown.session_name, shown.labels = view.session_name, view.labels
 
 
 def holders_of(views: Iterable[HolderView]) -> tuple[Holder, ...]:
@@ -193,11 +340,38 @@ def waiters_of(views: Iterable[WaiterView]) -> tuple[Waiter, ...]:
 
 def waiter_of(view: WaiterView) -> Waiter:
     """Return a waiter as a JSON object."""
-    waiter = Waiter(owner=view.owner, position=view.position, waited_ms=view.waited_ms, name=view.name)
+    waiter = Waiter(
+        owner=view.owner,
+        position=view.position,
+        waited_ms=view.waited_ms,
+        name=view.name,
+        ticket=view.ticket,
+    )
     _describe(waiter, view)
     if view.is_conversion:
         waiter.conversion = True
+    if view.session_name:
+        waiter.session_name = view.session_name
     return waiter
+
+
+def held_of(view: HolderView) -> Held:
+    """Return a hold with its kind as a JSON object."""
+    return Held(kind=view.kind, **msgspec.structs.asdict(holder_of(view)))
+
+
+def ticket_of(view: WaiterView) -> Ticket:
+    """Return a waiter with its kind as a JSON object."""
+    return Ticket(kind=view.kind, **msgspec.structs.asdict(waiter_of(view)))
+
+
+def leader_of(view: HoldView | None, value: str) -> Leader | None:
+    """Return a leader with its value as a JSON object, None if nobody leads."""
+    if view is None:
+        return None
+    leader = Leader(view.owner, value, view.token)
+    _tell_more(leader, view)
+    return leader
 
 
 def _describe(shown: Holder | Waiter, view: HolderView | WaiterView) -> None:
@@ -215,11 +389,40 @@ def session_of(view: SessionView) -> Session:
         view.expires_in_ms,
         view.owner,
         view.labels,
-        tuple([Held(kind=hold.kind, **msgspec.structs.asdict(holder_of(hold))) for hold in view.holds]),
-        tuple(
-            [Ticket(kind=ticket.kind, **msgspec.structs.asdict(waiter_of(ticket))) for ticket in view.tickets]
-        ),
+        tuple([held_of(hold) for hold in view.holds]),
+        tuple([ticket_of(ticket) for ticket in view.tickets]),
+        view.session_name,
     )
+
+
+def session_page_of(found: tuple[list[results.SessionRow], str | None]) -> SessionPage:
+    """Return a page of sessions as a JSON object."""
+    return SessionPage(tuple([SessionRow(*msgspec.structs.astuple(row)) for row in found[0]]), found[1])
+
+
+def holds_of(found: Holdings) -> HoldPage:
+    """Return a page of holds and waits as a JSON object."""
+    holds = tuple([held_of(hold) for hold in found.holds])
+    return HoldPage(holds, tuple([ticket_of(ticket) for ticket in found.tickets]), found.next)
+
+
+def ticket_status_of(view: TicketView) -> TicketStatus:
+    """Return a waiter, asked for by its number, as a JSON object."""
+    status = TicketStatus(
+        view.ticket,
+        view.kind,
+        view.names,
+        view.owner,
+        view.position,
+        view.waited_ms,
+        view.ends_in_ms,
+        view.estimate_ms,
+    )
+    if view.session_name:
+        status.session_name = view.session_name
+    if view.is_conversion:
+        status.conversion = True
+    return status
 
 
 def lock_of(view: LockView) -> Lock:
@@ -241,8 +444,49 @@ def semaphore_of(view: SemaphoreView) -> Semaphore:
 
 def election_of(view: ElectionView) -> Election:
     """Return an election as a JSON object."""
-    leader = None if view.leader is None else Leader(view.leader.owner, view.value, view.leader.token)
-    return Election(view.name, leader, waiters_of(view.queue))
+    return Election(view.name, leader_of(view.leader, view.value), waiters_of(view.queue))
+
+
+def semaphore_page_of(found: tuple[list[results.SemaphoreRow], str | None]) -> SemaphorePage:
+    """Return a page of semaphores as a JSON object."""
+    rows = [
+        SemaphoreRow(
+            row.name,
+            row.limit,
+            row.available,
+            holders_of(row.holders),
+            row.holders_count,
+            row.queue_length,
+        )
+        for row in found[0]
+    ]
+    return SemaphorePage(tuple(rows), found[1])
+
+
+def election_page_of(found: tuple[list[results.ElectionRow], str | None]) -> ElectionPage:
+    """Return a page of elections as a JSON object."""
+    rows = [ElectionRow(row.name, leader_of(row.leader, row.value), row.queue_length) for row in found[0]]
+    return ElectionPage(tuple(rows), found[1])
+
+
+def rate_page_of(found: tuple[list[RateRowView], str | None]) -> RatePage:
+    """Return a page of rate limits as a JSON object."""
+    return RatePage(tuple([RateRow(*msgspec.structs.astuple(row)) for row in found[0]]), found[1])
+
+
+def rate_peek_of(taken: RateTaken) -> RatePeek:
+    """Return what a rate limit would answer as a JSON object."""
+    return RatePeek(taken.allowed, taken.remaining, taken.retry_after_ms, taken.reset_in_ms)
+
+
+def fence_state_of(view: HighestToken) -> FenceState:
+    """Return the highest token of a resource as a JSON object."""
+    return FenceState(view.resource, view.highest_token)
+
+
+def fence_page_of(found: tuple[list[HighestToken], str | None]) -> FencePage:
+    """Return a page of fences as a JSON object."""
+    return FencePage(tuple([FenceRow(row.resource, row.highest_token or 0) for row in found[0]]), found[1])
 
 
 def fence_of(view: FenceView) -> Fence:

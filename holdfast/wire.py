@@ -18,18 +18,26 @@ LOCK_RENEW: Final = "/v1/locks/renew"
 LOCK_RELEASE: Final = "/v1/locks/release"
 LOCK_CONVERT: Final = "/v1/locks/convert"
 LOCK_FORCE_RELEASE: Final = "/v1/locks/force-release"
+SEMAPHORES: Final = "/v1/semaphores"
 SEMAPHORE: Final = "/v1/semaphores/{name}"
 SEMAPHORE_ACQUIRE: Final = "/v1/semaphores/acquire"
 SEMAPHORE_RENEW: Final = "/v1/semaphores/renew"
 SEMAPHORE_RELEASE: Final = "/v1/semaphores/release"
 SEMAPHORE_RESIZE: Final = "/v1/semaphores/resize"
+RATES: Final = "/v1/ratelimits"
 RATE_TAKE: Final = "/v1/ratelimits/take"
+RATE_PEEK: Final = "/v1/ratelimits/peek"
+FENCES: Final = "/v1/fences"
+FENCE: Final = "/v1/fences/{name}"
 FENCE_CHECK: Final = "/v1/fences/check"
 FENCE_ADVANCE: Final = "/v1/fences/advance"
+ELECTIONS: Final = "/v1/elections"
 ELECTION: Final = "/v1/elections/{name}"
 ELECTION_CAMPAIGN: Final = "/v1/elections/campaign"
 ELECTION_PROCLAIM: Final = "/v1/elections/proclaim"
 ELECTION_RESIGN: Final = "/v1/elections/resign"
+HOLDS: Final = "/v1/holds"
+TICKET: Final = "/v1/tickets/{ticket}"
 AUDIT: Final = "/v1/audit"
 WATCH: Final = "/v1/watch"
 CLUSTER: Final = "/v1/cluster"
@@ -99,6 +107,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "member-change-pending": ProblemKind(409, "Another change of the members is under way"),
     "session-expired": ProblemKind(410, "The session has expired"),
     "lease-expired": ProblemKind(410, "The lease has expired"),
+    "ticket-ended": ProblemKind(410, "The wait has ended"),
     "compacted": ProblemKind(410, "The events asked for are gone"),
     "payload-too-large": ProblemKind(413, "The body is too large"),
     "unsupported-encoding": ProblemKind(415, "The body is encoded"),

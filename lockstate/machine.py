@@ -46,6 +46,7 @@ from lockstate.ids import NO_SESSION, HoldId, SessionId
 from lockstate.ledger import NO_ROOM, NOTED_MAX
 from lockstate.locks import Locks
 from lockstate.names import YOUNG_MAX
+from lockstate.owners import order_in
 from lockstate.records import RequestKey, Ticket
 from lockstate.requests import Remembered, content_digest, request_key
 from lockstate.results import (
@@ -55,6 +56,9 @@ from lockstate.results import (
     Event,
     FenceView,
     Granted,
+    HighestToken,
+    Holdings,
+    HoldKind,
     LockView,
     Outcome,
     Queued,
@@ -216,9 +220,11 @@ class LockMachine:
         """Return one lock as anybody may see it."""
         return views.lock_view(self.state, name)
 
-    def locks(self, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
+    def locks(
+        self, prefix: str, after: str, limit: int, longer_than_ms: int = 0
+    ) -> tuple[list[LockView], str | None]:
         """Return a page of active locks in order of name, and the name to go on after if there are more."""
-        return views.lock_views(self.state, prefix, after, limit)
+        return views.lock_views(self.state, prefix, after, limit, longer_than_ms)
 
     def session(self, session_id: SessionId) -> SessionView | None:
         """Return one session, for a client that knows its id."""
@@ -232,9 +238,23 @@ class LockMachine:
         """Return one election as anybody may see it."""
         return views.election_view(self.state, name)
 
-    def check_fence(self, name: str, token: int) -> FenceView:
-        """Return whether `token` belongs to a present holder of the lock `name`."""
-        return views.fence_view(self.state, name, token)
+    def check_fence(self, name: str, token: int, kind: HoldKind | None = None) -> FenceView:
+        """Return whether `token` belongs to a present holder of `name`, of one kind or of any."""
+        return views.fence_view(self.state, name, token, kind)
+
+    def fence(self, resource: str) -> HighestToken:
+        """Return the highest token that a resource has seen."""
+        return HighestToken(resource, self.state.fences.get(resource))
+
+    def peek_rate(self, command: TakeRate) -> RateTaken | Refused:
+        """Return what a rate limit would answer to `command` now, which takes nothing."""
+        return self.state.rates.peek(command, self.state.now_ms)
+
+    def holdings_of(self, name: str) -> Holdings | None:
+        """Return what the session of this public name holds and waits for, None if there is no such one."""
+        session = self.state.sessions_in_order.get(order_in(name))
+        view = views.session_view(self.state, session.session_id) if session is not None else None
+        return Holdings(view.holds, view.tickets) if view is not None else None
 
     def audit(
         self, name: str = "", session_id: SessionId | HoldId = NO_SESSION, limit: int = limits.AUDIT_LIMIT_MAX

@@ -5,7 +5,7 @@ from typing import Final
 
 from lockstate.commands import Wanted
 from lockstate.ids import NO_HOLD, HoldId, OwnerName, SessionId
-from lockstate.records import Claimant, Ticket, each_lock
+from lockstate.records import Claimant, Session, Ticket, each_lock
 from lockstate.results import HoldKind
 
 Party = tuple[str, str]
@@ -19,9 +19,27 @@ _NO_SESSION: Final = "\x00"
 """In the place of the session in a party without one: it is not printable, as every session's id is."""
 
 
+_SESSION_NAME: Final = "s-"
+"""What the public names of sessions begin with; their creation numbers follow."""
+_DIGITS_MAX: Final = 20
+"""Digits of such a number, at most."""
+
+
 def public_name(kind: str, secret: str) -> str:
     """Return a name for others to see that identifies a secret id without giving it away."""
     return f"{kind}-{hashlib.blake2b(secret.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
+
+
+def session_name(session: Session) -> str:
+    """Return the public name of a session: it identifies the session, also later, and gives no right."""
+    return f"{_SESSION_NAME}{session.order}"
+
+
+def order_in(name: str) -> int:
+    """Return the creation number in the public name of a session, 0 for any other text."""
+    number = name.removeprefix(_SESSION_NAME)
+    is_number = number != name and len(number) <= _DIGITS_MAX and number.isascii() and number.isdigit()
+    return int(number) if is_number else 0
 
 
 def shown_owner(owner: OwnerName, lease_id: SessionId | HoldId) -> OwnerName:

@@ -5,6 +5,7 @@ exists from the first admission until it is whole again.
 """
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Final
 
 from lockstate import limits
@@ -12,12 +13,13 @@ from lockstate.commands import Algorithm, TakeRate
 from lockstate.deadlines import Deadlines
 from lockstate.ledger import Ledger, mark_of_limiter
 from lockstate.rate_algorithms import FixedWindow, Gcra, Limiter, SlidingRow, SlidingWindow
+from lockstate.record_index import RecordIndex
 from lockstate.results import RateTaken, Reason, Refused
 
 RateRow = FixedWindow | SlidingRow | Gcra
 """A rate limit as it is stored."""
 
-_Key = tuple[str, Algorithm, int]
+RateKey = tuple[str, Algorithm, int]
 """Name, algorithm and window in milliseconds."""
 
 _KINDS: Final[dict[Algorithm, type[FixedWindow | SlidingWindow | Gcra]]] = {
@@ -67,9 +69,10 @@ class RateLimits:
     ) -> None:
         self._deadlines = deadlines
         self._take_order = take_order
-        self._limiters: dict[_Key, FixedWindow | SlidingWindow | Gcra] = {}
+        self._limiters: dict[RateKey, FixedWindow | SlidingWindow | Gcra] = {}
         self._rows_count = 0
         self._ledger = Ledger() if ledger is None else ledger
+        self.in_order: RecordIndex[Limiter] = RecordIndex(attrgetter("name", "algorithm", "window_ms"))
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -116,12 +119,33 @@ class RateLimits:
         whole_ms = self._admit(limiter, at_ms, limit, command.cost)
         return RateTaken(True, limit, limiter.remaining(now_ms, limit), 0, whole_ms - now_ms, at_ms)
 
-    def _add(self, key: _Key, now_ms: int) -> FixedWindow | SlidingWindow | Gcra:
+    def peek(self, command: TakeRate, now_ms: int) -> RateTaken | Refused:
+        """Return what `take` would answer at `now_ms`, but for want of room; nothing changes.
+
+        An allowed answer has what there is before the request takes its cost.
+        """
+        refused = _check(command)
+        if refused is not None:
+            return refused
+        limit, key = command.limit, (command.name, command.algorithm, command.window_ms)
+        limiter = self._limiters.get(key)
+        if limiter is None:
+            return RateTaken(True, limit, limit, 0, 0, now_ms)
+        at_ms = limiter.earliest_ms(now_ms, limit, command.cost)
+        retry_after_ms = max(at_ms - now_ms - command.wait_ms, 0)
+        reset_in_ms = max(limiter.expires_at_ms - now_ms, 0)
+        remaining = limiter.remaining(now_ms, limit)
+        return RateTaken(
+            not retry_after_ms, limit, remaining, retry_after_ms, reset_in_ms, 0 if retry_after_ms else at_ms
+        )
+
+    def _add(self, key: RateKey, now_ms: int) -> FixedWindow | SlidingWindow | Gcra:
         name, algorithm, window_ms = key
         limiter = _KINDS[algorithm](
             order=self._take_order(), expires_at_ms=now_ms, name=name, window_ms=window_ms
         )
         self._limiters[key] = limiter
+        self.in_order.add(limiter)
         self._deadlines.add(limiter)
         self._ledger.noted[limiter] = 0
         return limiter
@@ -141,6 +165,7 @@ class RateLimits:
         """Forget a rate limit that is whole, and its deadline."""
         self._deadlines.remove(limiter)
         gone = self._limiters.pop((limiter.name, limiter.algorithm, limiter.window_ms))
+        self.in_order.remove(gone)
         self._ledger.remove(gone)
         if isinstance(gone, SlidingWindow):
             self._rows_count -= gone.rows_count
@@ -169,6 +194,7 @@ class RateLimits:
         for row in rows:
             limiter = row.limiter() if isinstance(row, SlidingRow) else row
             self._limiters[limiter.name, limiter.algorithm, limiter.window_ms] = limiter
+            self.in_order.add(limiter)
             self._deadlines.add(limiter)
             self._ledger.noted[limiter] = 0
             if isinstance(limiter, SlidingWindow):

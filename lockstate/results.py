@@ -7,7 +7,7 @@ import enum
 
 import msgspec
 
-from lockstate.commands import Wanted
+from lockstate.commands import Algorithm, Wanted
 from lockstate.ids import NO_OWNER, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 
@@ -61,8 +61,22 @@ class HolderView(_Value, frozen=True):
     permits: int = 0
 
 
+class HoldView(HolderView, frozen=True):
+    """A holder as reads show it: for how many milliseconds already, and in which session.
+
+    Without a session `session_name` is empty. The name is public: it gives no right.
+    """
+
+    since_ms: int = 0
+    session_name: str = ""
+    labels: dict[str, str] = {}
+
+
 class WaiterView(_Value, frozen=True):
-    """A waiter as others may see it. `position` counts from 1; conversions stand ahead of all others."""
+    """A waiter as others may see it. `position` counts from 1; conversions stand ahead of all others.
+
+    `ticket` is its public number, which no other waiter ever had or will have.
+    """
 
     owner: OwnerName
     mode: Mode
@@ -73,6 +87,8 @@ class WaiterView(_Value, frozen=True):
     kind: HoldKind = HoldKind.LOCK
     permits: int = 0
     is_conversion: bool = False
+    ticket: int = 0
+    session_name: str = ""
 
 
 class CycleView(_Value, frozen=True):
@@ -88,7 +104,7 @@ class LockView(_Value, frozen=True):
 
     name: str
     state: str
-    holders: tuple[HolderView, ...] = ()
+    holders: tuple[HoldView, ...] = ()
     queue: tuple[WaiterView, ...] = ()
 
 
@@ -98,7 +114,7 @@ class SemaphoreView(_Value, frozen=True):
     name: str
     limit: int
     available: int
-    holders: tuple[HolderView, ...] = ()
+    holders: tuple[HoldView, ...] = ()
     queue: tuple[WaiterView, ...] = ()
 
 
@@ -106,9 +122,45 @@ class ElectionView(_Value, frozen=True):
     """An election at one revision; `leader` is None when nobody leads, `value` is the leader's."""
 
     name: str
-    leader: HolderView | None = None
+    leader: HoldView | None = None
     value: str = ""
     queue: tuple[WaiterView, ...] = ()
+
+
+class SemaphoreRow(_Value, frozen=True):
+    """A semaphore in a listing, with the first of its holders."""
+
+    name: str
+    limit: int
+    available: int
+    holders: tuple[HoldView, ...]
+    holders_count: int
+    queue_length: int
+
+
+class ElectionRow(_Value, frozen=True):
+    """An election in a listing."""
+
+    name: str
+    leader: HoldView | None
+    value: str
+    queue_length: int
+
+
+class RateRowView(_Value, frozen=True):
+    """A rate limit in a listing; it is whole again in `reset_in_ms`."""
+
+    name: str
+    algorithm: Algorithm
+    window_ms: int
+    reset_in_ms: int
+
+
+class HighestToken(_Value, frozen=True):
+    """The highest token that a resource has seen; None if it never saw one."""
+
+    resource: str
+    highest_token: int | None
 
 
 class FenceView(_Value, frozen=True):
@@ -125,8 +177,44 @@ class SessionView(_Value, frozen=True):
     expires_in_ms: int
     owner: OwnerName
     labels: dict[str, str]
-    holds: tuple[HolderView, ...]
+    holds: tuple[HoldView, ...]
     tickets: tuple[WaiterView, ...]
+    session_name: str = ""
+
+
+class SessionRow(_Value, frozen=True):
+    """A session in a listing: nothing in it gives a right."""
+
+    session_name: str
+    owner: OwnerName
+    labels: dict[str, str]
+    ttl_ms: int
+    expires_in_ms: int
+    holds_count: int
+    tickets_count: int
+
+
+class Holdings(_Value, frozen=True):
+    """A page of holds and waits of all kinds; `next` is the place to go on after if there may be more."""
+
+    holds: tuple[HoldView, ...]
+    tickets: tuple[WaiterView, ...]
+    next: str | None = None
+
+
+class TicketView(_Value, frozen=True):
+    """A waiter by its public number. It gives up in `ends_in_ms`; `estimate_ms` is a guess, or None."""
+
+    ticket: int
+    kind: HoldKind
+    names: tuple[str, ...]
+    owner: OwnerName
+    position: int
+    waited_ms: int
+    ends_in_ms: int
+    estimate_ms: int | None
+    session_name: str = ""
+    is_conversion: bool = False
 
 
 class SessionOpened(_Value, frozen=True, tag=1):

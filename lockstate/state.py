@@ -1,6 +1,7 @@
 """The tables together, and the moves that keep them consistent with each other. Rules are elsewhere."""
 
 from collections import OrderedDict, deque
+from operator import attrgetter
 from typing import Final, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from lockstate.modes import CONFLICTS, INTENT, UNIT, Claim, Mode, Scope, claim_o
 from lockstate.names import NameIndex
 from lockstate.owners import Party, Wish, party_of, wish_of
 from lockstate.rates import RateLimits
+from lockstate.record_index import RecordIndex
 from lockstate.records import CONVERSION, NOTHING, Claimant, Delay, Hold, Lock, Semaphore, Session, Ticket
 from lockstate.requests import RequestMemory
 from lockstate.results import Event, HoldKind
@@ -78,6 +80,10 @@ class State:
         self.requests = RequestMemory(self.ledger)
         self.origins: dict[str, Origin] = {}
         self.audit: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)
+        self.sessions_in_order: RecordIndex[Session] = RecordIndex(attrgetter("order"))
+        self.tickets_in_order: RecordIndex[Ticket] = RecordIndex(attrgetter("order"))
+        self.semaphores_in_order: RecordIndex[Semaphore] = RecordIndex(attrgetter("name"))
+        self.fences_in_order: RecordIndex[str] = RecordIndex(str)
         self.semaphore_values = NamedValues(self.semaphores, number_of_semaphore)
         self.fence_values = NamedValues(self.fences, number_of_fence)
         self.origin_values = NamedValues(self.origins, number_of_origin)
@@ -139,6 +145,7 @@ class State:
     def add_session(self, session: Session) -> None:
         """Add a session and its deadline."""
         self.sessions[session.session_id] = session
+        self.sessions_in_order.add(session)
         self.deadlines.add(session)
         self.ledger.noted[session] = 0
 
@@ -147,6 +154,7 @@ class State:
         del self.sessions[session.session_id]
         if self.extras:
             self.extras.drop(session.session_id)
+        self.sessions_in_order.remove(session)
         self.deadlines.remove(session)
         self.ledger.remove(session)
 
@@ -242,6 +250,7 @@ class State:
         """Add a waiter to its queues, its session, its node process and the deadlines."""
         self.deadlines.add(ticket)
         self.tickets[ticket.hold_id] = ticket
+        self.tickets_in_order.add(ticket)
         self.ledger.noted[ticket] = 0
         self.origin_tickets.setdefault(ticket.origin, {})[ticket.hold_id] = ticket
         self.party_tickets.setdefault(party_of(ticket), {})[ticket.hold_id] = ticket
@@ -289,6 +298,7 @@ class State:
         del self.tickets[ticket.hold_id]
         if self.extras:
             self.extras.drop(ticket.hold_id)
+        self.tickets_in_order.remove(ticket)
         self.deadlines.remove(ticket)
         self.ledger.remove(ticket)
         _leave(self.origin_tickets, ticket.origin, ticket)
@@ -349,6 +359,7 @@ class State:
         if semaphore.name not in self.semaphores:
             self.semaphore_values.change(semaphore.name)
             self.semaphores[semaphore.name] = semaphore
+            self.semaphores_in_order.add(semaphore)
 
     def resize(self, semaphore: Semaphore, limit: int) -> None:
         """Give a semaphore another limit."""
@@ -359,7 +370,8 @@ class State:
         """Forget a semaphore that nobody holds or wants."""
         if semaphore.is_idle:
             self.semaphore_values.change(semaphore.name)
-            self.semaphores.pop(semaphore.name, None)
+            del self.semaphores[semaphore.name]
+            self.semaphores_in_order.remove(semaphore)
 
     def set_delay(self, name: str, scope: Scope, delay_ms: int) -> None:
         """Keep everybody from what a lock covers for `delay_ms`; a longer delay that already runs stays."""
@@ -441,6 +453,7 @@ class State:
         if resource not in self.fence_values.noted:
             if resource not in self.fences:
                 self.ledger.settled_sum += marks.of_length(len(resource))
+                self.fences_in_order.add(resource)
             self.fence_values.change(resource)
         self.fences[resource] = token
 

@@ -1,21 +1,22 @@
 """Reads of the state, for people and programs: computed on request. None of them shows a secret."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from lockstate import limits
 from lockstate.blockers import covering_holds, names_below
 from lockstate.claims import FIRST_OF_LOCKS, Claims, ancestors, permits_of, record_name
 from lockstate.ids import HoldId, SessionId
 from lockstate.modes import NAMED, Scope, is_intent, is_tree
-from lockstate.owners import own_id, shown_owner
-from lockstate.records import Delay, Hold, Semaphore, Session, Ticket, each_lock, place_among
+from lockstate.owners import own_id, session_name, shown_owner
+from lockstate.records import NOTHING, Delay, Hold, Semaphore, Session, Ticket, each_lock, place_among
 from lockstate.results import (
     ElectionView,
     Event,
     FenceView,
     HolderView,
     HoldKind,
+    HoldView,
     LockView,
     SemaphoreView,
     SessionView,
@@ -45,9 +46,29 @@ def holder_view(state: State, hold: Hold, name: str) -> HolderView:
     return HolderView(owner, mode, hold.token, left_ms, hold.note, name, scope, hold.kind, hold.permits)
 
 
-def holder_views(state: State, holds: Iterable[tuple[str, Hold]]) -> tuple[HolderView, ...]:
-    """Return holds as others may see them, each as a holder of the name that comes with it."""
-    return tuple([holder_view(state, hold, name) for name, hold in holds])
+def hold_view(state: State, hold: Hold, name: str) -> HoldView:
+    """Return `hold` as reads show it, as a holder of `name`."""
+    session = state.sessions.get(hold.session_id)
+    shown = holder_view(state, hold, name)
+    return HoldView(
+        shown.owner,
+        shown.mode,
+        shown.token,
+        shown.expires_in_ms,
+        shown.note,
+        name,
+        shown.scope,
+        shown.kind,
+        shown.permits,
+        state.now_ms - hold.since_ms,
+        session_name(session) if session is not None else "",
+        session.labels if session is not None else NOTHING,
+    )
+
+
+def hold_views(state: State, holds: Iterable[tuple[str, Hold]]) -> tuple[HoldView, ...]:
+    """Return holds as reads show them, each as a holder of the name that comes with it."""
+    return tuple([hold_view(state, hold, name) for name, hold in holds])
 
 
 def lock_view(state: State, name: str) -> LockView:
@@ -59,21 +80,28 @@ def lock_view(state: State, name: str) -> LockView:
     return LockView(
         name,
         "held" if holds else held_or_not,
-        holder_views(state, holds),
-        tuple([_waiter_view(state, ticket, name, place) for place, ticket in enumerate(tickets, 1)]),
+        hold_views(state, holds),
+        tuple([waiter_view(state, ticket, name, place) for place, ticket in enumerate(tickets, 1)]),
     )
 
 
-def lock_views(state: State, prefix: str, after: str, limit: int) -> tuple[list[LockView], str | None]:
-    """Return a page of active locks whose names start with `prefix` and follow `after`, and its cursor."""
+def lock_views(
+    state: State, prefix: str, after: str, limit: int, longer_than_ms: int = 0
+) -> tuple[list[LockView], str | None]:
+    """Return a page of active locks whose names start with `prefix` and follow `after`, and its cursor.
+
+    With `longer_than_ms` only locks that somebody has held for longer are shown.
+    """
     limit = min(max(limit, 1), limits.LIST_LIMIT_MAX)
     views: list[LockView] = []
-    rows = 0
+    rows, place = 0, ""
     for name in _names(state, prefix, after):
         if len(views) == limit or rows >= limits.LIST_ROWS_MAX:
-            return views, views[-1].name
-        views.append(lock_view(state, name))
-        rows += 1 + len(views[-1].holders) + len(views[-1].queue)
+            return views, place
+        view, place = lock_view(state, name), name
+        rows += 1 + len(view.holders) + len(view.queue)
+        if not longer_than_ms or any(hold.since_ms > longer_than_ms for hold in view.holders):
+            views.append(view)
     return views, None
 
 
@@ -99,10 +127,10 @@ def semaphore_view(state: State, name: str) -> SemaphoreView:
         name,
         semaphore.limit,
         available(semaphore),
-        holder_views(state, [(name, hold) for hold in semaphore.holders.values()]),
+        hold_views(state, [(name, hold) for hold in semaphore.holders.values()]),
         tuple(
             [
-                _waiter_view(state, ticket, name, place)
+                waiter_view(state, ticket, name, place)
                 for place, ticket in enumerate(semaphore.queue.values(), 1)
             ]
         ),
@@ -115,14 +143,30 @@ def election_view(state: State, name: str) -> ElectionView:
     hold = lock.holder if lock is not None else None
     if lock is None or hold is None:
         return ElectionView(name)
-    queue = tuple([_waiter_view(state, ticket, name, place) for place, ticket in enumerate(lock.queue(), 1)])
-    return ElectionView(name, holder_view(state, hold, name), hold.value, queue)
+    queue = tuple([waiter_view(state, ticket, name, place) for place, ticket in enumerate(lock.queue(), 1)])
+    return ElectionView(name, hold_view(state, hold, name), hold.value, queue)
 
 
-def fence_view(state: State, name: str, token: int) -> FenceView:
-    """Return whether `token` belongs to a holder of `name`, or of a subtree that covers it."""
-    tokens = [hold.token for _, hold in covering_holds(state, name)]
-    return FenceView(token in tokens, max(tokens, default=0))
+def fence_view(state: State, name: str, token: int, kind: HoldKind | None = None) -> FenceView:
+    """Return whether `token` belongs to a hold of `name`, of one kind or of any.
+
+    Holders of a subtree hold the locks that it covers. A token belongs to one hold, so it has one kind.
+    """
+    tokens = {one: _tokens(state, name, one) for one in HoldKind if kind in (None, one)}
+    found = next((one for one, of_kind in tokens.items() if token in of_kind), None)
+    shown = tokens if found is None else {found: tokens[found]}
+    return FenceView(found is not None, max(chain(*shown.values()), default=0))
+
+
+def _tokens(state: State, name: str, kind: HoldKind) -> list[int]:
+    """Return the tokens of all that hold a lock, a semaphore or an election."""
+    if kind is HoldKind.LOCK:
+        return [hold.token for _, hold in covering_holds(state, name)]
+    if kind is HoldKind.SEMAPHORE:
+        semaphore = state.semaphores.get(name)
+        return [hold.token for hold in semaphore.holders.values()] if semaphore is not None else []
+    lock = state.locks.get(record_name(kind, name))
+    return [hold.token for hold in lock.all_holders()] if lock is not None else []
 
 
 def session_view(state: State, session_id: SessionId) -> SessionView | None:
@@ -136,13 +180,10 @@ def session_view(state: State, session_id: SessionId) -> SessionView | None:
         session.owner,
         session.labels,
         tuple(
-            [
-                holder_view(state, hold, lock.name)
-                for hold in session.holds.values()
-                for lock in each_lock(hold)
-            ]
+            [hold_view(state, hold, lock.name) for hold in session.holds.values() for lock in each_lock(hold)]
         ),
         tuple(_tickets(state, session)),
+        session_name(session),
     )
 
 
@@ -163,7 +204,7 @@ def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
         for lock in each_lock(ticket):
             is_permits = ticket.kind is HoldKind.SEMAPHORE
             name = permits_of(lock.name)[0] if is_permits else record_name(ticket.kind, lock.name)
-            yield _waiter_view(state, ticket, lock.name, places[name, ticket.hold_id])
+            yield waiter_view(state, ticket, lock.name, places[name, ticket.hold_id])
 
 
 def audit(state: State, name: str, session_id: SessionId | HoldId, limit: int) -> list[Event]:
@@ -231,7 +272,8 @@ def _delays_below(state: State, name: str) -> Iterator[Delay]:
                 yield delay
 
 
-def _waiter_view(state: State, ticket: Ticket, name: str, place: int) -> WaiterView:
+def waiter_view(state: State, ticket: Ticket, name: str, place: int) -> WaiterView:
+    """Return `ticket` as others may see it, at its place in the queue for `name`."""
     mode, scope = ticket.mode, ticket.scope
     for lock in ticket.locks:
         if lock.name == name:
@@ -246,4 +288,6 @@ def _waiter_view(state: State, ticket: Ticket, name: str, place: int) -> WaiterV
         ticket.kind,
         ticket.permits,
         bool(ticket.converts),
+        ticket.order,
+        session_name(session) if (session := state.sessions.get(ticket.session_id)) is not None else "",
     )

@@ -12,7 +12,7 @@ from lockstate import limits
 from lockstate.commands import Algorithm
 from lockstate.ids import HoldId, SessionId
 from lockstate.modes import Mode, Scope
-from lockstate.results import Refused
+from lockstate.results import HoldKind, Refused
 
 Maybe = msgspec.UnsetType
 UNSET: Final = msgspec.UNSET
@@ -41,7 +41,12 @@ RateLimit = Annotated[int, _bounds(1, limits.RATE_LIMIT_MAX)]
 Window = Annotated[int, _bounds(limits.RATE_WINDOW_MS_MIN, limits.RATE_WINDOW_MS_MAX)]
 Token = Annotated[int, _bounds(0, limits.TOKEN_MAX)]
 
-WORDS: Final = {"mode": tuple(Mode), "scope": tuple(Scope), "algorithm": tuple(Algorithm)}
+WORDS: Final = {
+    "mode": tuple(Mode),
+    "scope": tuple(Scope),
+    "algorithm": tuple(Algorithm),
+    "kind": tuple(HoldKind),
+}
 """The words that a field may be, where the decoder does not list them."""
 
 

@@ -5,7 +5,9 @@ from typing import Annotated
 import msgspec
 
 from api.requests.fields import (
+    UNSET,
     HoldIdText,
+    Maybe,
     Name,
     PermitsLimit,
     RateLimit,
@@ -24,6 +26,7 @@ from api.requests.ids import new_hold_ids
 from api.requests.locks import Acquiring
 from lockstate import checks, commands, limits
 from lockstate.ids import NO_OWNER, OwnerName
+from lockstate.results import HoldKind
 
 Permits = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "description": "At most the limit."})]
 
@@ -98,17 +101,38 @@ class TakeRateRequest(Write, kw_only=True):
         )
 
 
+class PeekRateRequest(Request, kw_only=True):
+    """Ask what a rate limit would answer, without taking anything from it."""
+
+    name: Name
+    limit: RateLimit
+    window_ms: Window
+    algorithm: commands.Algorithm = commands.Algorithm.FIXED_WINDOW
+    cost: Permits = 1
+
+    def command(self) -> commands.TakeRate:
+        """Return the command that would take it."""
+        return TakeRateRequest(
+            name=self.name,
+            limit=self.limit,
+            window_ms=self.window_ms,
+            algorithm=self.algorithm,
+            cost=self.cost,
+        ).command()
+
+
 class CheckFenceRequest(Request, kw_only=True):
-    """Ask whether a token is that of a present holder of a lock."""
+    """Ask whether a token is that of a present hold: of one kind, or of any."""
 
     name: Name
     token: Token
+    kind: HoldKind | Maybe = UNSET
 
-    def checked(self) -> tuple[str, int]:
-        """Return name and token."""
+    def checked(self) -> tuple[str, int, HoldKind | None]:
+        """Return name, token and kind."""
         check(limits.check_name(self.name))
         check(limits.check_range("token", self.token, limits.TOKEN_MAX))
-        return self.name, self.token
+        return self.name, self.token, None if self.kind is UNSET else self.kind
 
 
 class AdvanceFenceRequest(Write, kw_only=True):

@@ -38,6 +38,31 @@ _PARAMETERS: dict[str, JsonObject] = {
         "schema": {"type": "string"},
         "description": "Only names that start with this.",
     },
+    "ticket": {
+        "in": "path",
+        "schema": {"type": "integer", "minimum": 1},
+        "description": "The public number of a waiter.",
+    },
+    "owner": {
+        "in": "query",
+        "schema": {"type": "string", "maxLength": limits.OWNER_BYTES_MAX},
+        "description": "Only what this owner has.",
+    },
+    "label": {
+        "in": "query",
+        "schema": {"type": "string"},
+        "description": "NAME:VALUE; only of sessions with this label.",
+    },
+    "session_name": {
+        "in": "query",
+        "schema": {"type": "string"},
+        "description": "The public name of a session: only what it has. Goes with no other condition.",
+    },
+    "held_longer_than_ms": {
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 0},
+        "description": "Only what is held, or waited for, longer than this.",
+    },
     "since": {
         "in": "query",
         "schema": {"type": "string"},
@@ -121,7 +146,7 @@ def _parameter(name: str) -> JsonObject:
 
 
 def _operation(route: Route) -> JsonObject:
-    in_path = [name for name in ("session_id", "name") if f"{{{name}}}" in route.path]
+    in_path = [name for name in ("session_id", "name", "ticket") if f"{{{name}}}" in route.path]
     in_query = ["of-name" if name == "name" else name for name in route.query]
     parameters = [*in_path, *in_query, "timeout", "request-id"]
     operation: JsonObject = {

@@ -16,6 +16,7 @@ from holdfast import wire
 from http_api.server.call import Call
 from lockstate import limits
 from lockstate.ids import SessionId
+from lockstate.listings import Whose, is_session_name
 
 LIST_LIMIT_DEFAULT = 100
 """Things that a read shows when the client does not say how many."""
@@ -107,8 +108,59 @@ def page(call: Call) -> tuple[str, str, int]:
     values = call.query_values
     prefix, after = values.get("prefix", ""), cursors.name_of(values.get("after", ""))
     check(limits.check_text("prefix", prefix, limits.NAME_BYTES_MAX))
-    check(limits.check_text("after", after, limits.NAME_BYTES_MAX))
+    check(limits.check_text("after", after, cursors.BYTES_MAX))
     return prefix, after, limit(call, limits.LIST_LIMIT_MAX)
+
+
+def whose(call: Call) -> Whose:
+    """Return which holds and waits are meant by a query. Raises ProblemError."""
+    values = call.query_values
+    owner = values.get("owner", "")
+    check(limits.check_text("owner", owner, limits.OWNER_BYTES_MAX))
+    return Whose(owner, _label(call), held_longer_than_ms(call))
+
+
+def _label(call: Call) -> tuple[str, str] | None:
+    text = call.query_values.get("label")
+    if text is None:
+        return None
+    name, colon, value = text.partition(":")
+    if not name or not colon:
+        raise invalid(f"label: {text!r}; must be NAME:VALUE")
+    check(limits.check_text("label", name, limits.LABEL_BYTES_MAX))
+    check(limits.check_text("label", value, limits.LABEL_BYTES_MAX))
+    return name, value
+
+
+def held_longer_than_ms(call: Call) -> int:
+    """Return for how long something must have been held to be shown, 0 for all. Raises ProblemError."""
+    return number(call, "held_longer_than_ms", limits.TOKEN_MAX, default=0)
+
+
+def session_name_in_query(call: Call) -> str | None:
+    """Return the public name of a session in the query, if there is one. Raises ProblemError."""
+    text = call.query_values.get("session_name")
+    if text is not None and not is_session_name(text):
+        raise invalid(f"session_name: {text!r}; must be such as s-17")
+    return text
+
+
+def ticket_number(call: Call) -> int:
+    """Return the number of a ticket in the path. Raises ProblemError."""
+    return _whole_number("ticket", call.path_value, 1, limits.TOKEN_MAX)
+
+
+def number(call: Call, field: str, largest: int, *, default: int) -> int:
+    """Return a number of the query, 0 to `largest`. Raises ProblemError."""
+    text = call.query_values.get(field)
+    return default if text is None else _whole_number(field, text, 0, largest)
+
+
+def _whole_number(field: str, text: str, smallest: int, largest: int) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(largest))
+    if not is_number or not smallest <= int(text) <= largest:
+        raise invalid(f"{field}: {text!r}; must be {smallest} to {largest}")
+    return int(text)
 
 
 def limit(call: Call, largest: int) -> int:
@@ -116,10 +168,7 @@ def limit(call: Call, largest: int) -> int:
     text = call.query_values.get("limit")
     if text is None:
         return LIST_LIMIT_DEFAULT
-    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(largest))
-    if not is_number or not 1 <= int(text) <= largest:
-        raise invalid(f"limit: {text!r}; must be 1 to {largest}")
-    return int(text)
+    return _whole_number("limit", text, 1, largest)
 
 
 def name(call: Call) -> str:

@@ -16,6 +16,7 @@ from api.requests.primitives import (
     AdvanceFenceRequest,
     CampaignRequest,
     CheckFenceRequest,
+    PeekRateRequest,
     ProclaimRequest,
     ResizeRequest,
     TakeRateRequest,
@@ -39,6 +40,7 @@ from http_api.v1.handlers import (
     cluster,
     elections,
     fences,
+    holds,
     locks,
     members,
     rates,
@@ -58,6 +60,9 @@ _ACQUIRE: Final = (
 )  # fmt: skip
 """What can be answered to a client that wants to hold something."""
 
+_PAGE: Final = ("prefix", "limit", "after", "consistency")
+"""What the query of a listing may say."""
+
 RESERVED: Final = "/v1/stream"
 """A path that a later version answers, with everything below it."""
 
@@ -71,6 +76,10 @@ _SESSIONS: Final = (
         method="POST", path=wire.SESSION_KEEPALIVE, handler=sessions.keep_alive,
         takes=KeepAliveRequest, gives=answers.SessionKept,
         problems=("session-expired", *_WORLD),
+    ),
+    Route(
+        method="GET", path=wire.SESSIONS, handler=sessions.list_sessions, gives=views.SessionPage,
+        query=("owner", "label", "limit", "after", "consistency"), problems=_READ,
     ),
     Route(
         method="GET", path=wire.SESSION, handler=sessions.get_session,
@@ -117,7 +126,16 @@ _LOCKS: Final = (
     ),
     Route(
         method="GET", path=wire.LOCKS, handler=locks.list_locks,
-        gives=views.LockPage, query=("prefix", "limit", "after", "consistency"), problems=_READ,
+        gives=views.LockPage, query=("held_longer_than_ms", *_PAGE), problems=_READ,
+    ),
+    Route(
+        method="GET", path=wire.HOLDS, handler=holds.list_holds, gives=views.HoldPage,
+        query=("owner", "label", "session_name", "held_longer_than_ms", *_PAGE),
+        problems=("session-expired", *_READ),
+    ),
+    Route(
+        method="GET", path=wire.TICKET, handler=holds.get_ticket,
+        gives=views.TicketStatus, query=("consistency",), problems=("ticket-ended", *_READ),
     ),
 )  # fmt: skip
 
@@ -146,6 +164,10 @@ _SEMAPHORES: Final = (
         method="GET", path=wire.SEMAPHORE, handler=semaphores.get_semaphore,
         gives=views.Semaphore, query=("consistency",), problems=("name-too-long", *_READ),
     ),
+    Route(
+        method="GET", path=wire.SEMAPHORES, handler=semaphores.list_semaphores,
+        gives=views.SemaphorePage, query=_PAGE, problems=_READ,
+    ),
 )  # fmt: skip
 
 _RATES_AND_FENCES: Final = (
@@ -153,6 +175,23 @@ _RATES_AND_FENCES: Final = (
         method="POST", path=wire.RATE_TAKE, handler=rates.take_rate,
         takes=TakeRateRequest, gives=answers.RateTaken,
         problems=("name-too-long", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.RATE_PEEK, handler=rates.peek_rate,
+        takes=PeekRateRequest, gives=views.RatePeek, query=("consistency",),
+        problems=("name-too-long", *_READ),
+    ),
+    Route(
+        method="GET", path=wire.RATES, handler=rates.list_rate_limits,
+        gives=views.RatePage, query=_PAGE, problems=_READ,
+    ),
+    Route(
+        method="GET", path=wire.FENCE, handler=fences.get_fence,
+        gives=views.FenceState, query=("consistency",), problems=("name-too-long", *_READ),
+    ),
+    Route(
+        method="GET", path=wire.FENCES, handler=fences.list_fences,
+        gives=views.FencePage, query=_PAGE, problems=_READ,
     ),
     Route(
         method="POST", path=wire.FENCE_CHECK, handler=fences.check_fence,
@@ -188,6 +227,10 @@ _ELECTIONS: Final = (
     Route(
         method="GET", path=wire.ELECTION, handler=elections.get_election,
         gives=views.Election, query=("consistency",), problems=("name-too-long", *_READ),
+    ),
+    Route(
+        method="GET", path=wire.ELECTIONS, handler=elections.list_elections,
+        gives=views.ElectionPage, query=_PAGE, problems=_READ,
     ),
 )  # fmt: skip
 

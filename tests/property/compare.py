@@ -5,28 +5,49 @@ told about within one entry is not part of the rules either; of each lock, event
 """
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
+from lockstate import listings
 from lockstate.ids import NO_SESSION
+from lockstate.limits import HOLDERS_SHOWN_MAX
+from lockstate.listings import Whose
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.owners import shown_owner
-from lockstate.results import Event, EventKind, Granted, Outcome, Reason, Refused, Result, Settled
+from lockstate.results import (
+    Event,
+    EventKind,
+    Granted,
+    Holdings,
+    HoldKind,
+    HoldView,
+    Outcome,
+    Reason,
+    Refused,
+    Result,
+    Settled,
+    WaiterView,
+)
 from tests.property import model_views, random_commands
 from tests.property.model_changes import due
 from tests.property.model_deadlock import check_cycle
-from tests.property.model_records import ModelState
+from tests.property.model_records import Hold, ModelState, Ticket
 
 DEADLOCKS = {Reason.DEADLOCK, Reason.CONVERSION_DEADLOCK}
 AUDIT_LIMIT = 1000
+
+Row = TypeVar("Row")
 
 
 def plain(value: object) -> str:
     """Return `value` as text, without the digests in default owners."""
     if isinstance(value, Event):
         value = msgspec.structs.replace(value, owner=shown_owner(value.owner, value.session_id))
-    return re.sub(r'"(session|hold)-(?!expired")[^"]*"', r'"\1-*"', msgspec.json.encode(value).decode())
+    text = re.sub(r'"(session|hold)-(?!expired")[^"]*"', r'"\1-*"', msgspec.json.encode(value).decode())
+    return re.sub(r'"s-[0-9]+"', '"s-*"', re.sub(r"(true|false),[0-9]+,\"", r'\1,0,"', text))
 
 
 def plain_result(result: Result) -> str:
@@ -92,8 +113,6 @@ def check_views(machine: LockMachine, state: ModelState) -> None:
     assert machine.next_deadline_ms() == (ends[0][0] if ends else None)
     for name in random_commands.NAMES:
         _check_equal([plain(machine.lock(name))], [plain(model_views.lock_view(state, name))])
-        for token in (0, 1, state.next_token - 1):
-            assert machine.check_fence(name, token) == model_views.fence_view(state, name, token)
     for name in random_commands.SEMAPHORES:
         _check_equal([plain(machine.semaphore(name))], [plain(model_views.semaphore_view(state, name))])
     for name in random_commands.ELECTIONS:
@@ -102,8 +121,86 @@ def check_views(machine: LockMachine, state: ModelState) -> None:
         _check_equal(
             [plain(machine.session(session_id))], [plain(model_views.session_view(state, session_id))]
         )
+    names = (*random_commands.NAMES, *random_commands.SEMAPHORES, *random_commands.ELECTIONS)
+    for name in dict.fromkeys(names):
+        for token in (0, 1, state.next_token - 1):
+            for kind in (None, *HoldKind):
+                found = machine.check_fence(name, token, kind)
+                assert found == model_views.fence_view(state, name, token, kind)
     _check_pages(machine, state)
+    _check_listings(machine, state)
+    _check_holdings(machine, state)
+    _check_tickets(machine, state)
     _check_audit(machine, state)
+
+
+def _all_pages(read: Callable[[str, int], tuple[list[Row], str | None]], limit: int) -> list[Row]:
+    """Return the rows of all pages."""
+    rows: list[Row] = []
+    after: str | None = ""
+    while after is not None:
+        page, after = read(after, limit)
+        assert len(page) <= limit
+        rows += page
+    return rows
+
+
+def _check_listings(machine: LockMachine, state: ModelState) -> None:
+    """Check the lists of semaphores, elections, fences and sessions, in pages of one and of many."""
+    now, limit = machine.state, 1 + state.revision % 2 * 99
+    semaphores = _all_pages(lambda after, most: listings.semaphores(now, "", after, most), limit)
+    assert [row.name for row in semaphores] == sorted(state.limits)
+    for row in semaphores:
+        view = model_views.semaphore_view(state, row.name)
+        assert (row.limit, row.available) == (view.limit, view.available)
+        assert (row.holders_count, row.queue_length) == (len(view.holders), len(view.queue))
+        _check_equal([plain(row.holders)], [plain(view.holders[:HOLDERS_SHOWN_MAX])])
+    things: list[Hold | Ticket] = [*state.holds, *state.tickets]
+    led = {thing.locks[0].name for thing in things if thing.kind is HoldKind.ELECTION}
+    elections = _all_pages(lambda after, most: listings.elections(now, "", after, most), limit)
+    assert [row.name for row in elections] == sorted(led)
+    for election in elections:
+        seen = model_views.election_view(state, election.name)
+        _check_equal([plain(election.leader)], [plain(seen.leader)])
+        assert (election.value, election.queue_length) == (seen.value, len(seen.queue))
+    fences = _all_pages(lambda after, most: listings.fences(now, "", after, most), limit)
+    assert [(row.resource, row.highest_token) for row in fences] == sorted(state.fences.items())
+    sessions = _all_pages(lambda after, most: listings.sessions(now, Whose(), after, most), limit)
+    _check_equal([plain(row) for row in sessions], [plain(row) for row in model_views.session_rows(state)])
+    for row_of_one, session in zip(sessions, state.sessions, strict=True):
+        found = machine.holdings_of(row_of_one.session_name)
+        known = model_views.session_view(state, session.session_id)
+        assert found is not None
+        assert known is not None
+        _check_equal([plain(found)], [plain(Holdings(known.holds, known.tickets))])
+
+
+def _check_holdings(machine: LockMachine, state: ModelState) -> None:
+    """Check what some hold and wait for, in pages of one name and of many."""
+    limit = 1 + state.revision % 2 * 99
+    conditions = [Whose(), Whose(owner="ann"), Whose(label=("owner", "ann")), Whose(longer_than_ms=500)]
+    for whose in conditions:
+        holds: list[HoldView] = []
+        tickets: list[WaiterView] = []
+        after: str | None = ""
+        while after is not None:
+            page = listings.holdings(machine.state, whose, "", after, limit)
+            holds, tickets, after = [*holds, *page.holds], [*tickets, *page.tickets], page.next
+        wanted = model_views.holdings(state, whose.owner, whose.label, whose.longer_than_ms)
+        _check_equal([plain(Holdings(tuple(holds), tuple(tickets)))], [plain(wanted)])
+
+
+def _check_tickets(machine: LockMachine, state: ModelState) -> None:
+    """Check that waiters have numbers in order of arrival, and what is shown of each by its number."""
+    numbers = [machine.state.tickets[ticket.ticket_id].order for ticket in state.tickets]
+    assert numbers == sorted(set(numbers))
+    for number, ticket in zip(numbers, state.tickets, strict=True):
+        view = listings.ticket(machine.state, number)
+        assert view is not None
+        assert view.ticket == number
+        shown = msgspec.structs.replace(view, ticket=0)
+        _check_equal([plain(shown)], [plain(model_views.ticket_view(state, ticket))])
+    assert listings.ticket(machine.state, max(numbers, default=0) + 1) is None
 
 
 def _check_pages(machine: LockMachine, state: ModelState) -> None:

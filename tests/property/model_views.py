@@ -1,21 +1,30 @@
 """The model as readers see it."""
 
+import msgspec
+
 from lockstate.commands import Wanted
 from lockstate.ids import NO_OWNER, SessionId
 from lockstate.results import (
     ElectionView,
     Event,
+    EventKind,
     FenceView,
     Granted,
     HolderView,
+    Holdings,
     HoldKind,
+    HoldView,
     LockView,
     SemaphoreView,
+    SessionRow,
     SessionView,
+    TicketView,
     WaiterView,
 )
 from tests.property.model_locks import covers, names, queue, used
-from tests.property.model_records import Hold, ModelState, Ticket
+from tests.property.model_records import Hold, ModelState, Session, Ticket
+
+SESSION_NAME = "s-*"
 
 
 def holder_view(state: ModelState, hold: Hold, lock: Wanted) -> HolderView:
@@ -33,6 +42,23 @@ def holder_view(state: ModelState, hold: Hold, lock: Wanted) -> HolderView:
     )
 
 
+def hold_view(state: ModelState, hold: Hold, lock: Wanted) -> HoldView:
+    """Return a hold as reads show it, by one of its locks."""
+    shown = holder_view(state, hold, lock)
+    session = state.session(hold.session_id)
+    return HoldView(
+        **msgspec.structs.asdict(shown),
+        since_ms=state.now_ms - hold.granted_at_ms,
+        session_name=name_of(session),
+        labels=session.labels if session is not None else {},
+    )
+
+
+def name_of(session: Session | None) -> str:
+    """Return what stands for the public name of a session, whose number is left open."""
+    return SESSION_NAME if session is not None else ""
+
+
 def waiter_view(state: ModelState, ticket: Ticket, lock: Wanted, at: int) -> WaiterView:
     """Return a waiter as others see it, by one of the locks that it wants."""
     return WaiterView(
@@ -45,18 +71,25 @@ def waiter_view(state: ModelState, ticket: Ticket, lock: Wanted, at: int) -> Wai
         ticket.kind,
         ticket.permits,
         ticket.converts is not None,
+        session_name=name_of(state.session(ticket.session_id)),
     )
 
 
 def holders(state: ModelState, kind: HoldKind, name: str) -> tuple[HolderView, ...]:
     """Return the holders of `name`, also those of subtrees that it lies in, in order of token."""
-    return tuple(
-        holder_view(state, hold, lock)
-        for hold in state.holds
-        if hold.kind is kind
-        for lock in hold.locks
-        if covers(lock, name)
-    )
+    return tuple(holder_view(state, hold, lock) for hold, lock in holding(state, kind, name))
+
+
+def held(state: ModelState, kind: HoldKind, name: str) -> tuple[HoldView, ...]:
+    """Return the same as reads show them."""
+    return tuple(hold_view(state, hold, lock) for hold, lock in holding(state, kind, name))
+
+
+def holding(state: ModelState, kind: HoldKind, name: str) -> list[tuple[Hold, Wanted]]:
+    """Return the holds of `name`, each with the lock by which it is one."""
+    return [
+        (hold, lock) for hold in state.holds if hold.kind is kind for lock in hold.locks if covers(lock, name)
+    ]
 
 
 def waiters(state: ModelState, kind: HoldKind, name: str) -> tuple[WaiterView, ...]:
@@ -71,12 +104,12 @@ def waiters(state: ModelState, kind: HoldKind, name: str) -> tuple[WaiterView, .
 
 def lock_view(state: ModelState, name: str) -> LockView:
     """Return the lock."""
-    held = holders(state, HoldKind.LOCK, name)
+    of_name = held(state, HoldKind.LOCK, name)
     delayed = any(
         d.kind is HoldKind.LOCK and covers(Wanted(d.name, scope=d.scope), name) for d in state.delays
     )
-    word = "held" if held else "delayed" if delayed else "free"
-    return LockView(name, word, held, waiters(state, HoldKind.LOCK, name))
+    word = "held" if of_name else "delayed" if delayed else "free"
+    return LockView(name, word, of_name, waiters(state, HoldKind.LOCK, name))
 
 
 def active_names(state: ModelState) -> list[str]:
@@ -97,7 +130,7 @@ def session_view(state: ModelState, session_id: SessionId) -> SessionView | None
         session.owner,
         session.labels,
         tuple(
-            holder_view(state, hold, lock)
+            hold_view(state, hold, lock)
             for hold in state.holds
             if hold.session_id == session_id
             for lock in hold.locks
@@ -108,6 +141,7 @@ def session_view(state: ModelState, session_id: SessionId) -> SessionView | None
             if ticket.session_id == session_id
             for lock in ticket.locks
         ),
+        name_of(session),
     )
 
 
@@ -124,7 +158,7 @@ def semaphore_view(state: ModelState, name: str) -> SemaphoreView:
         name,
         state.limits[name],
         available(state, name),
-        holders(state, HoldKind.SEMAPHORE, name),
+        held(state, HoldKind.SEMAPHORE, name),
         waiters(state, HoldKind.SEMAPHORE, name),
     )
 
@@ -132,15 +166,103 @@ def semaphore_view(state: ModelState, name: str) -> SemaphoreView:
 def election_view(state: ModelState, name: str) -> ElectionView:
     """Return the election."""
     leaders = [h for h in state.holds if h.kind is HoldKind.ELECTION and names(h) == [name]]
-    leader = holder_view(state, leaders[0], leaders[0].locks[0]) if leaders else None
+    leader = hold_view(state, leaders[0], leaders[0].locks[0]) if leaders else None
     value = leaders[0].value if leaders else ""
     return ElectionView(name, leader, value, waiters(state, HoldKind.ELECTION, name))
 
 
-def fence_view(state: ModelState, name: str, token: int) -> FenceView:
-    """Return whether `token` is that of a holder of the lock."""
-    tokens = [view.token for view in holders(state, HoldKind.LOCK, name)]
-    return FenceView(token in tokens, max(tokens, default=0))
+def fence_view(state: ModelState, name: str, token: int, only: HoldKind | None = None) -> FenceView:
+    """Return whether `token` is that of a hold of `name`, of one kind or of any."""
+    views = [view for kind in HoldKind if only in (None, kind) for view in holders(state, kind, name)]
+    kinds = {view.kind for view in views if view.token == token}
+    tokens = [view.token for view in views if not kinds or view.kind in kinds]
+    return FenceView(bool(kinds), max(tokens, default=0))
+
+
+def holdings(state: ModelState, owner: str, label: tuple[str, str] | None, longer_than_ms: int) -> Holdings:
+    """Return all holds and waits that meet the conditions: elections, locks, semaphores, each by name."""
+
+    def is_meant(thing: Hold | Ticket, since_ms: int) -> bool:
+        session = state.session(thing.session_id)
+        labels = session.labels if session is not None else {}
+        return (
+            (not owner or thing.owner == owner)
+            and (label is None or labels.get(label[0]) == label[1])
+            and (not longer_than_ms or state.now_ms - since_ms > longer_than_ms)
+        )
+
+    kinds = (HoldKind.ELECTION, HoldKind.LOCK, HoldKind.SEMAPHORE)
+    things: list[Hold | Ticket] = [*state.holds, *state.tickets]
+    wanted = [
+        (kind, name)
+        for kind in kinds
+        for name in sorted({name for thing in things if thing.kind is kind for name in names(thing)})
+    ]
+    holds = tuple(
+        hold_view(state, hold, lock)
+        for kind, name in wanted
+        for hold in state.holds
+        if hold.kind is kind and is_meant(hold, hold.granted_at_ms)
+        for lock in hold.locks
+        if lock.name == name
+    )
+    tickets = tuple(
+        waiter_view(state, ticket, lock, place)
+        for kind, name in wanted
+        for place, ticket in enumerate(queue(state, kind, name), 1)
+        if is_meant(ticket, ticket.queued_at_ms)
+        for lock in ticket.locks
+        if lock.name == name
+    )
+    return Holdings(holds, tickets)
+
+
+def session_rows(state: ModelState) -> list[SessionRow]:
+    """Return all sessions as anybody may see them, the oldest first."""
+    return [
+        SessionRow(
+            name_of(session),
+            session.owner,
+            session.labels,
+            session.lease.ttl_ms,
+            max(0, session.lease.expires_at_ms - state.now_ms),
+            sum(hold.session_id == session.session_id for hold in state.holds),
+            sum(ticket.session_id == session.session_id for ticket in state.tickets),
+        )
+        for session in state.sessions
+    ]
+
+
+def ticket_view(state: ModelState, ticket: Ticket) -> TicketView:
+    """Return a waiter as it is shown by its number."""
+    things = [(ticket.kind, lock.name) for lock in ticket.locks]
+    place = max(queue(state, kind, name).index(ticket) + 1 for kind, name in things)
+    guesses = [guess for kind, name in things if (guess := estimate_ms(state, kind, name, place)) is not None]
+    return TicketView(
+        0,
+        ticket.kind,
+        tuple(lock.name for lock in ticket.locks),
+        ticket.owner,
+        place,
+        state.now_ms - ticket.queued_at_ms,
+        max(0, ticket.deadline_ms - state.now_ms),
+        max(guesses, default=None),
+        name_of(state.session(ticket.session_id)),
+        ticket.converts is not None,
+    )
+
+
+def estimate_ms(state: ModelState, kind: HoldKind, name: str, place: int) -> int | None:
+    """Return the median of the last hold times, once for every round of as many as hold it now."""
+    ends = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKind.RESIGNED)
+    newest = state.history[::-1][:1000]
+    times_ms = [e.lasted_ms for e in newest if e.kind in ends and (e.of, e.name) == (kind, name)][:16]
+    if not times_ms:
+        return None
+    median_ms = sorted(times_ms)[len(times_ms) // 2]
+    of_it = [hold for hold in state.holds if hold.kind is kind and name in names(hold)]
+    passed_ms = max((state.now_ms - hold.granted_at_ms for hold in of_it), default=median_ms)
+    return -(-place // max(len(of_it), 1)) * median_ms - min(passed_ms, median_ms)
 
 
 def audit(state: ModelState, name: str, session_id: SessionId) -> list[Event]:

@@ -37,7 +37,8 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.SEMAPHORE_RELEASE}": ("hold_id", "request_id"),
     f"POST {wire.SEMAPHORE_RESIZE}": ("name", "limit", "request_id"),
     f"POST {wire.RATE_TAKE}": ("name", "limit", "window_ms", "algorithm", "cost", "wait_ms", "request_id"),
-    f"POST {wire.FENCE_CHECK}": ("name", "token"),
+    f"POST {wire.RATE_PEEK}": ("name", "limit", "window_ms", "algorithm", "cost"),
+    f"POST {wire.FENCE_CHECK}": ("name", "token", "kind"),
     f"POST {wire.FENCE_ADVANCE}": ("resource", "token", "request_id"),
     f"POST {wire.ELECTION_CAMPAIGN}": ("name", "session_id", "value", "owner", "wait_ms", "request_id"),
     f"POST {wire.ELECTION_PROCLAIM}": ("hold_id", "value", "request_id"),
@@ -53,7 +54,33 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
 ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.SESSIONS}": ("session_id", "ttl_ms", "expires_in_ms", "revision"),
     f"POST {wire.SESSION_KEEPALIVE}": ("session_id", "expires_in_ms", "revision"),
-    f"GET {wire.SESSION}": ("ttl_ms", "expires_in_ms", "owner", "labels", "holds", "tickets"),
+    f"GET {wire.SESSION}": (
+        "ttl_ms",
+        "expires_in_ms",
+        "owner",
+        "labels",
+        "holds",
+        "tickets",
+        "session_name",
+    ),
+    f"GET {wire.SESSIONS}": ("sessions", "next"),
+    f"GET {wire.HOLDS}": ("holds", "tickets", "next"),
+    f"GET {wire.TICKET}": (
+        "ticket",
+        "kind",
+        "names",
+        "owner",
+        "position",
+        "waited_ms",
+        "ends_in_ms",
+        "estimate_ms",
+    ),
+    f"GET {wire.SEMAPHORES}": ("semaphores", "next"),
+    f"GET {wire.ELECTIONS}": ("elections", "next"),
+    f"POST {wire.RATE_PEEK}": ("allowed", "remaining", "retry_after_ms", "reset_in_ms"),
+    f"GET {wire.RATES}": ("rate_limits", "next"),
+    f"GET {wire.FENCE}": ("resource", "highest_token"),
+    f"GET {wire.FENCES}": ("fences", "next"),
     f"DELETE {wire.SESSION}": ("released", "revision"),
     f"POST {wire.LOCK_ACQUIRE}": ("hold_id", "token", "name", "mode", "expires_in_ms", "revision"),
     f"POST {wire.LOCK_RENEW}": ("token", "expires_in_ms", "revision"),
@@ -109,12 +136,36 @@ RELEASED_EXTRA_FIELDS: Final = ("locks",)
 LOCK_FIELDS: Final = ("name", "mode", "scope")
 """Of each lock in `locks`, in requests and answers."""
 HOLDER_FIELDS: Final = ("owner", "mode", "token", "expires_in_ms", "note", "name", "scope")
-WAITER_FIELDS: Final = ("owner", "mode", "position", "waited_ms", "name", "scope")
+HOLDER_READ_FIELDS: Final = ("since_ms", "session_name", "labels")
+"""Of holders and leaders in reads; the last two if they hold in a session."""
+TICKET_EXTRA_FIELDS: Final = ("session_name", "conversion")
+SESSION_ROW_FIELDS: Final = (
+    "session_name",
+    "owner",
+    "labels",
+    "ttl_ms",
+    "expires_in_ms",
+    "holds_count",
+    "tickets_count",
+)
+SEMAPHORE_ROW_FIELDS: Final = (
+    "name",
+    "limit",
+    "available",
+    "holders",
+    "holders_count",
+    "queue_length",
+)
+ELECTION_ROW_FIELDS: Final = ("name", "leader", "queue_length")
+RATE_ROW_FIELDS: Final = ("name", "algorithm", "window_ms", "reset_in_ms")
+FENCE_ROW_FIELDS: Final = ("resource", "highest_token")
+"""Of the things in listings."""
+WAITER_FIELDS: Final = ("owner", "mode", "position", "waited_ms", "name", "scope", "ticket")
 PERMITS_HOLDER_FIELDS: Final = ("owner", "token", "expires_in_ms", "note", "name", "permits")
-PERMITS_WAITER_FIELDS: Final = ("owner", "position", "waited_ms", "name", "permits")
-CANDIDATE_FIELDS: Final = ("owner", "position", "waited_ms", "name")
+PERMITS_WAITER_FIELDS: Final = ("owner", "position", "waited_ms", "name", "permits", "ticket")
+CANDIDATE_FIELDS: Final = ("owner", "position", "waited_ms", "name", "ticket")
 """Holders and waiters of locks, of semaphores, and who waits to lead. A session's have `kind` besides."""
-WAITER_EXTRA_FIELDS: Final = ("conversion",)
+WAITER_EXTRA_FIELDS: Final = ("conversion", "session_name")
 LEADER_FIELDS: Final = ("owner", "value", "token")
 CYCLE_FIELDS: Final = ("owner", "name", "kind")
 EVENT_FIELDS: Final = ("revision", "event", "name", "owner", "reason", "at_ms", "lasted_ms")

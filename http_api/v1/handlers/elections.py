@@ -1,4 +1,4 @@
-"""Elections: campaign, proclaim, resign, look at one."""
+"""Elections: campaign, proclaim, resign, look at one, list."""
 
 from api import answers, views
 from api.gateway import Gateway
@@ -6,7 +6,7 @@ from api.requests.primitives import CampaignRequest, ProclaimRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from http_api.v1.handlers import locks
-from lockstate import results
+from lockstate import listings, results
 
 
 async def campaign(gateway: Gateway, call: Call) -> Reply:
@@ -32,3 +32,14 @@ async def get_election(gateway: Gateway, call: Call) -> Reply:
     """Return an election: its leader with its value, and its candidates."""
     name = schema.name(call)
     return await reads.answer(gateway, call, lambda machine: machine.election(name), views.election_of)
+
+
+async def list_elections(gateway: Gateway, call: Call) -> Reply:
+    """Return a page of elections that have a leader or candidates."""
+    prefix, after, limit = schema.page(call)
+    return await reads.answer(
+        gateway,
+        call,
+        lambda machine: listings.elections(machine.state, prefix, after, limit),
+        views.election_page_of,
+    )

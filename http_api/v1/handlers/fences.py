@@ -1,17 +1,25 @@
-"""Fences: is this token still good, and which is the highest that a resource has seen."""
+"""Fences: is this token still good, which is the highest that a resource has seen."""
 
 from api import answers, views
 from api.gateway import Gateway
 from api.requests.primitives import AdvanceFenceRequest, CheckFenceRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
-from lockstate import results
+from lockstate import listings, results
 
 
 async def check_fence(gateway: Gateway, call: Call) -> Reply:
-    """Say whether a token is that of a current holder of a lock."""
-    name, token = (await schema.read(call, CheckFenceRequest)).checked()
-    return await reads.answer(gateway, call, lambda machine: machine.check_fence(name, token), views.fence_of)
+    """Say whether a token is that of a current holder of a lock or permits, or of a leader."""
+    name, token, kind = (await schema.read(call, CheckFenceRequest)).checked()
+    return await reads.answer(
+        gateway, call, lambda machine: machine.check_fence(name, token, kind), views.fence_of
+    )
+
+
+async def get_fence(gateway: Gateway, call: Call) -> Reply:
+    """Return the highest token that a resource has seen."""
+    resource = schema.name(call)
+    return await reads.answer(gateway, call, lambda machine: machine.fence(resource), views.fence_state_of)
 
 
 async def advance_fence(gateway: Gateway, call: Call) -> Reply:
@@ -20,3 +28,14 @@ async def advance_fence(gateway: Gateway, call: Call) -> Reply:
     result, revision = await gateway.submit(request.command(), results.FenceAdvanced, call.timeout_s)
     answer = answers.FenceAdvanced(accepted=True, highest_token=result.highest_token, revision=revision)
     return Reply(answers.encode(answer))
+
+
+async def list_fences(gateway: Gateway, call: Call) -> Reply:
+    """Return a page of resources with their highest tokens."""
+    prefix, after, limit = schema.page(call)
+    return await reads.answer(
+        gateway,
+        call,
+        lambda machine: listings.fences(machine.state, prefix, after, limit),
+        views.fence_page_of,
+    )

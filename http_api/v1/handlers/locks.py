@@ -66,6 +66,7 @@ async def get_lock(gateway: Gateway, call: Call) -> Reply:
 async def list_locks(gateway: Gateway, call: Call) -> Reply:
     """Return a page of the locks that are held, delayed or waited for."""
     prefix, after, limit = schema.page(call)
+    longer_than_ms = schema.held_longer_than_ms(call)
     return await reads.answer(
-        gateway, call, lambda machine: machine.locks(prefix, after, limit), views.page_of
+        gateway, call, lambda machine: machine.locks(prefix, after, limit, longer_than_ms), views.page_of
     )

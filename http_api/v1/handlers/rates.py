@@ -1,12 +1,15 @@
-"""Rate limits: take from one. A client that reserves a later moment gets its answer at that moment."""
+"""Rate limits: take from one, look at one, list.
 
-from api import answers
+A client that reserves a later moment gets its answer at that moment.
+"""
+
+from api import answers, problems, views
 from api.gateway import Gateway
-from api.requests.primitives import TakeRateRequest
+from api.requests.primitives import PeekRateRequest, TakeRateRequest
 from holdfast import wire
 from http_api.server.call import Call, Reply
-from http_api.v1 import schema
-from lockstate import results
+from http_api.v1 import reads, schema
+from lockstate import listings, results
 
 _POLICY = '"default"'
 """The name of the only policy that an answer speaks of; it has to have one."""
@@ -19,6 +22,29 @@ async def take_rate(gateway: Gateway, call: Call) -> Reply:
     waited_ms = await gateway.wait_until(result.at_ms)
     answer = answers.rate_taken(result, waited_ms, revision)
     return Reply(answers.encode(answer), headers=_header_lines(answer, request.limit, request.window_ms))
+
+
+async def peek_rate(gateway: Gateway, call: Call) -> Reply:
+    """Say what a rate limit would answer, and take nothing."""
+    command = (await schema.read(call, PeekRateRequest)).command()
+    return await reads.answer(gateway, call, lambda machine: machine.peek_rate(command), _shown)
+
+
+def _shown(taken: results.RateTaken | results.Refused) -> views.RatePeek:
+    if isinstance(taken, results.Refused):
+        raise problems.refusal(taken)
+    return views.rate_peek_of(taken)
+
+
+async def list_rate_limits(gateway: Gateway, call: Call) -> Reply:
+    """Return a page of the rate limits that are not whole."""
+    prefix, after, limit = schema.page(call)
+    return await reads.answer(
+        gateway,
+        call,
+        lambda machine: listings.rate_limits(machine.state, prefix, after, limit),
+        views.rate_page_of,
+    )
 
 
 def _header_lines(answer: answers.RateTaken, limit: int, window_ms: int) -> str:

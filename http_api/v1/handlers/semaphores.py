@@ -1,4 +1,4 @@
-"""Semaphores: acquire permits, renew and release them, resize, look at one."""
+"""Semaphores: acquire permits, renew and release them, resize, look at one, list."""
 
 from api import answers, views
 from api.gateway import Gateway
@@ -6,7 +6,7 @@ from api.requests.primitives import AcquirePermitsRequest, ResizeRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from http_api.v1.handlers import locks
-from lockstate import results
+from lockstate import listings, results
 
 
 async def acquire_permits(gateway: Gateway, call: Call) -> Reply:
@@ -38,3 +38,14 @@ async def get_semaphore(gateway: Gateway, call: Call) -> Reply:
     """Return a semaphore with its holders and its queue."""
     name = schema.name(call)
     return await reads.answer(gateway, call, lambda machine: machine.semaphore(name), views.semaphore_of)
+
+
+async def list_semaphores(gateway: Gateway, call: Call) -> Reply:
+    """Return a page of semaphores, each with the first of its holders."""
+    prefix, after, limit = schema.page(call)
+    return await reads.answer(
+        gateway,
+        call,
+        lambda machine: listings.semaphores(machine.state, prefix, after, limit),
+        views.semaphore_page_of,
+    )

@@ -6,7 +6,7 @@ from api.problems import ProblemError
 from api.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
-from lockstate import results
+from lockstate import listings, results
 
 
 async def open_session(gateway: Gateway, call: Call) -> Reply:
@@ -14,6 +14,18 @@ async def open_session(gateway: Gateway, call: Call) -> Reply:
     request = await schema.read(call, OpenSessionRequest)
     result, revision = await gateway.submit(request.command(), results.SessionOpened, call.timeout_s)
     return Reply(answers.encode(answers.session_opened(result, revision)), status=201)
+
+
+async def list_sessions(gateway: Gateway, call: Call) -> Reply:
+    """Return a page of sessions, the oldest first."""
+    _, after, limit = schema.page(call)
+    whose = schema.whose(call)
+    return await reads.answer(
+        gateway,
+        call,
+        lambda machine: listings.sessions(machine.state, whose, after, limit),
+        views.session_page_of,
+    )
 
 
 async def keep_alive(gateway: Gateway, call: Call) -> Reply:

@@ -13,6 +13,7 @@ from lockstate.results import (
     ForceReleased,
     Granted,
     HolderView,
+    HoldView,
     LockView,
     Reason,
     Refused,
@@ -27,7 +28,13 @@ DEADLOCKS: Final = frozenset({Reason.DEADLOCK, Reason.CONVERSION_DEADLOCK})
 def plain(value: Any) -> Any:  # noqa: C901 - one case for each
     """Return a result or view without what the model leaves open. Which cycle is named is one of these."""
     match value:
-        case HolderView() | WaiterView() | CycleView():
+        case HoldView():
+            owner, name = _plain_owner(value.owner), _plain_name(value.session_name)
+            return msgspec.structs.replace(value, owner=owner, session_name=name)
+        case WaiterView():
+            owner, name = _plain_owner(value.owner), _plain_name(value.session_name)
+            return msgspec.structs.replace(value, owner=owner, session_name=name, ticket=0)
+        case HolderView() | CycleView():
             return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
         case Event():
             # Here an owner that was not given is empty, in the model it is told as it is shown.
@@ -40,8 +47,10 @@ def plain(value: Any) -> Any:  # noqa: C901 - one case for each
             return msgspec.structs.replace(value, leader=plain(value.leader), queue=plain(value.queue))
         case SessionView():
             holds, tickets = plain(value.holds), plain(value.tickets)
-            owner = _plain_owner(value.owner)
-            return msgspec.structs.replace(value, owner=owner, holds=holds, tickets=tickets)
+            owner, name = _plain_owner(value.owner), _plain_name(value.session_name)
+            return msgspec.structs.replace(
+                value, owner=owner, holds=holds, tickets=tickets, session_name=name
+            )
         case Granted():
             owner = _plain_owner(value.owner)
             if value.locks:
@@ -61,3 +70,8 @@ def plain(value: Any) -> Any:  # noqa: C901 - one case for each
 def _plain_owner(owner: str) -> str:
     kind, dash, _ = owner.partition("-")
     return kind + dash if kind in ("hold", "session") else owner
+
+
+def _plain_name(session_name: str) -> str:
+    """Return the public name of a session without its number, which the model does not know."""
+    return session_name[:2]

@@ -98,8 +98,8 @@ def test_a_waiting_conversion_stands_in_front() -> None:
         ("queued", EXCLUSIVE, "ann")
     ]
     assert driver.machine.lock("a").queue == (
-        WaiterView(OwnerName("ann"), EXCLUSIVE, 1, 0, "a", is_conversion=True),
-        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 5, "a"),
+        WaiterView(OwnerName("ann"), EXCLUSIVE, 1, 0, "a", is_conversion=True, ticket=4),
+        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 5, "a", ticket=3),
     )
     driver.release("h2", at_ms=9)
     assert driver.served() == ["t4"]

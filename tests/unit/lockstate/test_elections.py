@@ -11,8 +11,8 @@ from lockstate.results import (
     EventKind,
     ForceReleased,
     Granted,
-    HolderView,
     HoldKind,
+    HoldView,
     Proclaimed,
     Queued,
     Reason,
@@ -39,7 +39,19 @@ def test_the_first_to_campaign_leads() -> None:
         for event in driver.events
     ] == [("elected", "db", HoldKind.ELECTION, "10.0.0.1", 1, "ann")]
     assert driver.machine.election("db") == ElectionView(
-        "db", HolderView(OwnerName("ann"), EXCLUSIVE, 1, 5000, "", "db", kind=HoldKind.ELECTION), "10.0.0.1"
+        "db",
+        HoldView(
+            OwnerName("ann"),
+            EXCLUSIVE,
+            1,
+            5000,
+            "",
+            "db",
+            kind=HoldKind.ELECTION,
+            session_name="s-1",
+            labels={"owner": "ann"},
+        ),
+        "10.0.0.1",
     )
 
 
@@ -67,8 +79,12 @@ def test_candidates_lead_one_after_the_other() -> None:
     assert driver.happened() == [("queued", "db")]
     assert driver.campaign("db", "eve", "e", wait_ms=9000, at_ms=5) == Queued(HoldId("h3"), 2)
     assert driver.machine.election("db").queue == (
-        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 5, "db", kind=HoldKind.ELECTION),
-        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "db", kind=HoldKind.ELECTION),
+        WaiterView(
+            OwnerName("bob"), EXCLUSIVE, 1, 5, "db", kind=HoldKind.ELECTION, ticket=4, session_name="s-2"
+        ),
+        WaiterView(
+            OwnerName("eve"), EXCLUSIVE, 2, 0, "db", kind=HoldKind.ELECTION, ticket=5, session_name="s-3"
+        ),
     )
     driver.release("h1", at_ms=30)
     assert [(event.kind.value, event.value, event.token, event.lasted_ms) for event in driver.events] == [
@@ -199,7 +215,7 @@ def test_an_election_is_not_a_lock() -> None:
     assert expect(ForceReleased, driver.force("db")).released[0].owner == "bob"
     assert driver.machine.election("db").leader is not None
     assert driver.machine.locks("", "", 10) == ([], None)
-    assert driver.machine.check_fence("db", 1).valid is False
+    assert driver.machine.check_fence("db", 1, HoldKind.LOCK).valid is False
 
 
 def test_leading_is_a_hold_of_the_session() -> None:

@@ -76,8 +76,8 @@ def test_a_read_shows_holders_and_queue() -> None:
         ("ann", 3, "q", HoldKind.SEMAPHORE)
     ]
     assert view.queue == (
-        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 200, "q", kind=HoldKind.SEMAPHORE, permits=4),
-        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "q", kind=HoldKind.SEMAPHORE, permits=1),
+        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 200, "q", kind=HoldKind.SEMAPHORE, permits=4, ticket=2),
+        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "q", kind=HoldKind.SEMAPHORE, permits=1, ticket=3),
     )
 
 

@@ -216,8 +216,8 @@ def test_a_queue_is_of_one_name() -> None:
     driver.queued("a", owner="eve")
     driver.queued("a/b", owner="tim")
     assert driver.machine.lock("a").queue == (
-        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 0, "a", SUBTREE),
-        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "a"),
+        WaiterView(OwnerName("bob"), EXCLUSIVE, 1, 0, "a", SUBTREE, ticket=2),
+        WaiterView(OwnerName("eve"), EXCLUSIVE, 2, 0, "a", ticket=3),
     )
     assert [waiter.owner for waiter in driver.machine.lock("a/b").queue] == ["tim"]
     assert driver.machine.lock("a").state == "free"

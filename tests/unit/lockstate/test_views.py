@@ -7,7 +7,7 @@ from lockstate import limits
 from lockstate.commands import OpenSession
 from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode
-from lockstate.results import HolderView, LockView, SessionView, WaiterView
+from lockstate.results import HoldView, LockView, SessionView, WaiterView
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 
@@ -27,10 +27,10 @@ def test_a_lock_shows_holders_and_queue() -> None:
     assert _busy_driver().machine.lock("db/b") == LockView(
         "db/b",
         "held",
-        (HolderView(OwnerName("bob"), Mode.EXCLUSIVE, 2, 800, "", "db/b"),),
+        (HoldView(OwnerName("bob"), Mode.EXCLUSIVE, 2, 800, "", "db/b", since_ms=200),),
         (
-            WaiterView(OwnerName("ann"), Mode.EXCLUSIVE, 1, 100, "db/b"),
-            WaiterView(OwnerName("eve"), Mode.EXCLUSIVE, 2, 50, "db/b"),
+            WaiterView(OwnerName("ann"), Mode.EXCLUSIVE, 1, 100, "db/b", ticket=3, session_name="s-1"),
+            WaiterView(OwnerName("eve"), Mode.EXCLUSIVE, 2, 50, "db/b", ticket=4),
         ),
     )
 
@@ -47,8 +47,21 @@ def test_a_session_shows_holds_and_tickets() -> None:
         4600,
         OwnerName("ann"),
         {"owner": "ann", "host": "h"},
-        (HolderView(OwnerName("ann"), Mode.SHARED, 1, 4600, "", "db/a"),),
-        (WaiterView(OwnerName("ann"), Mode.EXCLUSIVE, 1, 100, "db/b"),),
+        (
+            HoldView(
+                OwnerName("ann"),
+                Mode.SHARED,
+                1,
+                4600,
+                "",
+                "db/a",
+                since_ms=300,
+                session_name="s-1",
+                labels={"owner": "ann", "host": "h"},
+            ),
+        ),
+        (WaiterView(OwnerName("ann"), Mode.EXCLUSIVE, 1, 100, "db/b", ticket=3, session_name="s-1"),),
+        "s-1",
     )
 
 

@@ -138,6 +138,7 @@ WAYS: dict[str, Way] = {
     "member-change-pending": _failing(errors.MemberChangePending("later")),
     "session-expired": _call("DELETE", "/v1/sessions/nobody"),
     "lease-expired": _call("POST", wire.LOCK_RENEW, {"hold_id": "nothing"}),
+    "ticket-ended": _call("GET", "/v1/tickets/1"),
     "compacted": _compacted,
     "payload-too-large": _call("POST", wire.LOCK_ACQUIRE, {"name": "x" * wire.BODY_BYTES_MAX}),
     "forbidden-host": lambda served: served.call("GET", wire.LIVEZ, headers={"Host": "evil.example"}),

@@ -139,7 +139,7 @@ async def test_conversion_up_waits_ahead_of_the_queue() -> None:
         )
         await _until_queued(served, "a", 2)
         first, second = (await served.call("GET", "/v1/locks/a")).body["queue"]
-        assert tuple(first) == (*http_contract.WAITER_FIELDS, *http_contract.WAITER_EXTRA_FIELDS)
+        assert tuple(first) == (*http_contract.WAITER_FIELDS, "conversion")
         assert (first["owner"], first["conversion"], first["mode"]) == ("me", True, "exclusive")
         assert tuple(second) == http_contract.WAITER_FIELDS
         await served.post(wire.LOCK_RELEASE, hold_id=other.body["hold_id"])

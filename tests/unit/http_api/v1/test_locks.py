@@ -122,7 +122,10 @@ async def test_a_lock_is_read_with_its_queue() -> None:
             assert got.status == 200
             assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"GET {wire.LOCK}"]
             assert (got.body["name"], got.body["state"]) == ("a/b", "held")
-            assert tuple(got.body["holders"][0]) == http_contract.HOLDER_FIELDS
+            assert tuple(got.body["holders"][0]) == (
+                *http_contract.HOLDER_FIELDS,
+                *http_contract.HOLDER_READ_FIELDS,
+            )
             assert tuple(got.body["queue"][0]) == http_contract.WAITER_FIELDS
             assert (got.body["queue"][0]["owner"], got.body["queue"][0]["position"]) == ("two", 1)
             assert secret not in str(got)

@@ -17,6 +17,7 @@ from tests.unit.http_api.serving import serving
 EXTRA: dict[type[Any], set[str]] = {
     answers.Granted: {*http_contract.GRANTED_EXTRA_FIELDS},
     answers.Released: {*http_contract.RELEASED_EXTRA_FIELDS},
+    views.TicketStatus: {*http_contract.TICKET_EXTRA_FIELDS},
 }
 """What is there where it applies."""
 
@@ -80,7 +81,9 @@ def test_bodies_have_the_fields_of_the_wire() -> None:
         assert set(takes) == set(http_contract.REQUEST_FIELDS.get(call, ()))
         if call in http_contract.ANSWER_FIELDS:
             assert route.gives is not None
-            extra = {"revision", "lag_ms"} if "consistency" in route.query else EXTRA.get(route.gives, set())
+            extra = EXTRA.get(route.gives, set())
+            if "consistency" in route.query:
+                extra = {"revision", "lag_ms", *extra}
             assert set(route.gives.__struct_fields__) - extra == set(http_contract.ANSWER_FIELDS[call])
         if route.or_gives is not None:
             assert route.or_gives.__struct_fields__ == http_contract.SEVERAL_FIELDS
@@ -123,13 +126,19 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
         *http_contract.PERMITS_WAITER_FIELDS,
         *http_contract.WAITER_EXTRA_FIELDS,
     }
-    holder = {*http_contract.HOLDER_FIELDS, *http_contract.PERMITS_HOLDER_FIELDS}
+    of_reads = {*http_contract.HOLDER_READ_FIELDS}
+    holder = {*http_contract.HOLDER_FIELDS, *http_contract.PERMITS_HOLDER_FIELDS, *of_reads}
     for kind, fields in (
         (views.Holder, holder),
         (views.Held, {*holder, "kind"}),
         (views.Waiter, waiter),
         (views.Ticket, {*waiter, "kind"}),
-        (views.Leader, {*http_contract.LEADER_FIELDS}),
+        (views.Leader, {*http_contract.LEADER_FIELDS, *of_reads}),
+        (views.SessionRow, {*http_contract.SESSION_ROW_FIELDS}),
+        (views.SemaphoreRow, {*http_contract.SEMAPHORE_ROW_FIELDS}),
+        (views.ElectionRow, {*http_contract.ELECTION_ROW_FIELDS}),
+        (views.RateRow, {*http_contract.RATE_ROW_FIELDS}),
+        (views.FenceRow, {*http_contract.FENCE_ROW_FIELDS}),
         (views.CycleStep, {*http_contract.CYCLE_FIELDS}),
         (views.AuditEvent, {*http_contract.EVENT_FIELDS, *http_contract.EVENT_EXTRA_FIELDS}),
         (answers.HeldLock, {*http_contract.LOCK_FIELDS}),

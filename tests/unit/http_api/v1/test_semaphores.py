@@ -125,7 +125,8 @@ async def test_a_semaphore_is_read() -> None:
             got = await served.call("GET", path)
             assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"GET {wire.SEMAPHORE}"]
             assert (got.body["name"], got.body["limit"], got.body["available"]) == ("a/b", 3, 2)
-            assert tuple(got.body["holders"][0]) == http_contract.PERMITS_HOLDER_FIELDS
+            holder = got.body["holders"][0]
+            assert tuple(holder) == (*http_contract.PERMITS_HOLDER_FIELDS, "since_ms")
             assert hold.body["hold_id"] not in str(got)
         stale = await served.call("GET", "/v1/semaphores/a/b?consistency=stale")
         assert (stale.body["revision"], stale.body["lag_ms"]) == (served.node.machine.revision, 7)
@@ -143,7 +144,8 @@ async def test_a_session_has_permits_and_acquires_them_again() -> None:
         assert first.body["hold_id"] == again.body["hold_id"]
         assert first.body["token"] == again.body["token"]
         (held,) = (await served.call("GET", f"/v1/sessions/{session_id}")).body["holds"]
-        assert tuple(held) == (*http_contract.PERMITS_HOLDER_FIELDS, "kind")
+        of_reads = http_contract.HOLDER_READ_FIELDS
+        assert tuple(held) == (*http_contract.PERMITS_HOLDER_FIELDS, *of_reads, "kind")
         assert (held["kind"], held["name"], held["permits"]) == ("semaphore", "pool", 2)
         await served.call("DELETE", f"/v1/sessions/{session_id}")
         assert (await served.call("GET", "/v1/semaphores/pool")).body["limit"] == 0

@@ -42,7 +42,7 @@ async def test_a_session_shows_its_holds_without_secrets() -> None:
             path = f"{wire.SESSION.format(session_id=session_id)}?consistency={consistency}"
             got = await served.call("GET", path)
             assert got.status == 200
-            assert tuple(got.body)[:6] == http_contract.ANSWER_FIELDS[f"GET {wire.SESSION}"]
+            assert tuple(got.body)[:7] == http_contract.ANSWER_FIELDS[f"GET {wire.SESSION}"]
             assert got.body["labels"] == {"app": "billing"}
             assert [(held["name"], held["owner"]) for held in got.body["holds"]] == [("a", "w")]
             assert ("revision" in got.body) == (consistency == "stale")
