@@ -313,7 +313,7 @@ async def test_a_forced_release_is_heard_of(new_client: NewClient) -> None:
     """An operator ends the hold; at its next renewal it is lost, and the end of the block says so."""
     async with a_node() as (_, url), new_client(url) as client, new_client(url) as operator:
         with pytest.raises(holdfast.LeaseLost) as caught:  # noqa: PT012 - a block is what is tested
-            async with client.lock("a", ttl=3) as hold:
+            async with client.lock("a", ttl=9) as hold:
                 former = await operator.force_release("a", reason="a test")
                 assert [holder.token for holder in former] == [hold.token]
                 await _until(hold.lost.is_set)

@@ -39,6 +39,11 @@ async def _block(client: holdfast.Client) -> None:
         await asyncio.sleep(0)
 
 
+async def _short_block(client: holdfast.Client) -> None:
+    async with client.lock("a", ttl=5):
+        await asyncio.sleep(0)
+
+
 async def _plain(client: holdfast.Client) -> None:
     hold = await client.acquire("a", timeout=None)
     await hold.release()
@@ -61,9 +66,10 @@ async def _election(client: holdfast.Client) -> None:
 
 @pytest.mark.parametrize("work", [_block, _plain, _permits, _session, _election])
 async def test_a_cancellation_at_any_point_leaves_nothing_held(
-    work: Callable[[holdfast.Client], Coroutine[Any, Any, None]],
+    work: Callable[[holdfast.Client], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task is cancelled after each number of turns of the loop, until it ends before that."""
+    monkeypatch.setattr(_transport, "ANSWER_S", 30.0)  # all is granted at once, on a slow machine, too
     async with a_node() as (served, url), holdfast.Client(url) as client:
         await work(client)
         turns = 0
@@ -87,7 +93,7 @@ async def test_a_cancelled_wait_leaves_the_queue() -> None:
     async with a_node() as (served, url), holdfast.Client(url) as first, holdfast.Client(url) as second:
         for turns in range(0, 120, 3):
             hold = await first.acquire("a")
-            waiting = asyncio.create_task(_block(second))
+            waiting = asyncio.create_task(_short_block(second))
             releasing = asyncio.create_task(first.release(hold))
             for _ in range(turns):
                 await asyncio.sleep(0)
@@ -141,7 +147,7 @@ async def test_a_grant_that_comes_too_late_is_released() -> None:
 async def test_a_hold_whose_task_has_ended_is_not_renewed() -> None:
     """Nobody works under it any longer: it is lost at the next renewal, and expires."""
     async with a_node() as (served, url), holdfast.Client(url) as client:
-        hold = await asyncio.create_task(client.lock("a", ttl=3).acquire())
+        hold = await asyncio.create_task(client.lock("a", ttl=6).acquire())
         async with asyncio.timeout(DEADLINE_S):
             await hold.lost.wait()
         assert hold.reason in {"owner-gone", "expired"}
@@ -240,7 +246,8 @@ async def test_the_end_of_a_process_releases_what_it_kept() -> None:
         process = _python(script.format(url=url))
         async with asyncio.timeout(DEADLINE_S):
             out, err = await asyncio.to_thread(process.communicate)
-        assert (process.returncode, out, err) == (0, "True\n", "")
+        assert (process.returncode, out) == (0, "True\n")
+        assert "Traceback" not in err
         await _nothing_left(served)
 
 
@@ -260,7 +267,7 @@ async def test_a_hold_whose_thread_has_ended_is_not_renewed() -> None:
     async with a_node() as (served, url):
         client = holdfast.SyncClient(url)
         holds: list[holdfast.SyncHold] = []
-        thread = threading.Thread(target=lambda: holds.append(client.lock("a", ttl=3).acquire()))
+        thread = threading.Thread(target=lambda: holds.append(client.lock("a", ttl=6).acquire()))
         thread.start()
         await asyncio.to_thread(thread.join)
         assert await asyncio.to_thread(holds[0].lost.wait, DEADLINE_S)
