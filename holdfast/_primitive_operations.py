@@ -70,6 +70,18 @@ def take(
     )
 
 
+def peek(name: str, *, limit: int, window_ms: int, algorithm: str, cost: int) -> Operation[_values.Taken]:
+    """Ask what `take` would answer. It is a read, though its path takes a POST."""
+    fields = {"name": name, "limit": limit, "window_ms": window_ms, "algorithm": algorithm, "cost": cost}
+    return write(wire.RATE_PEEK, fields, lambda answer: decode(answer, _values.Taken))
+
+
+def get_fence(resource: str) -> Operation[int | None]:
+    """Read the highest token that a resource has seen."""
+    path = wire.FENCE.format(name=quote(resource, safe=""))
+    return ask(path, {}, lambda answer: decode(answer, _values.FenceInfo).highest_token)
+
+
 def check_token(name: str, token: int, *, is_stale: bool) -> Operation[_values.TokenCheck]:
     """Ask whether a token belongs to a current holder. It is a read, though its path takes a POST."""
     path = wire.FENCE_CHECK + (f"?consistency={wire.STALE}" if is_stale else "")

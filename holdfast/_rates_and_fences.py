@@ -37,6 +37,18 @@ class RateLimiter:
             raise RateLimited(self._name, taken.retry_after_ms / 1000)
         return taken
 
+    async def peek(self, cost: int = 1) -> Taken:
+        """Return what `take` would say now; nothing is taken."""
+        return await self._transport.call(
+            _primitive_operations.peek(
+                self._name,
+                limit=self._limit,
+                window_ms=self._per_ms,
+                algorithm=self._algorithm,
+                cost=cost,
+            )
+        )
+
     async def try_take(self, cost: int = 1) -> Taken | None:
         """Take it now, or return None."""
         try:
@@ -51,6 +63,10 @@ class Fence:
     def __init__(self, transport: Transport, resource: str) -> None:
         self._transport = transport
         self._resource = resource
+
+    async def highest(self) -> int | None:
+        """Return the highest token that the resource has seen, None if it has never seen one."""
+        return await self._transport.call(_primitive_operations.get_fence(self._resource))
 
     async def advance(self, token: int) -> int:
         """Show a token to the resource; return the highest one seen. Raises StaleToken for a smaller one."""

@@ -323,6 +323,10 @@ class SyncRateLimiter:
         """Wait for a place in order of arrival; return when its time has come. See `RateLimiter.take`."""
         return Call(lambda: self._twin.take(cost, timeout=timeout)).run()
 
+    def peek(self, cost: int = 1) -> _values.Taken:
+        """Return what `take` would say now; nothing is taken."""
+        return Call(lambda: self._twin.peek(cost)).run()
+
     def try_take(self, cost: int = 1) -> _values.Taken | None:
         """Take it now, or return None."""
         return Call(lambda: self._twin.try_take(cost)).run()
@@ -333,6 +337,10 @@ class SyncFence:
 
     def __init__(self, twin: Fence) -> None:
         self._twin = twin
+
+    def highest(self) -> int | None:
+        """Return the highest token that the resource has seen, None if it has never seen one."""
+        return Call(self._twin.highest).run()
 
     def advance(self, token: int) -> int:
         """Show a token to the resource; return the highest one seen. Raises StaleToken for a smaller one."""

@@ -14,6 +14,9 @@ class Holder(msgspec.Struct, frozen=True):
     name: str = ""
     scope: str = ""
     permits: int = 0
+    since_ms: int = 0
+    session_name: str = ""
+    labels: dict[str, str] = {}
 
 
 class Waiter(msgspec.Struct, frozen=True):
@@ -24,6 +27,7 @@ class Waiter(msgspec.Struct, frozen=True):
     position: int = 0
     waited_ms: int = 0
     permits: int = 0
+    ticket: int = 0
 
 
 class LockInfo(msgspec.Struct, frozen=True):
@@ -187,6 +191,12 @@ class FenceAdvanced(msgspec.Struct, frozen=True):
     """The body of the answer to an advance of a fence."""
 
     highest_token: int
+
+
+class FenceInfo(msgspec.Struct, frozen=True):
+    """The body of the answer to a look at a fence: None if it has never seen a token."""
+
+    highest_token: int | None
 
 
 class Leader(msgspec.Struct, frozen=True):

@@ -171,6 +171,8 @@ async def test_a_rate_limit_is_shared(new_client: NewClient) -> None:
     async with a_node() as (_, url), new_client(url) as client:
         limiter = client.rate_limiter("mail", limit=2, per=3600, algorithm="sliding-window")
         assert (await limiter.take()).remaining == 1
+        assert (await limiter.peek()).allowed
+        assert not (await limiter.peek(cost=2)).allowed
         assert await limiter.try_take() is not None
         assert await limiter.try_take() is None
         with pytest.raises(holdfast.RateLimited) as caught:
@@ -257,10 +259,16 @@ async def test_a_fence_refuses_smaller_tokens(new_client: NewClient) -> None:
     """The cluster remembers the highest token of a resource; a check asks for current holders."""
     async with a_node() as (_, url), new_client(url) as client:
         fence = client.fence("disk/7")
+        assert await fence.highest() is None
         assert await fence.advance(42) == 42
+        assert await fence.highest() == 42
         with pytest.raises(holdfast.StaleToken) as caught:
             await fence.advance(41)
         assert (caught.value.token, caught.value.highest_token) == (41, 42)
+        async with client.session(labels={"host": "rack-3"}) as session, client.lock("a", session=session):
+            (holder,) = (await client.inspect("a")).holders
+            assert holder.session_name
+            assert holder.labels == {"host": "rack-3"}
         async with client.lock("a") as hold:
             assert (await client.check_token("a", hold.token)).valid
         assert not (await client.check_token("a", hold.token)).valid
