@@ -4,6 +4,7 @@ Codes, statuses and outcomes are the table in holdfast/wire.py. What a face adds
 that face.
 """
 
+import secrets
 import urllib.parse
 from collections.abc import Mapping
 from typing import Final
@@ -14,6 +15,9 @@ from api.views import CycleStep, Holder, holders_of
 from cluster.errors import ClusterError
 from holdfast import wire
 from lockstate.results import Reason, Refused
+
+RETRY_MS_MAX: Final = 1000
+"""Milliseconds after which a client that was refused a held lock may ask again, at the latest."""
 
 _BECAUSE_OF_OTHERS: Final = frozenset({Reason.LOCK_HELD, Reason.NO_PERMITS})
 """Refusals that say who is in the way, even when nobody holds and only waiters are."""
@@ -66,9 +70,20 @@ class ProblemError(Exception):
 
 def refusal(refused: Refused) -> ProblemError:
     """Return the problem for what the state machine, or a check of its limits, refused."""
-    return ProblemError(
-        refused.reason.value, refused.detail, retry_after_ms=refused.retry_after_ms, refused=refused
-    )
+    retry_after_ms = refused.retry_after_ms
+    if refused.reason is Reason.LOCK_HELD:
+        retry_after_ms = _sensible_pause_ms(retry_after_ms)
+    return ProblemError(refused.reason.value, refused.detail, retry_after_ms=retry_after_ms, refused=refused)
+
+
+def _sensible_pause_ms(left_ms: int) -> int:
+    """Return how long to wait before one asks again for what is held for `left_ms` more, at the most.
+
+    Holders release long before their leases end, and clients that were refused together should not come back
+    together: so it is a second at most, and any time between half of it and all.
+    """
+    longest_ms = min(left_ms, RETRY_MS_MAX)
+    return max(longest_ms - secrets.randbelow(longest_ms // 2 + 1), 1)
 
 
 def compacted(detail: str, oldest: int) -> ProblemError:

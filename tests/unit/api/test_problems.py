@@ -73,3 +73,12 @@ def test_a_gap_in_the_history_says_where_it_ends() -> None:
     """`oldest` is the place from which a client can go on."""
     document = problems.document(problems.compacted("gone", 7), "r")
     assert (document.code, document.oldest) == ("compacted", 7)
+
+
+def test_a_held_lock_is_asked_for_again_within_a_second_and_not_by_all_at_once() -> None:
+    """The pause is half to all of what is left of the lease, a second at most; it varies."""
+    for left_ms, least_ms, most_ms in ((600_000, 500, 1000), (1000, 500, 1000), (90, 45, 90), (1, 1, 1)):
+        refused = Refused(Reason.LOCK_HELD, "held by ann", retry_after_ms=left_ms)
+        pauses_ms = {problems.refusal(refused).retry_after_ms for _ in range(200)}
+        assert least_ms <= min(pauses_ms) <= max(pauses_ms) <= most_ms
+        assert len(pauses_ms) > 1 or most_ms == 1

@@ -36,8 +36,8 @@ async def test_a_held_lock_is_refused_with_its_holders() -> None:
         assert tuple(holder) == http_contract.HOLDER_FIELDS
         assert (holder["owner"], holder["token"], holder["note"]) == ("one", 1, "nightly")
         assert got.body["queue_length"] == 0
-        assert 59_000 < got.body["retry_after_ms"] <= 60_000
-        assert got.headers["Retry-After"] == "60"
+        assert 500 <= got.body["retry_after_ms"] <= 1000
+        assert got.headers["Retry-After"] == "1"
         assert first.body["hold_id"] not in str(got)
 
 
