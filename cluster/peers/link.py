@@ -43,7 +43,10 @@ ROOM_BYTES: Final = 2 << 20
 """Bytes: bulk data is added to a connection while less than this waits in it."""
 
 _LENGTH: Final = struct.Struct(">I")
-_encoder = msgspec.msgpack.Encoder()
+_LENGTH_BYTES: Final = _LENGTH.size
+_length: Final = _LENGTH.pack
+_length_in: Final = _LENGTH.unpack_from
+_encode: Final = msgspec.msgpack.Encoder().encode
 _objection_decoder = msgspec.msgpack.Decoder(Objection)
 _secrets_decoder = msgspec.msgpack.Decoder(SecretsSaid)
 _first_frame_decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
@@ -65,6 +68,10 @@ class FrameKind(enum.IntEnum):
     CHANGED = 7
     FOUNDING = 8
     SECRETS = 9
+
+
+_OF_THE_LINK: Final = frozenset({int(FrameKind.REFUSED), int(FrameKind.SECRETS)})
+"""The kinds of frames that say something of the link. All others are the node's."""
 
 
 class LinkRegistry(Protocol):
@@ -121,6 +128,8 @@ class Link(asyncio.Protocol):
         """Whether both sides let each other in, as far as this one knows."""
         self.protocol = handshake.PROTOCOL_OLDEST
         """Both sides speak it. Known when the link is open."""
+        self._has_groups = False
+        """Whether frames say of which group they are."""
         self.sealer: Sealer | None = None
         self._opener: Opener | None = None
         self.ended = asyncio.Event()
@@ -158,7 +167,7 @@ class Link(asyncio.Protocol):
         """Take bytes; handle every whole frame in them."""
         self.bytes_s = self._loop.time()
         if self._opener is None:
-            self.heard_s = self._loop.time()
+            self.heard_s = self.bytes_s
             self._take(data)
         else:
             self._open_records(self._opener, data)
@@ -167,11 +176,11 @@ class Link(asyncio.Protocol):
         """Take sealed bytes. Only what is proven is a sign of life."""
         try:
             for content in opener.open(data):
-                self.heard_s = self._loop.time()
+                self.heard_s = self.bytes_s
                 # Mostly a record is one whole frame.
-                size_bytes = len(content) - _LENGTH.size
-                if not self._buffer and size_bytes >= 0 and _LENGTH.unpack_from(content)[0] == size_bytes:
-                    self._frame(content[_LENGTH.size :])
+                size_bytes = len(content) - _LENGTH_BYTES
+                if size_bytes >= 0 and not self._buffer and _length_in(content)[0] == size_bytes:
+                    self._frame(content[_LENGTH_BYTES:])
                 else:
                     self._take(content)
                 if self._transport is None:
@@ -184,16 +193,16 @@ class Link(asyncio.Protocol):
         buffer = self._buffer
         buffer += data
         start = 0
-        while self._transport is not None and len(buffer) - start >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(buffer, start)
+        while self._transport is not None and len(buffer) - start >= _LENGTH_BYTES:
+            (length,) = _length_in(buffer, start)
             if length > (FRAME_BYTES_MAX if self.is_open else HANDSHAKE_FRAME_BYTES_MAX):
                 cut = Cut.UNREADABLE if self.is_open else Cut.HANDSHAKE
                 self._give_up(cut, f"frame of {length} bytes")
                 return
-            end = start + _LENGTH.size + length
+            end = start + _LENGTH_BYTES + length
             if len(buffer) < end:
                 break
-            frame = bytes(memoryview(buffer)[start + _LENGTH.size : end])
+            frame = bytes(memoryview(buffer)[start + _LENGTH_BYTES : end])
             start = end
             was_sealed = self._opener is not None
             self._frame(frame)
@@ -227,11 +236,10 @@ class Link(asyncio.Protocol):
         """Send a frame with what else is written during this run of the loop."""
         if self._transport is None:
             return
-        has_group = self.protocol >= handshake.PROTOCOL_GROUPS
-        frame = _encoder.encode((int(kind), GROUP, body) if has_group else (int(kind), body))
+        frame = _encode((kind, GROUP, body) if self._has_groups else (kind, body))
         if not self._outgoing:
             self._loop.call_soon(self.flush)
-        self._outgoing += (_LENGTH.pack(len(frame)), frame)
+        self._outgoing += (_length(len(frame)), frame)
         self._outgoing_bytes += len(frame)
 
     @property
@@ -269,20 +277,26 @@ class Link(asyncio.Protocol):
 
     def flush(self) -> None:
         """Hand what waits to the network."""
-        if self._transport is not None and self._outgoing:
-            data = b"".join(self._outgoing)
-            self._transport.write(data if self.sealer is None else self.sealer.seal(data))
-            self._outgoing.clear()
-            self._outgoing_bytes = 0
-            if self.backlog_bytes > BACKLOG_BYTES_MAX:
-                self.close(f"{self.backlog_bytes} bytes wait: the peer does not read")
+        transport, outgoing = self._transport, self._outgoing
+        if transport is None or not outgoing:
+            return
+        data = b"".join(outgoing)
+        transport.write(data if self.sealer is None else self.sealer.seal(data))
+        outgoing.clear()
+        self._outgoing_bytes = 0
+        if transport.get_write_buffer_size() > BACKLOG_BYTES_MAX:
+            self.close(f"{self.backlog_bytes} bytes wait: the peer does not read")
 
     # -- handshake ------------------------------------------------------------------------------------------
 
     def _frame(self, frame: bytes) -> None:
         try:
             if self.is_open:
-                self._open_frame(*self._decode_frame(frame))
+                kind, body = self._decode_frame(frame)
+                if kind in _OF_THE_LINK:
+                    self._link_frame(kind, body)
+                else:
+                    self._links.received(self, kind, body)
             else:
                 self._handshake(handshake.decode(frame))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -295,16 +309,13 @@ class Link(asyncio.Protocol):
         except NodeFailed as error:
             self._give_up(Cut.BROKEN, f"this node broke: {error}")
 
-    def _open_frame(self, kind: int, body: msgspec.Raw) -> None:
-        """Hand a frame on. Raises msgspec.DecodeError."""
+    def _link_frame(self, kind: int, body: msgspec.Raw) -> None:
+        """Take a frame that is about this link itself. Raises msgspec.DecodeError."""
         assert self._exchange is not None, "a frame before the proofs"
         if kind == FrameKind.SECRETS:
             self._links.secrets_said(self, self._exchange, _secrets_decoder.decode(body))
-            return
-        if kind != FrameKind.REFUSED:
-            self._links.received(self, kind, body)
-            return
-        self._refused(_objection_decoder.decode(body), self._exchange, is_frame=True)
+        else:
+            self._refused(_objection_decoder.decode(body), self._exchange, is_frame=True)
 
     def _refused(self, objection: Objection, exchange: HandshakeState, *, is_frame: bool) -> None:
         """Pass on what is believed of an objection."""
@@ -313,7 +324,7 @@ class Link(asyncio.Protocol):
 
     def _decode_frame(self, frame: bytes) -> tuple[int, msgspec.Raw]:
         """Return kind and body. Raises msgspec.DecodeError, also for a frame of another group."""
-        if self.protocol < handshake.PROTOCOL_GROUPS:
+        if not self._has_groups:
             return _first_frame_decoder.decode(frame)
         kind, group, body = _frame_decoder.decode(frame)
         if group != GROUP:
@@ -407,6 +418,7 @@ class Link(asyncio.Protocol):
         """Be open, as the protocol has it. Both proofs are known."""
         self.theirs = theirs
         self.protocol = exchange.protocol
+        self._has_groups = self.protocol >= handshake.PROTOCOL_GROUPS
         if self.protocol >= handshake.PROTOCOL_SEALED:
             self._seal(exchange, proof)
         self.is_open = True
@@ -426,7 +438,7 @@ class Link(asyncio.Protocol):
     def _send_handshake(self, message: handshake.Handshake) -> None:
         assert self._transport is not None
         frame = handshake.encode(message)
-        self._transport.write(_LENGTH.pack(len(frame)) + frame)
+        self._transport.write(_length(len(frame)) + frame)
 
     def _give_up(self, cut: Cut, reason: str) -> None:
         transport = self._transport

@@ -66,6 +66,8 @@ RUN_ID_BYTES: Final = 8
 """Random bytes of a run id."""
 _OF_A_LEADER: Final = (AppendEntries, NewerTerm)
 """What is taken from a peer with another disk than the one that counts: nothing that is counted."""
+_RAFT: Final = int(FrameKind.RAFT)
+"""The kind of most frames: to look it up in its enumeration takes longer than to compare it."""
 _DECODERS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
     FrameKind.FORWARD: msgspec.msgpack.Decoder(Forwarded),
     FrameKind.TRANSFER: msgspec.msgpack.Decoder(str),
@@ -435,7 +437,7 @@ class Peering:
             raise msgspec.ValidationError(f"node {peer_id} belongs to another cluster")
         if peer_id in self._limited and kind not in (FrameKind.RAFT, FrameKind.PING):
             return
-        if kind == FrameKind.RAFT:
+        if kind == _RAFT:
             # Whoever has a newer list and lets this node in knows its disk: the list has all of them.
             if not self.is_established:
                 self.is_established = self._is_ahead(peer_id) and not self._is_founding
@@ -465,11 +467,11 @@ class Peering:
         """
         if peer_id in self._limited and not isinstance(message, _OF_A_LEADER):
             return False
+        if self.cluster_id:
+            return True
         if not isinstance(message, AppendEntries):
             # Of a cluster that is not its own yet, a joining node takes not even a term.
             return not (self._is_blank and self._clusters_said(peer_id))
-        if self.cluster_id:
-            return True
         said = self._clusters_said(peer_id)
         if self._is_blank and len(said) == 1:
             (adopted,) = said

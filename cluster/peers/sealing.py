@@ -16,7 +16,7 @@ BLAKE2b and not HMAC with SHA-256: 0.8 us instead of 3.4 for a heartbeat, 75 us 
 import hashlib
 import hmac
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 KEY_BYTES: Final = 32
@@ -28,7 +28,10 @@ RECORD_BYTES_MAX: Final = 64 << 10
 a record is whole; 64 KiB take less than a second on any path that serves a cluster."""
 
 _HEADER: Final = struct.Struct(f">I{MAC_BYTES}s")
-_NUMBERED: Final = struct.Struct(">QI")
+_HEADER_BYTES: Final = _HEADER.size
+_header: Final = _HEADER.pack
+_parted: Final = _HEADER.unpack_from
+_numbered: Final = struct.Struct(">QI").pack
 
 
 class SealBroken(Exception):
@@ -40,14 +43,13 @@ class _Direction:
 
     def __init__(self, key: bytes) -> None:
         self.key = key
-        self._keyed = hashlib.blake2b(key=key, digest_size=MAC_BYTES)
+        self._keyed = hashlib.blake2b(key=key, digest_size=MAC_BYTES).copy
         self._count = 0
 
     def _next_mac(self, content: bytes | memoryview) -> bytes:
         """Return the MAC of the next record."""
-        mac = self._keyed.copy()
-        mac.update(_NUMBERED.pack(self._count, len(content)))
-        mac.update(content)
+        mac = self._keyed()
+        mac.update(_numbered(self._count, len(content)) + content)
         self._count += 1
         return mac.digest()
 
@@ -58,12 +60,12 @@ class Sealer(_Direction):
     def seal(self, data: bytes) -> bytes:
         """Return the next bytes of the stream as records."""
         if len(data) <= RECORD_BYTES_MAX:
-            return _HEADER.pack(len(data), self._next_mac(data)) + data
+            return _header(len(data), self._next_mac(data)) + data
         parts: list[bytes | memoryview] = []
         view = memoryview(data)
         for start in range(0, len(view), RECORD_BYTES_MAX):
             content = view[start : start + RECORD_BYTES_MAX]
-            parts += (_HEADER.pack(len(content), self._next_mac(content)), content)
+            parts += (_header(len(content), self._next_mac(content)), content)
         return b"".join(parts)
 
 
@@ -74,25 +76,39 @@ class Opener(_Direction):
         super().__init__(key)
         self._waiting = b""
 
-    def open(self, data: bytes) -> Iterator[bytes]:
-        """Yield the content of each whole record, as soon as it is proven.
+    def open(self, data: bytes) -> Iterable[bytes]:
+        """Return the content of each whole record, one after the other, as soon as it is proven.
 
         Raises SealBroken; whatever comes behind that is not looked at, and the connection is over.
         """
+        if self._waiting or len(data) <= _HEADER_BYTES:
+            return self._open_parts(data)
         # Mostly it is one whole record, and nothing waits.
-        waiting = self._waiting + data if self._waiting else data
+        length, mac = _parted(data)
+        if length != len(data) - _HEADER_BYTES or length > RECORD_BYTES_MAX:
+            return self._open_parts(data)
+        content = data[_HEADER_BYTES:]
+        self._check(content, mac)
+        return (content,)
+
+    def _check(self, content: bytes, mac: bytes) -> None:
+        """Let the next record in if it is proven. Raises SealBroken."""
+        if not hmac.compare_digest(mac, self._next_mac(content)):
+            raise SealBroken(f"record {self._count - 1} has a wrong MAC")
+
+    def _open_parts(self, data: bytes) -> Iterator[bytes]:
+        """Yield what is whole, and keep the rest for later."""
+        waiting = self._waiting + data
         end, size_bytes = 0, len(waiting)
-        while size_bytes - end >= _HEADER.size:
-            start = end + _HEADER.size
-            length, mac = _HEADER.unpack_from(waiting, end)
+        while size_bytes - end >= _HEADER_BYTES:
+            start = end + _HEADER_BYTES
+            length, mac = _parted(waiting, end)
             if not 0 < length <= RECORD_BYTES_MAX:
                 raise SealBroken(f"a record of {length} bytes")
             if size_bytes - start < length:
                 break
             end = start + length
             content = waiting[start:end]
-            number = self._count
-            if not hmac.compare_digest(mac, self._next_mac(content)):
-                raise SealBroken(f"record {number} has a wrong MAC")
+            self._check(content, mac)
             yield content
         self._waiting = waiting[end:]
