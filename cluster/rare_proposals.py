@@ -81,13 +81,14 @@ class RareProposals:
 
         A node that began as a cluster of its own gets the address by which others can join it.
         """
+        membership = self._node.replica.membership
+        if len(membership.latest.nodes) > 1:
+            return False
         node_id, replica, config = self._node.node_id, self._node.replica, self._config
-        membership = replica.membership
         own = membership.latest.nodes.get(node_id)
         address = config.peers.get(node_id, config.peer)
         if (
             own is None
-            or len(membership.latest.nodes) > 1
             or own.peer == str(address)
             or not (config.is_peer_given and address.port and replica.may_change_members)
         ):

@@ -31,6 +31,8 @@ from cluster.rare_proposals import RareProposals
 _LEADERLESS_ELECTIONS: Final = 1.5
 """Election timeouts without a leader after which waits end here. A leader counts as lost after one timeout of
 silence, so a client is told within three."""
+QUORUM_LOOK_S: Final = 0.25
+"""Seconds between two looks for a majority. What is not over within seconds is only told."""
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +95,7 @@ class Upkeep:
         self._rare = rare
         self._now_s = now_s
         self._quorum = QuorumWatch(config.node_id, 2 * config.election_ms_max / 1000)
+        self._next_quorum_look_s = 0.0
         self._leaderless_s_max = _LEADERLESS_ELECTIONS * config.election_ms_max / 1000
         self._leader_seen: str | None = None
         self._leaderless_since_s: float | None = None
@@ -136,10 +139,14 @@ class Upkeep:
 
     def _look_at_quorum(self) -> None:
         """Say so if this node reaches no majority of those that count."""
+        now_s = self._now_s()
+        if now_s < self._next_quorum_look_s:
+            return
+        self._next_quorum_look_s = now_s + QUORUM_LOOK_S
         node = self._node
         voters = node.replica.membership.voters
         reached = [peer_id for peer_id in voters if node.links.is_alive(peer_id)]
-        self._quorum.look(voters, reached, node.peer_addresses, self._now_s())
+        self._quorum.look(voters, reached, node.peer_addresses, now_s)
 
     def _look_at_room(self) -> None:
         """Tell everybody at once when the log of this node has less room, or more."""

@@ -6,7 +6,7 @@ from cluster.commands.clock_watch import ClockWatch
 from cluster.consensus.handover import Handovers
 from cluster.consensus.replica import Replica
 from cluster.consensus.unfit_leader import UnfitLeader
-from cluster.peers.disk_watch import DiskWatch, is_slow
+from cluster.peers.disk_watch import SLOW_MS, DiskWatch, is_slow
 from cluster.peers.links import PeerLinks
 from cluster.peers.peering import Peering
 
@@ -40,7 +40,10 @@ class Fitness:
         reason = "clock" if self._clocks.is_off else ""
         self._replica.prevote.is_unfit = bool(reason)
         self._off_clock.step(reason)
-        self._slow_disk.step(self._disk.reason_to_hand_over(self._syncs_elsewhere(), self._now_s()))
+        now_s = self._now_s()
+        # With a disk that is quick it makes no difference how quick the others are.
+        others_ms = self._syncs_elsewhere() if self._disk.sync_ms(now_s) > SLOW_MS else {}
+        self._slow_disk.step(self._disk.reason_to_hand_over(others_ms, now_s))
 
     def _syncs_elsewhere(self) -> dict[str, int]:
         """Return how long syncs take on the other voters that are connected, in ms."""
