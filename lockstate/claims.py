@@ -1,10 +1,11 @@
 """What a lock claims: its own name, and an intent on every ancestor of that name."""
 
+import functools
 from collections.abc import Sequence
 from typing import Final
 
 from lockstate.commands import Wanted
-from lockstate.modes import Claim, Mode, Scope, claim_of, intent_of
+from lockstate.modes import INTENT, Claim, Mode, Scope, claim_of, intent_of
 from lockstate.results import HoldKind
 
 _LOCK: Final = HoldKind.LOCK
@@ -18,6 +19,8 @@ Claims = tuple[tuple[str, Claim], ...]
 """Names of records, each with a claim on it; no pair comes twice. Those of one lock begin with its own
 name."""
 
+_PARENTS_KEPT_MAX: Final = 1024
+"""Names whose intents are kept, at most 3 kB each: to look them up is quicker than to take them apart."""
 _ELECTION: Final = "\x01"
 _SEMAPHORE: Final = "\x02"
 """The prefixes of the names of elections and semaphores. A lock's name cannot contain them: they are not
@@ -57,21 +60,27 @@ def claims_of(
     kind: HoldKind = HoldKind.LOCK,
 ) -> Claims:
     """Return the claims of one lock or election, or of several locks together."""
-    if not locks and scope is _NODE and kind is _LOCK and "/" not in name:
-        return ((name, mode.place),)
+    if not locks and scope is _NODE and kind is _LOCK:
+        place = mode.place
+        slash = name.rfind("/")
+        return ((name, place), *_intents(name[:slash], place + INTENT)) if slash > 0 else ((name, place),)
     if locks:
         return tuple(
             dict.fromkeys(claim for lock in locks for claim in claims_of(lock.name, lock.mode, lock.scope))
         )
     if kind is HoldKind.ELECTION:
         return ((_ELECTION + name, mode.place),)
-    claims = [(name, claim_of(mode, scope))]
-    intent = intent_of(mode)
+    own = (name, claim_of(mode, scope))
     slash = name.rfind("/")
-    while slash > 0:
-        claims.append((name[:slash], intent))
-        slash = name.rfind("/", 0, slash)
-    return tuple(claims)
+    return (own, *_intents(name[:slash], intent_of(mode))) if slash > 0 else (own,)
+
+
+@functools.lru_cache(_PARENTS_KEPT_MAX)
+def _intents(name: str, intent: Claim) -> Claims:
+    """Return the intents on `name` and on every name above it. Many locks have the same parent."""
+    here = (name, intent)
+    slash = name.rfind("/")
+    return (here, *_intents(name[:slash], intent)) if slash > 0 else (here,)
 
 
 def parent(name: str) -> str:
