@@ -1,8 +1,9 @@
 """The Raft library, PySyncObj, with our methods at its seams: the only file that imports it.
 
-The library (pinned exactly) keeps the role, the term and the vote, and takes in the messages of others. What
-is done in every tick, and what a leader sends, is ours, in `_onTick` and `__sendAppendEntries`: after the
-Raft paper (sections 5.2, 5.3 and 5.4.2) and the dissertation (section 6.2), and without what we do not use.
+The library (pinned exactly) keeps the role, the term and the vote, and takes in the messages of others, but
+for those that come with every entry (`take`). What is done in every tick, and what a leader sends, is ours,
+too, in `_onTick` and `__sendAppendEntries`: after the Raft paper (sections 5.2, 5.3 and 5.4.2) and the
+dissertation (section 6.2), and without what we do not use.
 Where a private method is overridden, the reason stands there. `REQUIRED_NAMES`, `REQUIRED_ATTRIBUTES` and
 `ONLY_IN_THE_TICK` list what the pinned version must be like.
 
@@ -20,7 +21,7 @@ from pysyncobj.transport import Transport as LibraryTransport
 
 from cluster.consensus.commit_rule import majority_index
 from cluster.consensus.library_words import EngineJournal, from_library, to_library
-from cluster.consensus.messages import UNSET, AppendEntries, Chunk, Message, VoteRequest
+from cluster.consensus.messages import UNSET, Acknowledgement, AppendEntries, Chunk, Message, VoteRequest
 from cluster.storage.journal_format import LogEntry
 
 SPLIT_BYTES: Final = 4 << 20
@@ -67,6 +68,7 @@ ONLY_IN_THE_TICK: Final = (
 )
 """What the library does in its own tick alone, and never with ours."""
 
+_FOLLOWER: Final = syncobj._RAFT_STATE.FOLLOWER
 _LEADER: Final = syncobj._RAFT_STATE.LEADER
 _CANDIDATE: Final = syncobj._RAFT_STATE.CANDIDATE
 
@@ -337,7 +339,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
             if answered_s[peer] > now_s - self._fallback_s:
                 count += 1
         if 2 * count <= len(voters) + 1:
-            self._SyncObj__raftState = syncobj._RAFT_STATE.FOLLOWER
+            self._SyncObj__raftState = _FOLLOWER
             self._SyncObj__raftLeader = None
 
     def _hand_out(self) -> bool:
@@ -450,9 +452,61 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
     # -- what drives it -------------------------------------------------------------------------------------
 
     def take(self, peer_id: str, message: Message) -> None:
-        """Take a message that the guards admitted."""
-        self._SyncObj__onMessageReceived(self._peers[peer_id], to_library(message))
+        """Take a message that the guards admitted.
+
+        What comes with every entry is taken here, as the library would but without its detours: what the
+        present leader adds to the end of this log, and acknowledgements. All else is left to the library.
+        """
+        peer = self._peers[peer_id]
+        if type(message) is Acknowledgement:
+            # Nothing changes of what `observe` tells.
+            self._take_acknowledgement(peer, message)
+            return
+        if type(message) is AppendEntries and self._is_next(peer, message):
+            self._take_next(peer, message)
+        else:
+            self._SyncObj__onMessageReceived(peer, to_library(message))
         self.observe()
+
+    def _take_acknowledgement(self, peer: _Peer, message: Acknowledgement) -> None:
+        """Record up to where a peer has the log of this leader, and that it answers."""
+        if self._SyncObj__raftState != _LEADER:
+            return
+        next_index = message.next_index
+        if message.reset:
+            self._SyncObj__raftNextIndex[peer] = next_index
+        if message.success and self._SyncObj__raftMatchIndex[peer] < next_index - 1:
+            self._SyncObj__raftMatchIndex[peer] = next_index - 1
+            self._SyncObj__raftNextIndex[peer] = next_index
+        self._SyncObj__lastResponseTime[peer] = self.now_s()
+
+    def _is_next(self, peer: _Peer, message: AppendEntries) -> bool:
+        """Whether the leader that this node follows sends a heartbeat, or entries right behind its log."""
+        if (
+            message.term != self._SyncObj__raftCurrentTerm
+            or self._SyncObj__raftState != _FOLLOWER
+            or self._SyncObj__raftLeader != peer
+            or self._SyncObj__transferInProgress
+            or message.chunk is not UNSET
+        ):
+            return False
+        last = self._journal.entries[-1]
+        return message.entries is UNSET or (message.previous_index, message.previous_term) == last[1:]
+
+    def _take_next(self, peer: _Peer, message: AppendEntries) -> None:
+        """Append what a leader sends, answer if it is anything, and commit what it has committed."""
+        journal = self._journal
+        self._SyncObj__raftElectionDeadline = self.now_s() + self._SyncObj__generateRaftTimeout()
+        if message.entries is not UNSET:
+            for entry in message.entries:
+                journal.add(*entry)
+            acknowledgement = Acknowledgement(
+                next_index=journal.last_index + 1, reset=False, success=True, term=message.term
+            )
+            self._owner.sent.append((peer.id, acknowledgement))
+        index = min(max(self._SyncObj__raftCommitIndex, message.commit_index), journal.last_index)
+        self._SyncObj__raftCommitIndex = index
+        journal.setRaftCommitIndex(index)
 
     def adopt_term(self, peer_id: str, term: int) -> None:
         """Move to a newer term; a leader steps down.
