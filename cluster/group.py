@@ -278,11 +278,8 @@ class Group:
         ping = self.peering.pings.get(leader_id) if leader_id is not None else None
         told = ping.log_room if ping is not None else LogRoom.ANYTHING
         room = self.log_room() if self.replica.role.is_leader else told
-        check_room(
-            command,
-            for_anything=room < LogRoom.WHAT_FREES,
-            for_what_frees=room < LogRoom.NOTHING,
-        )
+        if room:
+            check_room(command, for_anything=room < LogRoom.WHAT_FREES, for_what_frees=room < LogRoom.NOTHING)
 
     def _resend(self) -> None:
         """Begin again with whoever leads now: everything pending, from the lowest number on."""

@@ -17,7 +17,8 @@ def check_acquire(command: Acquire) -> Refused | None:
         name.isascii()
         and 0 < len(name) <= NAME_BYTES_MAX
         and name.isprintable()
-        and (("/" not in name and "." not in name) or limits.check_name(name) is None)
+        and ("/" not in name or ("//" not in name and name[0] != "/" and name[-1] != "/"))
+        and ("." not in name or limits.check_name(name) is None)
         and not command.locks
         and 0 < len(command.hold_id) <= ID_CHARS_MAX
         and 0 < len(command.attempt_id) <= ID_CHARS_MAX
