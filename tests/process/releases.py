@@ -1,28 +1,24 @@
 """Nodes of several releases in one cluster: where their code comes from, and which node runs which."""
 
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from scripts.lib.previous_release import NoPreviousReleaseError, unpack
 from scripts.local_cluster import PROJECT, LocalCluster
 
 PACKAGES: Final = ("lockstate", "cluster", "api", "http_api", "holdfast")
-_NAMED_IN: Final = PROJECT / "tests" / "compat" / "previous_release.txt"
 
 
 def previous_release(directory: Path) -> Path:
     """Return the code of the release before this one, from git. Skips the test where there is no history."""
-    commit = _NAMED_IN.read_text().strip()
-    archive = subprocess.run(["git", "archive", commit], cwd=PROJECT, capture_output=True, check=False)
-    if archive.returncode != 0:
-        pytest.skip(f"the history does not have {commit[:7]}: {archive.stderr.decode().strip()}")
-    directory.mkdir()
-    subprocess.run(["tar", "-x"], cwd=directory, input=archive.stdout, check=True)
-    return directory
+    try:
+        return unpack(directory)
+    except NoPreviousReleaseError as error:
+        pytest.skip(str(error))
 
 
 def patched_release(directory: Path, patches: Iterable[tuple[str, str]]) -> Path:

@@ -22,6 +22,7 @@ _CLASSES: tuple[type[Fault[Any]], ...] = (
     members.MemoryLimit,
     mistakes.WrongPeers,
     mistakes.ChangedSecret,
+    mistakes.OlderVersion,
     mistakes.ForeignNode,
     mistakes.CopiedDirectory,
     disks.SlowDisk,
