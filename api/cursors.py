@@ -6,6 +6,8 @@ in the history is `REVISION` or `REVISION.N`, and a place in a listing is a name
 apart, they can say more one day, such as a group, without a new format.
 """
 
+import base64
+import binascii
 import re
 from typing import Final
 
@@ -46,3 +48,16 @@ def of_name(name: str) -> str:
 def name_of(cursor: str) -> str:
     """Return the name behind which a listing goes on. It is not checked: any text is a place in the order."""
     return cursor
+
+
+def of_key(key: bytes) -> str:
+    """Return the cursor of the place behind `key` in a listing of cells."""
+    return base64.urlsafe_b64encode(key).decode()
+
+
+def key_of(cursor: str) -> bytes | None:
+    """Return the key behind which a listing of cells goes on, None if `cursor` stands for none."""
+    try:
+        return base64.b64decode(cursor, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None

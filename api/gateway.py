@@ -7,7 +7,7 @@ ProblemError, a failure of the world as a ClusterError; `problems.of_exception` 
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from api import problems
 from api.node import NodeState, ServingNode
@@ -20,6 +20,10 @@ from cluster.errors import OutcomeUnknown, ShuttingDown
 from lockstate.commands import Command, MayWait
 from lockstate.machine import LockMachine
 from lockstate.results import Refused, Result
+from lockstate.versions import RULES
+
+UPGRADE_RETRY_MS: Final = 5_000
+"""Milliseconds after which to ask again for what comes with an upgrade that is under way."""
 
 R = TypeVar("R", bound=Result)
 T = TypeVar("T")
@@ -41,6 +45,7 @@ class Gateway:
 
     async def submit(self, command: Command, kind: type[R], timeout_s: float) -> tuple[R, int]:
         """Have one command applied; return its result and revision. Raises ProblemError, ClusterError."""
+        self._check_rules(command)
         applied = await self._node.submit(command, timeout_s)
         return _expected(applied.result, kind), applied.revision
 
@@ -49,8 +54,20 @@ class Gateway:
 
         Raises ProblemError, ClusterError.
         """
+        self._check_rules(command)
         applied = await self._node.acquire(command, timeout_s)
         return _expected(applied.result, kind), applied.revision
+
+    def _check_rules(self, command: Command) -> None:
+        """Refuse a command that the cluster does not know before its last node is upgraded."""
+        rules = RULES[self._node.machine.rules]
+        if command.__struct_config__.tag > rules.command_tag_max:  # type: ignore[operator]
+            raise ProblemError(
+                "upgrade-pending",
+                f"the cluster follows rules {rules.number}, which do not know this; they move on once"
+                " all nodes run a newer release",
+                retry_after_ms=UPGRADE_RETRY_MS,
+            )
 
     async def wait_until(self, cluster_ms: int) -> int:
         """Wait until cluster time is `cluster_ms`; return how many milliseconds that took.

@@ -320,7 +320,7 @@ class Group:
         for settled in outcome.settled:
             self.waiters.wake(settled, outcome.revision)
         self.metrics.applied(outcome)
-        self.events.append(outcome.events)
+        self.events.append(outcome.events + outcome.cell_events)
         if self.replica.role.is_leader:
             if outcome.events and index > self._told_up_to:
                 self._audit_log.tell(outcome.events)

@@ -38,6 +38,9 @@ ELECTION_PROCLAIM: Final = "/v1/elections/proclaim"
 ELECTION_RESIGN: Final = "/v1/elections/resign"
 HOLDS: Final = "/v1/holds"
 TICKET: Final = "/v1/tickets/{ticket}"
+CELLS: Final = "/v1/cells"
+CELL: Final = "/v1/cells/{key}"
+CELLS_TRANSACT: Final = "/v1/cells/txn"
 AUDIT: Final = "/v1/audit"
 WATCH: Final = "/v1/watch"
 CLUSTER: Final = "/v1/cluster"
@@ -95,6 +98,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "forbidden-origin": ProblemKind(403, "Pages of others cannot call the node"),
     "not-found": ProblemKind(404, "There is nothing here"),
     "member-not-found": ProblemKind(404, "No node has this id"),
+    "cell-not-found": ProblemKind(404, "There is no such cell"),
     "method-not-allowed": ProblemKind(405, "The path does not take this method"),
     "lock-held": ProblemKind(409, "The lock is held"),
     "deadlock": ProblemKind(409, "The wait would never end"),
@@ -103,6 +107,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "no-permits": ProblemKind(409, "The semaphore has too few permits left"),
     "limit-mismatch": ProblemKind(409, "The semaphore has another limit"),
     "stale-token": ProblemKind(409, "The resource has seen a higher token"),
+    "cell-changed": ProblemKind(409, "The cell is not as it was"),
     "member-change-refused": ProblemKind(409, "The members stay as they are"),
     "member-change-pending": ProblemKind(409, "Another change of the members is under way"),
     "session-expired": ProblemKind(410, "The session has expired"),
@@ -118,6 +123,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "no-leader": ProblemKind(503, "The cluster has no leader"),
     "shutting-down": ProblemKind(503, "The node is shutting down"),
     "not-ready": ProblemKind(503, "The node is not ready"),
+    "upgrade-pending": ProblemKind(503, "The cluster does not know this yet"),
     "transfer-failed": ProblemKind(503, "Leadership was not handed over"),
     "outcome-unknown": ProblemKind(504, "The outcome is not known", UNKNOWN),
 }

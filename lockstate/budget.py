@@ -1,9 +1,9 @@
 """How much memory a state takes, and the bound that it is held to (from rules 3 on).
 
 What is counted is an estimate, the same on every node and after every restart: for each record so many bytes
-as it was measured to take, and twice the bytes of all it says. It is near what Python takes for ordinary
-records, and up to 2.5 times too low for texts that mix ASCII with characters beyond U+FFFF. The audit has a
-bound of its own and is left out.
+as it was measured to take, and twice the bytes of all it says (once those of a cell's key and value). It is
+near what Python takes for ordinary records, and up to 2.5 times too low for texts that mix ASCII with
+characters beyond U+FFFF. The audit has a bound of its own and is left out.
 
 A state that has reached its bound refuses, with `overloaded`, what would make it larger. What ends, renews or
 reads something is never refused for want of room, so it can get below the bound again.
@@ -34,6 +34,7 @@ _REQUEST: Final = 300
 _FENCE: Final = 110
 _EXTRA: Final = 300
 _RATE_LIMIT: Final = 650
+_CELL: Final = 320
 _RATE_ROW: Final = 20
 """Bytes that a record of each table takes in memory beside its texts, with its places in all tables: as
 measured with CPython 3.11, rounded up."""
@@ -50,6 +51,7 @@ def bytes_of(state: State) -> int:
 def recounted(state: State) -> int:
     """Return the bytes as `bytes_of` does, from the records themselves: slow if there are many."""
     sums = sum([mark_of_session(session) for session in state.sessions.values()])
+    sums += sum([marks.of_record(cell) for cell in state.cells.all()])
     for records in (state.holds, state.tickets, state.delays, state.permit_delays):
         sums += sum([marks.of_record(record) for record in records.values()])
     sums += sum([marks.of_length(len(resource)) for resource in state.fences])
@@ -70,6 +72,8 @@ def _with_records(state: State, sums: int) -> int:
         + _FENCE * len(state.fences)
         + _EXTRA * len(state.extras)
         + _RATE_LIMIT * len(state.rates)
+        + _CELL * len(state.cells)
+        - (_TEXT_FACTOR - 1) * state.cells.content_bytes
         + _RATE_ROW * state.rates.rows_count
     )
 

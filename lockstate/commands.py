@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
+from lockstate.cell_operations import CellOperation, Compare
 from lockstate.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 
@@ -222,6 +223,37 @@ class AbandonWaits(_Unremembered, frozen=True, tag=18):
     origin: str
 
 
+class PutCell(_Command, frozen=True, tag=40):
+    """Write a cell, whatever it had. It lives with a session, for `ttl_ms`, or until it is deleted."""
+
+    key: bytes
+    value: bytes
+    session_id: SessionId = NO_SESSION
+    ttl_ms: int = 0
+    request_id: str = ""
+
+
+class DeleteCells(_Command, frozen=True, tag=41):
+    """Delete the cell of a key, or a limited number of those whose keys begin with it, in order."""
+
+    key: bytes
+    is_prefix: bool = False
+    request_id: str = ""
+
+
+class TransactCells(_Command, frozen=True, tag=42):
+    """Do all of `then` if every compare is true, all of `otherwise` if not; or neither, if it is refused.
+
+    Operations are done in order, and see what those before them did. Each of the two writes or deletes a key
+    at most once.
+    """
+
+    compares: tuple[Compare, ...]
+    then: tuple[CellOperation, ...] = ()
+    otherwise: tuple[CellOperation, ...] = ()
+    request_id: str = ""
+
+
 Command = (
     OpenSession
     | KeepAlive
@@ -241,6 +273,9 @@ Command = (
     | TakeRate
     | AdvanceFence
     | AbandonWaits
+    | PutCell
+    | DeleteCells
+    | TransactCells
 )
 
 

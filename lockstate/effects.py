@@ -2,11 +2,12 @@
 
 from typing import Final
 
+from lockstate.cells import Cell
 from lockstate.commands import Wanted
 from lockstate.modes import Mode
 from lockstate.owners import own_id
 from lockstate.records import Hold, Session, Ticket
-from lockstate.results import Event, EventKind, Granted, Refused, Settled
+from lockstate.results import CellEvent, CellEventKind, Event, EventKind, Granted, Refused, Settled
 from lockstate.state import State
 
 _NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.WAIT_ENDED})
@@ -20,10 +21,14 @@ class Effects:
         self.state = state
         self.events: list[Event] = []
         self.settled: list[Settled] = []
+        self.cell_events: list[CellEvent] = []
         self._is_all_audited = True
 
-    def take(self) -> tuple[tuple[Event, ...], tuple[Settled, ...]]:
-        """Return what was collected and start over; events that are audited go into the audit."""
+    def take(self) -> tuple[tuple[Event, ...], tuple[Settled, ...], tuple[CellEvent, ...]]:
+        """Return what was collected and start over; events that are audited go into the audit.
+
+        Those of cells are not: a counter would soon push out all that is told of holds.
+        """
         events, settled = tuple(self.events), tuple(self.settled)
         if events:
             self.events = []
@@ -34,7 +39,11 @@ class Effects:
                 self.state.audit.extend([event for event in events if event.kind not in _NOT_AUDITED])
         if settled:
             self.settled = []
-        return events, settled
+        if not self.cell_events:
+            return events, settled, ()
+        cell_events = tuple(self.cell_events)
+        self.cell_events = []
+        return events, settled, cell_events
 
     def tell(
         self,
@@ -86,6 +95,20 @@ class Effects:
             0,
         )
         self.events.append(event)
+
+    def tell_cell(self, kind: CellEventKind, cell: Cell) -> None:
+        """Add the event of a cell that was written or, at the present revision of the table, removed."""
+        state, is_put = self.state, kind is CellEventKind.PUT
+        self.cell_events.append(
+            CellEvent(
+                state.revision,
+                state.now_ms,
+                kind,
+                cell.key,
+                cell.mod_revision if is_put else state.cells.revision,
+                cell.version if is_put else 0,
+            )
+        )
 
     def settle(self, ticket: Ticket, result: Granted | Refused) -> None:
         """Settle a wait: remember the outcome of its request, and tell the node that keeps its client."""

@@ -4,10 +4,10 @@ It is derived, so it is not stored: a snapshot that is loaded gives the fingerpr
 of. What it has of a record is in `marks`; the sums are kept where the records are kept.
 
 In it, completely: sessions, holds, tickets, what these have beside their fields, delays, semaphores, fences,
-fixed windows and leaky buckets, origins, remembered requests, all deadlines, the counters, cluster time, and
-the active rules. Of the log of a sliding window its end, its length and its total. Not in it: the audit,
-which decides nothing, and of which each event tells of a change that is in it; and what is derived from all
-this, as the fingerprint is.
+cells, fixed windows and leaky buckets, origins, remembered requests, all deadlines, the counters, cluster
+time, and the active rules. Of the log of a sliding window its end, its length and its total. Not in it: the
+audit, which decides nothing, and of which each event tells of a change that is in it; and what is derived
+from all this, as the fingerprint is.
 """
 
 from typing import Final
@@ -26,6 +26,7 @@ _TOKEN: Final = 0x165667B19E3779F9
 _ORDER: Final = 0xD6E8FEB86659FD93
 _RULES: Final = 0xFF51AFD7ED558CCD
 _BYTES_MAX: Final = 0xC4CEB9FE1A85EC53
+_CELLS: Final = 0x9FB21C651E98DF25
 """Odd numbers with about as many ones as zeros, one for each counter of the state."""
 
 
@@ -38,6 +39,7 @@ def of(state: State) -> int:
 def recomputed(state: State) -> int:
     """Return the fingerprint as `of` does, from the records themselves: it takes as long as they are many."""
     sums = sum([mark_of_session(session) for session in state.sessions.values()])
+    sums += sum([marks.of_record(cell) for cell in state.cells.all()])
     for records in (state.holds, state.tickets, state.delays, state.permit_delays):
         sums += sum([marks.of_record(record) for record in records.values()])
     sums += sum([marks.of_name(name) * number_of_semaphore(one) for name, one in state.semaphores.items()])
@@ -56,5 +58,6 @@ def _with_counters(state: State, sums: int) -> int:
         + state.next_token * _TOKEN
         + state.next_order * _ORDER
         + state.rules * _RULES
+        + state.cells.revision * _CELLS
         + (state.bytes_max - limits.STATE_BYTES_MAX) * _BYTES_MAX
     ) & marks.WORD

@@ -166,10 +166,35 @@ def everything_timed_is_scheduled(state: State) -> None:
     timed: list[Timed] = [*state.sessions.values(), *state.tickets.values()]
     timed += [hold for hold in state.holds.values() if hold.ttl_ms]
     timed += [*state.delays.values(), *state.permit_delays.values()]
+    timed += [cell for cell in state.cells.all() if cell.ttl_ms]
     assert len(state.deadlines) == len(timed) + len(state.rates), "deadlines and tables disagree"
     first = min((record.expires_at_ms for record in timed), default=None)
     next_ms = state.deadlines.next_ms()
     assert first is None or (next_ms is not None and next_ms <= first), "an end was not scheduled"
+
+
+def cells_are_in_order(state: State) -> None:
+    """Cells are found by key, in order and by session; their bytes are counted; revisions were given out."""
+    cells = state.cells.all()
+    assert [cell.key for cell in state.cells.below(b"", b"")] == sorted(cell.key for cell in cells), (
+        "the index of keys is wrong"
+    )
+    for cell in cells:
+        assert state.cells.get(cell.key) is cell, f"{cell.key!r}: is kept under another key"
+        assert 0 < cell.create_revision <= cell.mod_revision <= state.cells.revision, (
+            f"{cell.key!r}: revisions"
+        )
+        assert not (cell.session_id and cell.ttl_ms), f"{cell.key!r}: two leases"
+        assert bool(cell.order) == bool(cell.expires_at_ms) == bool(cell.ttl_ms), f"{cell.key!r}: its lease"
+    of_sessions = {
+        (session_id, key) for session_id in state.sessions for key in state.cells.of_session(session_id)
+    }
+    assert of_sessions == {(cell.session_id, cell.key) for cell in cells if cell.session_id}, (
+        "cells and sessions disagree"
+    )
+    assert not state.cells.revision or state.rules >= RULES_EXTRAS, "older rules cannot write cells"
+    counted = sum([len(cell.key) + len(cell.value) for cell in cells])
+    assert state.cells.content_bytes == counted, f"counted {state.cells.content_bytes} bytes of cells"
 
 
 def the_fingerprint_is_kept_up(state: State) -> None:
@@ -192,6 +217,7 @@ SENTENCES = (
     queues_are_right,
     idle_things_are_forgotten,
     everything_timed_is_scheduled,
+    cells_are_in_order,
     the_fingerprint_is_kept_up,
     the_bytes_are_counted,
 )

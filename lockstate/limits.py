@@ -100,11 +100,28 @@ STATE_GROWTH_MAX = 256 << 20
 """Bytes by which one entry may let the state grow. It has at most 1 MiB of commands, and those with the most
 ancestors of names take 110 times as much."""
 
+CELL_KEY_BYTES_MAX = 512
+"""Bytes of a cell's key, as of a name."""
+CELL_VALUE_BYTES_MAX = 4096
+"""Bytes of a cell's value: an address, a counter, a small document. Files belong elsewhere."""
+CELLS_COUNT_MAX = 1_000_000
+"""Cells. This is a place for what belongs to locks, not a database."""
+CELLS_BYTES_MAX = 256 << 20
+"""Bytes of the keys and values of all cells, which are in every snapshot and in the memory of every node."""
+SESSION_CELLS_MAX = 1_000
+"""Cells that live with one session, and end in one step with it."""
+TRANSACTION_PARTS_MAX = 64
+"""Compares of one transaction, and operations in each of its two branches: all nodes do them in one step."""
+CELLS_DELETED_MAX = 1_000
+"""Cells that one command deletes by their prefix."""
+
 LIST_LIMIT_MAX = 1000
 """Locks in one page of a listing."""
 LIST_ROWS_MAX = 10_000
 """Locks, holders and waiters in one page, except that its last lock may exceed it: a node does nothing else
 while it makes the page."""
+LIST_CELL_BYTES_MAX = 1 << 20
+"""Bytes of keys and values in one page of cells, except that its last cell may exceed it."""
 
 RATE_LIMIT_MAX = 1_000_000
 """The largest limit of a rate limit: a client that may do more in a window need not ask each time."""
@@ -146,6 +163,13 @@ def check_name(name: str) -> Refused | None:
     if "." in name and not _DOTS.isdisjoint(name.split("/")):
         return Refused(Reason.INVALID_REQUEST, "name: no part may be '.' or '..': no URL could name it")
     return None
+
+
+def check_key(key: bytes) -> Refused | None:
+    """Return why `key` cannot be the key of a cell, or None."""
+    if 0 < len(key) <= CELL_KEY_BYTES_MAX:
+        return None
+    return Refused(Reason.INVALID_REQUEST, f"key: {len(key)} bytes; must be 1 to {CELL_KEY_BYTES_MAX}")
 
 
 def check_ttl(ttl_ms: int) -> Refused | None:

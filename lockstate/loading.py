@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from lockstate.cells import Cell
 from lockstate.records import NOTHING, Delay, Hold, Semaphore, Session, Ticket
 from lockstate.state import Origin, State, claims_of_hold
 
@@ -54,3 +55,11 @@ def load_origins(state: State, origins: Iterable[tuple[str, Origin]]) -> None:
     """Add what is known of node processes."""
     for name, origin in origins:
         state.enter_origin(name, origin)
+
+
+def load_cells(state: State, cells: Iterable[Cell]) -> None:
+    """Add cells with their leases. Equal strings become one object, to save memory."""
+    for cell in cells:
+        if cell.session_id:
+            cell.session_id = state.sessions[cell.session_id].session_id
+        state.cells.enter(cell)

@@ -24,17 +24,20 @@ from lockstate.commands import (
     CloseSession,
     Command,
     Convert,
+    DeleteCells,
     Entry,
     ForceRelease,
     KeepAlive,
     MayWait,
     OpenSession,
     Proclaim,
+    PutCell,
     Release,
     Renew,
     ResizeSemaphore,
     TakeRate,
     Tick,
+    TransactCells,
     Undecodable,
 )
 from lockstate.conversions import Conversions
@@ -51,6 +54,8 @@ from lockstate.records import RequestKey, Ticket
 from lockstate.requests import Remembered, content_digest, request_key
 from lockstate.results import (
     BatchOutcome,
+    CellsDeleted,
+    CellView,
     Done,
     ElectionView,
     Event,
@@ -70,10 +75,12 @@ from lockstate.results import (
     SemaphoreView,
     SessionOpened,
     SessionView,
+    Transacted,
 )
 from lockstate.semaphores import Semaphores
 from lockstate.sessions import Sessions
 from lockstate.state import State
+from lockstate.transactions import Transactions
 from lockstate.versions import RULES, RULES_BOUNDED
 from lockstate.waits import Waits
 
@@ -90,7 +97,7 @@ _NO_OUTCOME: Final = frozenset(
 
 _MAY_WAIT: Final = frozenset(get_args(MayWait))
 """The classes of `MayWait`."""
-_FREES: Final = (CloseSession, Release, ForceRelease, Renew)
+_FREES: Final = (CloseSession, Release, ForceRelease, Renew, DeleteCells)
 """The classes of commands with a `request_id` that are carried out whether or not there is room."""
 _DONE: Final = Done()
 _UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
@@ -103,7 +110,8 @@ class LockMachine:
         self.state = state = state or State()
         self._effects = Effects(state)
         self._holds = holds = Holds(state, self._effects)
-        self._sessions = sessions = Sessions(holds)
+        self._transactions = transactions = Transactions(state, self._effects)
+        self._sessions = sessions = Sessions(holds, transactions)
         locks, semaphores, elections = Locks(holds), Semaphores(holds), Elections(holds)
         waits = Waits(holds)
         self._acts: dict[type, Callable[..., Result]] = {
@@ -125,6 +133,9 @@ class LockMachine:
                 command, state.now_ms, budget.check_room(state) if state.is_tight else None
             ),
             AdvanceFence: lambda command: advance(state, command),
+            PutCell: transactions.put,
+            DeleteCells: transactions.delete,
+            TransactCells: transactions.transact,
             Tick: lambda _: _DONE,
             Barrier: lambda _: _DONE,
             Undecodable: lambda _: _UNDECODABLE,
@@ -202,6 +213,7 @@ class LockMachine:
             "semaphores": len(state.semaphores),
             "rate_limits": len(state.rates),
             "fences": len(state.fences),
+            "cells": len(state.cells),
         }
 
     @property
@@ -237,6 +249,20 @@ class LockMachine:
     def election(self, name: str) -> ElectionView:
         """Return one election as anybody may see it."""
         return views.election_view(self.state, name)
+
+    def cell(self, key: bytes) -> CellView | None:
+        """Return one cell, None if there is none."""
+        cell = self.state.cells.get(key)
+        return None if cell is None else views.cell_view(self.state, cell)
+
+    def cells(self, prefix: bytes, after: bytes, limit: int) -> tuple[list[CellView], bytes | None]:
+        """Return a page of cells in order of key, and the key to go on after if there are more."""
+        return views.cell_views(self.state, prefix, after, limit)
+
+    @property
+    def cells_revision(self) -> int:
+        """Return how often any cell has been changed."""
+        return self.state.cells.revision
 
     def check_fence(self, name: str, token: int, kind: HoldKind | None = None) -> FenceView:
         """Return whether `token` belongs to a present holder of `name`, of one kind or of any."""
@@ -356,7 +382,8 @@ class LockMachine:
                 Reason.OVERLOADED, "too many requests with a request_id within five minutes", (), 0, 1000
             )
         result = self._apply(command, key)
-        if not isinstance(result, Refused | Renewed):
+        is_empty = isinstance(result, CellsDeleted) and not result.count
+        if not (is_empty or isinstance(result, Refused | Renewed)):
             state.requests.remember(key, digest, state.now_ms, result)
         return result
 
@@ -380,6 +407,8 @@ class LockMachine:
                     retry_after_ms=max(first.retry_after_ms - passed_ms, min(first.retry_after_ms, 1)),
                     reset_in_ms=max(first.reset_in_ms - passed_ms, 0),
                 )
+            case TransactCells() if isinstance(first, Transacted):
+                return self._transactions.repeated(command, first)
             case OpenSession() if isinstance(first, SessionOpened):
                 session = self.state.sessions.get(first.session_id)
                 left_ms = session.expires_at_ms - self.state.now_ms if session else 0

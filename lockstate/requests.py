@@ -17,18 +17,21 @@ from lockstate.commands import (
     CloseSession,
     Command,
     Convert,
+    DeleteCells,
     ForceRelease,
     OpenSession,
     Proclaim,
+    PutCell,
     Release,
     Renew,
     ResizeSemaphore,
     TakeRate,
+    TransactCells,
 )
 from lockstate.ids import NO_HOLD, HoldId
 from lockstate.ledger import Ledger
 from lockstate.records import RequestKey
-from lockstate.results import Granted, Queued, Refused, Result
+from lockstate.results import CellRead, Granted, Queued, Refused, Result, Transacted
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _DIGEST_BYTES = 12
@@ -55,6 +58,9 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     ResizeSemaphore: _of_name,
     TakeRate: _of_name,
     AdvanceFence: operator.attrgetter("resource"),
+    PutCell: lambda command: command.key.decode("utf-8", "replace"),
+    DeleteCells: lambda command: command.key.decode("utf-8", "replace"),
+    TransactCells: lambda _: "",
 }
 """What tells apart clients that count their requests from 1: for each command that may be remembered."""
 _ATTEMPT: Final = {"hold_id": "", "attempt_id": ""}
@@ -102,10 +108,14 @@ def _hold_id(result: Result) -> HoldId:
 
 
 def _brief(result: Result) -> Result:
-    """Return what is worth remembering of a result: who was in the way is out of date when it is asked again.
+    """Return what is worth remembering of a result: what was in the way, or read, is out of date later.
 
-    The owners and notes of holders could take 30 kB, a million times.
+    The owners and notes of holders could take 30 kB, a million times; the cells of a transaction 256 kB.
     """
+    if isinstance(result, Transacted):
+        nothing = CellRead(None)
+        results = [nothing if isinstance(part, CellRead) else part for part in result.results]
+        return msgspec.structs.replace(result, results=tuple(results))
     if isinstance(result, Refused) and (result.holders or result.cycle):
         return msgspec.structs.replace(result, holders=(), cycle=())
     return result
@@ -138,7 +148,7 @@ class RequestMemory:
 
     def remember(self, key: RequestKey, digest: bytes, now_ms: int, result: Result) -> None:
         """Remember the first outcome of a request; if that is `Queued`, it is settled later."""
-        if result.__class__ is Refused:
+        if result.__class__ is Refused or result.__class__ is Transacted:
             result = _brief(result)
         self._requests[key] = remembered = Remembered(digest, now_ms, result)
         self._ledger.settled_sum += _mark(remembered) + marks.of_length(len(key[0]) + len(key[1]))

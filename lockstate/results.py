@@ -350,6 +350,54 @@ class WaitsAbandoned(_Value, frozen=True, tag=16):
     left: int
 
 
+class CellView(_Value, frozen=True):
+    """A cell as anybody may see it. `owner` is that of its session; without a lease nothing expires, None."""
+
+    key: bytes
+    value: bytes
+    create_revision: int
+    mod_revision: int
+    version: int
+    owner: OwnerName = NO_OWNER
+    expires_in_ms: int | None = None
+
+
+class CellWritten(_Value, frozen=True, tag=40):
+    """The cell has the value. Revisions are those of the table of cells."""
+
+    create_revision: int
+    mod_revision: int
+    version: int
+
+
+class CellsDeleted(_Value, frozen=True, tag=41):
+    """How many cells were deleted. One command deletes only so many: `is_more` says that some are left.
+
+    `revision` is that of the table of cells.
+    """
+
+    count: int
+    revision: int
+    is_more: bool = False
+
+
+class CellRead(_Value, frozen=True, tag=42):
+    """What a transaction has read: None if there is no such cell."""
+
+    cell: CellView | None
+
+
+class Transacted(_Value, frozen=True, tag=43):
+    """A transaction was carried out: `then` if it succeeded, else `otherwise`, with a result for each part.
+
+    `revision` is that of the table of cells. Of a repeated request, what was read is read again.
+    """
+
+    succeeded: bool
+    revision: int
+    results: tuple[CellWritten | CellsDeleted | CellRead, ...]
+
+
 Result = (
     SessionOpened
     | SessionKept
@@ -367,6 +415,9 @@ Result = (
     | RateTaken
     | FenceAdvanced
     | WaitsAbandoned
+    | CellWritten
+    | CellsDeleted
+    | Transacted
 )
 
 
@@ -411,6 +462,35 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     value: str = ""
 
 
+class CellEventKind(enum.StrEnum):
+    """What happened to a cell. The values are the public event names."""
+
+    PUT = "cell-put"
+    DELETED = "cell-deleted"
+    EXPIRED = "cell-expired"
+
+    __hash__ = str.__hash__  # that of Enum is a Python function, and slow
+
+
+class CellEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A change of a cell. `mod_revision` is that of the change, `version` 0 if the cell is gone.
+
+    It expired if its lease or its session did. The value is not told: whoever wants it reads the cell.
+    """
+
+    revision: int
+    now_ms: int
+    kind: CellEventKind
+    key: bytes
+    mod_revision: int
+    version: int
+
+    @property
+    def name(self) -> str:
+        """The key as text."""
+        return self.key.decode("utf-8", "backslashreplace")
+
+
 class Settled(msgspec.Struct, frozen=True):
     """How a wait ended, for the node that keeps its client's connection. It waited under `hold_id`."""
 
@@ -435,3 +515,4 @@ class Outcome(msgspec.Struct, frozen=True):
     batches: tuple[BatchOutcome, ...]
     events: tuple[Event, ...]
     settled: tuple[Settled, ...] = ()
+    cell_events: tuple[CellEvent, ...] = ()

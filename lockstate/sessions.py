@@ -1,6 +1,7 @@
 """Sessions: how they begin, live and end. And expiry: what ends because its time is over."""
 
 from lockstate import budget, limits
+from lockstate.cells import Cell
 from lockstate.commands import CloseSession, KeepAlive, OpenSession, Renew
 from lockstate.deadlines import Timed
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
@@ -9,6 +10,7 @@ from lockstate.owners import public_name
 from lockstate.rate_algorithms import Limiter
 from lockstate.records import Delay, Hold, Session, Ticket, each_lock
 from lockstate.results import (
+    CellEventKind,
     EventKind,
     Reason,
     Refused,
@@ -19,14 +21,16 @@ from lockstate.results import (
     SessionOpened,
 )
 from lockstate.state import Freed, claims_of_hold
+from lockstate.transactions import Transactions
 from lockstate.views import remaining_ms
 
 
 class Sessions:
     """Begins, extends and ends the sessions of one state."""
 
-    def __init__(self, holds: Holds) -> None:
+    def __init__(self, holds: Holds, transactions: Transactions) -> None:
         self._holds = holds
+        self._transactions = transactions
         self._state = holds.state
 
     def open(self, command: OpenSession) -> Result:
@@ -99,6 +103,10 @@ class Sessions:
             freed += holds.end(hold, kind)
         if kind is EventKind.EXPIRED:
             holds.effects.tell_session(session)
+        self._transactions.end_session(
+            session.session_id,
+            CellEventKind.EXPIRED if kind is EventKind.EXPIRED else CellEventKind.DELETED,
+        )
         holds.serve(freed)
         return tuple([lock.name for hold in ended for lock in each_lock(hold)])
 
@@ -114,6 +122,8 @@ class Sessions:
         left = limits.EXPIRIES_PER_ENTRY_MAX
         while left > 0 and (record := state.deadlines.due(state.now_ms)) is not None:
             left -= _weight(record)
+            if isinstance(record, Session):
+                left -= len(self._state.cells.of_session(record.session_id))
             match record:
                 case Hold():
                     self._holds.serve(self._holds.end(record, EventKind.EXPIRED))
@@ -123,6 +133,8 @@ class Sessions:
                     self._holds.serve(self._holds.end_wait(record))
                 case Delay():
                     self._holds.serve(state.end_delay(record))
+                case Cell():
+                    self._transactions.remove((record,), CellEventKind.EXPIRED)
                 case _:
                     assert isinstance(record, Limiter), "only these end by themselves"
                     state.rates.end(record)

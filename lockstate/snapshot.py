@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from lockstate import limits, loading
+from lockstate.cells import Cell
 from lockstate.extras import Extra
 from lockstate.ids import OwnerName, SessionId
 from lockstate.machine import LockMachine
@@ -94,6 +95,7 @@ class _Fields(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_f
     group: int = GROUP
     groups_count: int = GROUPS_COUNT
     bytes_max: int = limits.STATE_BYTES_MAX
+    cells_revision: int = 0
 
 
 class _HeadWithRules(_SnapshotHead, array_like=True):
@@ -218,6 +220,13 @@ _TABLES: Final = (
         lambda state, rows: state.extras.load(rows),
         RULES_EXTRAS,
     ),
+    _Table(
+        lambda state: state.cells.all(),
+        None,
+        msgspec.msgpack.Decoder(list[Cell]),
+        loading.load_cells,
+        RULES_EXTRAS,
+    ),
 )
 """All tables, in the order in which they can be rebuilt."""
 
@@ -230,7 +239,8 @@ def encode(machine: LockMachine) -> bytes:
     head = (snapshot_format, state.revision, state.now_ms, state.next_token, state.next_order)
     if snapshot_format == _FORMAT_4:
         return _encoder.encode((*head, tables))
-    return _encoder.encode((*head, _Fields(rules=state.rules, bytes_max=state.bytes_max), tables))
+    fields = _Fields(rules=state.rules, bytes_max=state.bytes_max, cells_revision=state.cells.revision)
+    return _encoder.encode((*head, fields, tables))
 
 
 def _tables(rules: int) -> list[_Table]:
@@ -315,6 +325,7 @@ def _begin(data: bytes | bytearray) -> tuple[State, _Tables]:
     if (image.fields.group, image.fields.groups_count) != (GROUP, GROUPS_COUNT):
         raise SnapshotError(f"it is of group {image.fields.group} of {image.fields.groups_count}")
     state.bytes_max = image.fields.bytes_max
+    state.cells.revision = image.fields.cells_revision
     return state, image.tables
 
 

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from lockstate import limits, marks
+from lockstate.cells import CellTable
 from lockstate.claims import Claims, claims_of, parent, permits_of
 from lockstate.deadlines import Deadlines, Lease
 from lockstate.extras import Extras
@@ -77,6 +78,7 @@ class State:
         self.extras = Extras(self.ledger)
         """What few holds, tickets and sessions have beside their fields."""
         self.rates = RateLimits(self.deadlines, self.take_order, self.ledger)
+        self.cells = CellTable(self.deadlines, self.ledger)
         self.requests = RequestMemory(self.ledger)
         self.origins: dict[str, Origin] = {}
         self.audit: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)

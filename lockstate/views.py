@@ -5,12 +5,14 @@ from itertools import chain, islice
 
 from lockstate import limits
 from lockstate.blockers import covering_holds, names_below
+from lockstate.cells import Cell
 from lockstate.claims import FIRST_OF_LOCKS, Claims, ancestors, permits_of, record_name
-from lockstate.ids import HoldId, SessionId
+from lockstate.ids import NO_OWNER, HoldId, SessionId
 from lockstate.modes import NAMED, Scope, is_intent, is_tree
 from lockstate.owners import own_id, session_name, shown_owner
 from lockstate.records import NOTHING, Delay, Hold, Semaphore, Session, Ticket, each_lock, place_among
 from lockstate.results import (
+    CellView,
     ElectionView,
     Event,
     FenceView,
@@ -205,6 +207,31 @@ def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
             is_permits = ticket.kind is HoldKind.SEMAPHORE
             name = permits_of(lock.name)[0] if is_permits else record_name(ticket.kind, lock.name)
             yield waiter_view(state, ticket, lock.name, places[name, ticket.hold_id])
+
+
+def cell_view(state: State, cell: Cell) -> CellView:
+    """Return a cell, with the owner and what is left of the session that it lives with, or of its lease."""
+    owner, expires_at_ms = NO_OWNER, cell.expires_at_ms
+    if cell.session_id:
+        session = state.sessions[cell.session_id]
+        owner, expires_at_ms = session.owner, session.expires_at_ms
+    left_ms = max(0, expires_at_ms - state.now_ms) if expires_at_ms else None
+    return CellView(
+        cell.key, cell.value, cell.create_revision, cell.mod_revision, cell.version, owner, left_ms
+    )
+
+
+def cell_views(state: State, prefix: bytes, after: bytes, limit: int) -> tuple[list[CellView], bytes | None]:
+    """Return a page of the cells whose keys begin with `prefix` and follow `after`, and its cursor."""
+    limit = min(max(limit, 1), limits.LIST_LIMIT_MAX)
+    views: list[CellView] = []
+    size_bytes = 0
+    for cell in state.cells.below(prefix, after):
+        if len(views) == limit or size_bytes >= limits.LIST_CELL_BYTES_MAX:
+            return views, views[-1].key
+        views.append(cell_view(state, cell))
+        size_bytes += len(cell.key) + len(cell.value)
+    return views, None
 
 
 def audit(state: State, name: str, session_id: SessionId | HoldId, limit: int) -> list[Event]:

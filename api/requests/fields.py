@@ -9,6 +9,7 @@ import msgspec
 
 from api.problems import ProblemError, refusal
 from lockstate import limits
+from lockstate.cell_operations import Relation
 from lockstate.commands import Algorithm
 from lockstate.ids import HoldId, SessionId
 from lockstate.modes import Mode, Scope
@@ -46,6 +47,7 @@ WORDS: Final = {
     "scope": tuple(Scope),
     "algorithm": tuple(Algorithm),
     "kind": tuple(HoldKind),
+    "relation": tuple(Relation),
 }
 """The words that a field may be, where the decoder does not list them."""
 

@@ -9,6 +9,7 @@ from lockstate.commands import (
     Cancel,
     CloseSession,
     Command,
+    DeleteCells,
     ForceRelease,
     KeepAlive,
     Release,
@@ -20,7 +21,7 @@ RETRY_MS: Final = 1_000
 """The time, in ms, after which a client that was refused for want of room may ask again."""
 
 WHAT_FREES: Final[frozenset[type[Command]]] = frozenset(
-    {KeepAlive, CloseSession, Cancel, Renew, Release, ForceRelease, Tick, Barrier, AbandonWaits}
+    {KeepAlive, CloseSession, Cancel, Renew, Release, ForceRelease, DeleteCells, Tick, Barrier, AbandonWaits}
 )
 """What ends something, keeps what is held, or reads: clients must be able to go home. All else takes room."""
 

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol, Self
 
-from lockstate.results import Event, EventKind
+from lockstate.results import CellEvent, Event, EventKind
 
 EVENTS_COUNT_MAX: Final = 100_000
 """Some 60 MB of short names. At a thousand grants a second that is the better part of a minute."""
@@ -37,7 +37,8 @@ class Cut(enum.StrEnum):
     SHUTTING_DOWN = "shutting-down"
 
 
-Block = tuple[Event, ...]
+AnyEvent = Event | CellEvent
+Block = tuple[AnyEvent, ...]
 """The events of one entry, never empty. All have its revision."""
 
 
@@ -180,7 +181,7 @@ class EventLog:
         return found
 
 
-def numbered(block: Block) -> Iterator[tuple[int, Event]]:
+def numbered(block: Block) -> Iterator[tuple[int, AnyEvent]]:
     """Return the events of an entry that are told to everybody, with their numbers."""
     return enumerate((event for event in block if event.kind is not EventKind.WAIT_ENDED), 1)
 

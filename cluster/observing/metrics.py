@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from cluster.observing.contention import Contention
 from cluster.observing.samples import Histogram, Sample, gauge
 from lockstate.machine import LockMachine
-from lockstate.results import Outcome
+from lockstate.results import CellEventKind, Outcome
 
 __all__ = ["Metrics", "Sample", "gauge"]
 
@@ -24,10 +24,13 @@ class Metrics:
         self.sync_seconds = Histogram("holdfast_sync_seconds", "Time to write and sync the journal once.")
         self.contention = Contention()
         self.events = self.contention.events
+        self.cell_events: dict[CellEventKind, int] = dict.fromkeys(CellEventKind, 0)
 
     def applied(self, outcome: Outcome) -> None:
         """Count what applying one entry did."""
         self.contention.observe(outcome)
+        for event in outcome.cell_events:
+            self.cell_events[event.kind] += 1
 
     def restored(self, machine: LockMachine) -> None:
         """Go on with the state of a snapshot."""
@@ -38,7 +41,7 @@ class Metrics:
         for result, count in sorted(self.commands.items()):
             text = "Commands answered here, by result."
             yield "holdfast_commands_total", text, "counter", {"result": result}, count
-        for event, count in sorted(self.events.items()):
+        for event, count in [*sorted(self.events.items()), *sorted(self.cell_events.items())]:
             yield "holdfast_events_total", "Events applied, by kind.", "counter", {"event": event}, count
         for code, count in sorted(self.failures.items()):
             text = "Commands without a result, by code."

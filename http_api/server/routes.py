@@ -82,10 +82,12 @@ class Router:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """Return the pattern of a path. The name of a lock may extend over several parts."""
+    """Return the pattern of a path. A name or a key may extend over several parts."""
     before, _, rest = path.partition("{")
     parameter, _, after = rest.partition("}")
-    return re.compile(re.escape(before) + ("(.*)" if parameter == "name" else "([^/]+)") + re.escape(after))
+    return re.compile(
+        re.escape(before) + ("(.*)" if parameter in {"name", "key"} else "([^/]+)") + re.escape(after)
+    )
 
 
 def _unquoted(text: str) -> str:

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from api import answers, cursors, views
-from cluster.observing.event_log import Block, Compacted, Cut, EventLog, Position, numbered
-from lockstate.results import Event
+from api import answers, cells, cursors, views
+from cluster.observing.event_log import AnyEvent, Block, Compacted, Cut, EventLog, Position, numbered
+from lockstate.results import CellEvent
 
 WATCHERS_COUNT_MAX: Final = 1_000
 """Watchers of one node, at most. Each costs a write for every piece of news."""
@@ -228,6 +228,7 @@ def _with_ids(revision: int, bodies: Sequence[tuple[int, bytes]]) -> bytes:
     return b"".join([*parts, b"id: %b\n%b" % (cursor(revision).encode(), bodies[-1][1])])
 
 
-def encode(event: Event) -> bytes:
+def encode(event: AnyEvent) -> bytes:
     """Return an event as it is in the stream, without its id."""
-    return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), answers.encode(views.event_of(event)))
+    shown = cells.event_of(event) if isinstance(event, CellEvent) else views.event_of(event)
+    return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), answers.encode(shown))

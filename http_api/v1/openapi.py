@@ -23,6 +23,11 @@ _PARAMETERS: dict[str, JsonObject] = {
         "schema": {"type": "string", "maxLength": limits.NAME_BYTES_MAX},
         "description": "The name; its '/' may be percent-encoded or not.",
     },
+    "key": {
+        "in": "path",
+        "schema": {"type": "string", "maxLength": limits.CELL_KEY_BYTES_MAX},
+        "description": "The key of a cell; its '/' may be percent-encoded or not.",
+    },
     "of-name": {
         "name": "name",
         "in": "query",
@@ -36,7 +41,7 @@ _PARAMETERS: dict[str, JsonObject] = {
     "prefix": {
         "in": "query",
         "schema": {"type": "string"},
-        "description": "Only names that start with this.",
+        "description": "Only names, or keys, that start with this.",
     },
     "ticket": {
         "in": "path",
@@ -101,9 +106,11 @@ _OF_HEADS = (
     "expectation-failed",
 )
 """What every call may be refused with, by its head alone."""
+_VALUE = {"oneOf": [{"required": ["value"]}, {"required": ["value_base64"]}]}
 _RULES: dict[str, list[JsonObject]] = {
     "AcquireRequest": [_LEASE, _LOCKS],
     "AcquirePermitsRequest": [_LEASE],
+    "PutCellRequest": [_VALUE, {"not": {"required": ["session_id", "ttl_ms"]}}],
 }
 """What a struct cannot express: exactly one of two fields."""
 
@@ -146,7 +153,7 @@ def _parameter(name: str) -> JsonObject:
 
 
 def _operation(route: Route) -> JsonObject:
-    in_path = [name for name in ("session_id", "name", "ticket") if f"{{{name}}}" in route.path]
+    in_path = [name for name in ("session_id", "name", "ticket", "key") if f"{{{name}}}" in route.path]
     in_query = ["of-name" if name == "name" else name for name in route.query]
     parameters = [*in_path, *in_query, "timeout", "request-id"]
     operation: JsonObject = {

@@ -163,6 +163,31 @@ def _whole_number(field: str, text: str, smallest: int, largest: int) -> int:
     return int(text)
 
 
+def page_of_cells(call: Call) -> tuple[bytes, bytes, int]:
+    """Return prefix, after and limit of a listing of cells. Raises ProblemError."""
+    values = call.query_values
+    after = cursors.key_of(values.get("after", ""))
+    if after is None or len(after) > limits.CELL_KEY_BYTES_MAX:
+        raise invalid("after: is not the `next` of a page of cells")
+    return _key_prefix(values.get("prefix", "")), after, limit(call, limits.LIST_LIMIT_MAX)
+
+
+def prefix_of_cells(call: Call) -> str:
+    """Return the prefix in the query, which must be there. Raises ProblemError."""
+    prefix = call.query_values.get("prefix")
+    if prefix is None:
+        raise invalid("prefix: is required; an empty one stands for all cells")
+    _key_prefix(prefix)
+    return prefix
+
+
+def _key_prefix(text: str) -> bytes:
+    prefix = text.encode()
+    if len(prefix) > limits.CELL_KEY_BYTES_MAX:
+        raise invalid(f"prefix: {len(prefix)} bytes; at most {limits.CELL_KEY_BYTES_MAX} are allowed")
+    return prefix
+
+
 def limit(call: Call, largest: int) -> int:
     """Return how many things a read is to show. Raises ProblemError."""
     text = call.query_values.get("limit")
@@ -175,6 +200,13 @@ def name(call: Call) -> str:
     """Return the name in the path. Raises ProblemError."""
     check(limits.check_name(call.path_value))
     return call.path_value
+
+
+def key(call: Call) -> bytes:
+    """Return the key in the path. Raises ProblemError."""
+    key_bytes = call.path_value.encode()
+    check(limits.check_key(key_bytes))
+    return key_bytes
 
 
 def name_in_query(call: Call) -> str:

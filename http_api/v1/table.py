@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from api import answers, views
+from api import answers, cells, views
+from api.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
 from api.requests.locks import (
     AcquireRequest,
     ConvertRequest,
@@ -47,6 +48,7 @@ from http_api.v1.handlers import (
     semaphores,
     sessions,
 )
+from http_api.v1.handlers import cells as cell_handlers
 
 _WORLD: Final = ("overloaded", "no-leader", "shutting-down", "outcome-unknown")
 """What can come between a node and the cluster."""
@@ -234,6 +236,37 @@ _ELECTIONS: Final = (
     ),
 )  # fmt: skip
 
+_CELLS: Final = (
+    Route(
+        method="POST", path=wire.CELLS_TRANSACT, handler=cell_handlers.transact,
+        takes=TransactRequest, gives=cells.Transacted,
+        problems=("ttl-out-of-range", "session-expired", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="PUT", path=wire.CELL, handler=cell_handlers.put_cell,
+        takes=PutCellRequest, gives=cells.CellWritten,
+        problems=("ttl-out-of-range", "cell-changed", "session-expired", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="DELETE", path=wire.CELL, handler=cell_handlers.delete_cell,
+        takes=DeleteCellRequest, gives=cells.CellsDeleted,
+        problems=("cell-changed", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="DELETE", path=wire.CELLS, handler=cell_handlers.delete_cells,
+        takes=DeletePrefixRequest, gives=cells.CellsDeleted, query=("prefix",),
+        problems=("upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="GET", path=wire.CELL, handler=cell_handlers.get_cell,
+        gives=cells.Cell, query=("consistency",), problems=("cell-not-found", *_READ),
+    ),
+    Route(
+        method="GET", path=wire.CELLS, handler=cell_handlers.list_cells,
+        gives=cells.CellPage, query=("prefix", "limit", "after", "consistency"), problems=_READ,
+    ),
+)  # fmt: skip
+
 _AUDIT: Final = (
     Route(
         method="GET", path=wire.AUDIT, handler=audit.get_audit,
@@ -289,8 +322,8 @@ def _watching() -> Route:
 def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
     """Return all calls of the API, for one server."""
     routes = [
-        *_SESSIONS, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_AUDIT, _watching(), *_CLUSTER,
-        *_HEALTH, Route(method="GET", path=wire.METRICS, handler=cluster.metrics_handler(counts)),
+        *_SESSIONS, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_CELLS, *_AUDIT, _watching(),
+        *_CLUSTER, *_HEALTH, Route(method="GET", path=wire.METRICS, handler=cluster.metrics_handler(counts)),
     ]  # fmt: skip
     routes.append(Route(method="GET", path=wire.OPENAPI, handler=cluster.openapi_handler(routes), gives=dict))
     return tuple(routes)

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from lockstate.cell_operations import CellCompare, CellField, CellGet, CellPut, Relation
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
@@ -14,16 +15,20 @@ from lockstate.commands import (
     Cancel,
     Command,
     Convert,
+    DeleteCells,
     KeepAlive,
+    PutCell,
     Release,
     Renew,
     TakeRate,
     Tick,
+    TransactCells,
     Wanted,
 )
 from lockstate.limits import REQUEST_AGE_MS, TTL_MS_MAX, WAIT_MS_MAX
 from lockstate.modes import Mode, Scope
 from lockstate.results import (
+    CellWritten,
     Done,
     FenceAdvanced,
     Granted,
@@ -33,12 +38,18 @@ from lockstate.results import (
     Released,
     Renewed,
     SessionKept,
+    Transacted,
 )
 from scripts.lib.machine_feed import Feed, Load
 
 FLAT_SESSION: Final = "exclusive, in a session"
 FLAT_LEASE: Final = "exclusive, own lease"
 """The loads that have to meet bars."""
+CELLS: Final = "cell, put and get"
+TRANSACTION: Final = "cell, put after two compares"
+"""The loads of cells. A get is a transaction that only reads, in the log as the others are."""
+CELLS_COUNT: Final = 1000
+"""Cells that are written again and again."""
 SHARERS: Final = 10
 """Holders of one shared lock, and of one semaphore."""
 
@@ -78,6 +89,38 @@ class HeldLoad(Load):
         released = [Release(acquire.hold_id) for acquire in self._held]
         self._held.clear()
         return released
+
+
+class CellLoad(Load):
+    """Work on cells that exist all the time."""
+
+    def begin(self, feed: Feed) -> Iterable[Command]:  # noqa: ARG002 - others need it
+        """Write them."""
+        return [PutCell(_key(number), b"v") for number in range(CELLS_COUNT)]
+
+    def end(self) -> Iterable[Command]:
+        """Delete them."""
+        return [DeleteCells(b"app/", is_prefix=True)]
+
+
+def _key(number: int) -> bytes:
+    return b"app/%d" % (number % CELLS_COUNT)
+
+
+def _put_and_get(feed: Feed) -> tuple[Command, ...]:
+    number = feed.next_number()
+    key = _key(number)
+    return PutCell(key, b"v%d" % number), TransactCells((), (CellGet(key),))
+
+
+def _put_after_compares(feed: Feed) -> tuple[Command, ...]:
+    number = feed.next_number()
+    key = _key(number)
+    compares = (
+        CellCompare(key, CellField.VERSION, Relation.GREATER),
+        CellCompare(_key(number + 1), CellField.VALUE, Relation.NOT_EQUAL, value=b""),
+    )
+    return (TransactCells(compares, (CellPut(key, b"v%d" % number),)),)
 
 
 class QueueLoad(Load):
@@ -227,6 +270,8 @@ def all_loads() -> list[Load]:
         HeldLoad("renew", Renewed, lambda _, held: Renew(held.hold_id)),
         *map(_rate, Algorithm),
         Load("fence", (FenceAdvanced,), _fence),
+        CellLoad(CELLS, (CellWritten, Transacted), _put_and_get),
+        CellLoad(TRANSACTION, (Transacted,), _put_after_compares),
         Load("keepalive", (SessionKept,), _keep_alive),
         TickLoad(),
     ]

@@ -36,6 +36,13 @@ PRINTED = {
         '"state":"delayed"',
         "lease-expired",
     ),
+    "cell_recipes.py": (
+        "with the lock True, without it False",
+        "counter: [1, 2, 3, 4, 5, 6, 7, 8, 9]",
+        "barrier: all three are through",
+        "group: ann, eve",
+        "queue: ['one', 'three', 'two'], then None",
+    ),
     "fenced_resource.py": ("its token is larger: True", "refused by the database", "the balance is 50"),
     "sdk_lock.py": ("step 3 with token", "the lock is free"),
 }

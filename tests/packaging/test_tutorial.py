@@ -204,7 +204,7 @@ def test_every_call_is_shown() -> None:
         "locks/acquire", "locks/renew", "locks/release", "locks/convert", "locks/force-release", "sessions",
         "semaphores/acquire", "semaphores/resize", "semaphores/release", "ratelimits/take", "fences/check",
         "fences/advance", "elections/campaign", "elections/proclaim", "elections/resign", "watch", "audit",
-        "cluster",
+        "cells/txn", "cluster",
     }  # fmt: skip
     assert needed <= paths
 

@@ -8,11 +8,11 @@ import pytest
 
 from lockstate import invariants, snapshot
 from lockstate.codec import decode_entry, encode_command, encode_entry, entry_format
-from lockstate.commands import Acquisition, Command, Convert, OpenSession
+from lockstate.commands import Acquisition, AdvanceVersion, Command, Convert, Entry, OpenSession
 from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.results import Outcome, Queued, Result
-from lockstate.versions import ENTRY_FORMATS, UnknownVersionError
+from lockstate.versions import ENTRY_FORMATS, RULES_FIRST, RULES_NEWEST, UnknownVersionError
 from tests.property import compare, random_commands, situations
 from tests.property.model import apply
 from tests.property.model_changes import due
@@ -45,6 +45,11 @@ class MachineWithModel:
         self.applied: list[str] = []
         """Everything that was applied, to be shown when the two differ."""
         self.seen: Counter[str] = Counter()
+        for number in range(RULES_FIRST + 1, RULES_NEWEST + 1):
+            entry = Entry(0, advance=AdvanceVersion(number))
+            self.twin.apply(entry)
+            apply(self.state, entry)
+            self.referee.watch(entry, self.machine.apply(entry))
 
     # What may happen
 
@@ -176,7 +181,7 @@ class MachineWithModel:
             seqs = list(range(first, first + len(commands)))
             self.requests += [command for command in commands if command.request_id]
             encoded.append((origin, seqs, [encode_command(command) for command in commands]))
-        self.last_bytes = encode_entry(self.now_ms if now_ms is None else now_ms, encoded)
+        self.last_bytes = encode_entry(self.now_ms if now_ms is None else now_ms, encoded, rules=RULES_NEWEST)
         self._apply_bytes(self.last_bytes)
 
     def _apply_bytes(self, data: bytes) -> None:

@@ -18,16 +18,19 @@ from lockstate.commands import (
     CloseSession,
     Command,
     Convert,
+    DeleteCells,
     Entry,
     ForceRelease,
     KeepAlive,
     OpenSession,
     Proclaim,
+    PutCell,
     Release,
     Renew,
     ResizeSemaphore,
     TakeRate,
     Tick,
+    TransactCells,
     Undecodable,
 )
 from lockstate.ids import HoldId, OwnerName, SessionId
@@ -51,6 +54,7 @@ from lockstate.results import (
     WaitsAbandoned,
 )
 from tests.property.model_acquire import acquire, acquire_permits, campaign, change_mode
+from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
 from tests.property.model_locks import names
@@ -65,7 +69,7 @@ def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
     """Apply one entry and return (origin, seq, result) of every command that was not a repetition."""
     state.revision += 1
     state.now_ms = max(state.now_ms, entry.now_ms)
-    state.events, state.settled = [], []
+    state.events, state.settled, state.cell_events = [], [], []
     pass_time(state)
     answers = []
     for batch in entry.batches:
@@ -95,7 +99,8 @@ def weight(state: ModelState, thing: object) -> int:
     if not isinstance(thing, Session):
         return 1
     things: list[Hold | Ticket] = [*state.holds, *state.tickets]
-    return max(1, sum(claims(other) for other in things if other.session_id == thing.session_id))
+    cells_count = sum(cell.session_id == thing.session_id for cell in state.cells)
+    return max(1, sum(claims(o) for o in things if o.session_id == thing.session_id)) + cells_count
 
 
 def claims(thing: Hold | Ticket) -> int:
@@ -167,6 +172,8 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             result = resize(state, command)
         case Proclaim():
             return proclaim(state, command)
+        case PutCell() | DeleteCells() | TransactCells():
+            return change_cells(state, command)
         case AdvanceFence():
             return advance_fence(state, command)
         case Tick() | Barrier() | Undecodable():

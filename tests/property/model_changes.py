@@ -3,9 +3,10 @@
 from lockstate.commands import Wanted
 from lockstate.ids import HoldId
 from lockstate.modes import Mode, Scope
-from lockstate.results import Event, EventKind, Granted, HoldKind, Reason, Refused, Settled
+from lockstate.results import CellEventKind, Event, EventKind, Granted, HoldKind, Reason, Refused, Settled
+from tests.property.model_cells import end_cells, end_cells_of
 from tests.property.model_locks import is_grantable, is_the_same, line, names, used
-from tests.property.model_records import Delay, Hold, Lease, ModelState, Session, Ticket
+from tests.property.model_records import Cell, Delay, Hold, Lease, ModelState, Session, Ticket
 from tests.property.model_refusals import refuse_now
 from tests.property.model_requests import conclude
 from tests.property.model_views import granted
@@ -226,22 +227,25 @@ def end_session(state: ModelState, session: Session, kind: EventKind) -> tuple[s
         end_hold(state, hold, kind)
     if kind is EventKind.EXPIRED:
         tell(state, EventKind.SESSION_EXPIRED, session)
+    is_over = kind is EventKind.EXPIRED
+    end_cells_of(state, session.session_id, CellEventKind.EXPIRED if is_over else CellEventKind.DELETED)
     serve(state)
     return tuple(name for hold in holds for name in names(hold))
 
 
-def due(state: ModelState) -> list[tuple[int, int, Session | Hold | Ticket | Delay]]:
+def due(state: ModelState) -> list[tuple[int, int, Session | Hold | Ticket | Delay | Cell]]:
     """Return (deadline, creation, thing) of everything that has a deadline, the first first."""
-    leases: list[tuple[Lease, Session | Hold]] = [(s.lease, s) for s in state.sessions]
+    leases: list[tuple[Lease, Session | Hold | Cell]] = [(s.lease, s) for s in state.sessions]
+    leases += [(c.lease, c) for c in state.cells if c.lease]
     leases += [(h.lease, h) for h in state.holds if not h.session_id]
-    every: list[tuple[int, int, Session | Hold | Ticket | Delay]] = []
+    every: list[tuple[int, int, Session | Hold | Ticket | Delay | Cell]] = []
     every += [(lease.expires_at_ms, lease.created, thing) for lease, thing in leases]
     every += [(t.deadline_ms, t.created, t) for t in state.tickets]
     every += [(d.until_ms, d.created, d) for d in state.delays]
     return sorted(every, key=lambda item: item[:2])
 
 
-def expire(state: ModelState, thing: Session | Hold | Ticket | Delay) -> None:
+def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell) -> None:
     """End what is due."""
     match thing:
         case Session():
@@ -252,4 +256,6 @@ def expire(state: ModelState, thing: Session | Hold | Ticket | Delay) -> None:
             end_wait(state, thing)
         case Delay():
             state.delays.remove(thing)
+        case Cell():
+            end_cells(state, [thing], CellEventKind.EXPIRED)
     serve(state)

@@ -11,14 +11,18 @@ from lockstate.commands import (
     Campaign,
     Command,
     Convert,
+    DeleteCells,
     ForceRelease,
     OpenSession,
     Proclaim,
+    PutCell,
     ResizeSemaphore,
+    TransactCells,
     Undecodable,
 )
 from lockstate.ids import AttemptId
 from lockstate.results import Reason, Refused
+from tests.property.model_cells import refuse_bad_cells
 from tests.property.model_locks import covers
 
 BAD = Refused(Reason.INVALID_REQUEST, "")
@@ -70,6 +74,8 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             return [limits.check_name(command.name), _check_limit(command.limit)]
         case AdvanceFence():
             return [limits.check_name(command.resource), BAD if command.token < 0 else None]
+        case PutCell() | DeleteCells() | TransactCells():
+            return refuse_bad_cells(command)
         case ForceRelease():
             return [
                 limits.check_name(command.name),

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lockstate.commands import Wanted
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
-from lockstate.results import CycleView, Event, HoldKind, Result, Settled
+from lockstate.results import CellEvent, CycleView, Event, HoldKind, Result, Settled
 
 Key: TypeAlias = tuple[str, str]
 """Scope and request id of a remembered request."""
@@ -122,6 +122,19 @@ class Request:
 
 
 @dataclass
+class Cell:
+    """A value under a key. It lives with a session, by a lease of its own, or for good."""
+
+    key: bytes
+    value: bytes
+    create_revision: int
+    mod_revision: int = 0
+    version: int = 0
+    session_id: SessionId = NO_SESSION
+    lease: Lease | None = None
+
+
+@dataclass
 class ModelState:
     """The whole state. Lists are searched from end to end, nothing is indexed and nothing is counted."""
 
@@ -138,11 +151,16 @@ class ModelState:
     limits: dict[str, int] = field(default_factory=dict)
     """The limit of each semaphore that exists."""
     fences: dict[str, int] = field(default_factory=dict)
+    cells: list[Cell] = field(default_factory=list)
+    cells_revision: int = 0
+    """How many commands and ends have changed any cell."""
     requests: dict[Key, Request] = field(default_factory=dict)
     asking: str = ""
     """The node process whose commands are being applied."""
     highest_seqs: dict[str, int] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    """Of the entry being applied."""
+    cell_events: list[CellEvent] = field(default_factory=list)
     """Of the entry being applied."""
     settled: list[Settled] = field(default_factory=list)
     """Of the entry being applied."""
@@ -182,6 +200,10 @@ class ModelState:
     def ticket(self, ticket_id: HoldId) -> Ticket | None:
         """Return the ticket of this id."""
         return next((t for t in self.tickets if t.ticket_id == ticket_id), None)
+
+    def cell(self, key: bytes) -> Cell | None:
+        """Return the cell of this key."""
+        return next((c for c in self.cells if c.key == key), None)
 
     def left_ms(self, hold: Hold) -> int:
         """Return how much of a hold's lease is left."""

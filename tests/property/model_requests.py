@@ -8,6 +8,7 @@ from lockstate.commands import (
     Command,
     MayWait,
     Renew,
+    TransactCells,
     Undecodable,
 )
 from lockstate.ids import NO_HOLD
@@ -20,7 +21,9 @@ from lockstate.results import (
     Renewed,
     Result,
     SessionOpened,
+    Transacted,
 )
+from tests.property.model_cells import read_again
 from tests.property.model_locks import position
 from tests.property.model_records import Key, ModelState, Request, Ticket
 from tests.support.vocabulary import NO_OUTCOME, request_content, request_scope
@@ -96,6 +99,9 @@ def repeat(state: ModelState, command: Command | Undecodable, remembered: Reques
             session = state.session(result.session_id)
             left_ms = max(0, session.lease.expires_at_ms - state.now_ms) if session else 0
             return msgspec.structs.replace(result, expires_in_ms=left_ms)
+        case Transacted():
+            assert isinstance(command, TransactCells)
+            return read_again(state, command, result)
         case RateTaken():
             # What was to be waited for may be over; 0 would mean that no waiting helps.
             ago_ms = state.now_ms - remembered.outcome_ms

@@ -8,6 +8,17 @@ from random import Random
 from typing import Final
 
 from lockstate import limits
+from lockstate.cell_operations import (
+    CellCompare,
+    CellDelete,
+    CellField,
+    CellGet,
+    CellOperation,
+    CellPut,
+    Compare,
+    HoldCompare,
+    Relation,
+)
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
@@ -18,13 +29,16 @@ from lockstate.commands import (
     CloseSession,
     Command,
     Convert,
+    DeleteCells,
     ForceRelease,
     KeepAlive,
     OpenSession,
     Proclaim,
+    PutCell,
     Release,
     Renew,
     ResizeSemaphore,
+    TransactCells,
     Wanted,
 )
 from lockstate.ids import NO_HOLD, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
@@ -36,6 +50,7 @@ NAMES = ["e", "e", "a", "a/b", "a/b/c", "a/d"]
 SEMAPHORES = ["a", "pool/x"]
 ELECTIONS = ["a", "boss/x"]
 RESOURCES = ["disk", "a"]
+KEYS = [b"c", b"c/a", b"c/b", b"\xff"]
 ORIGINS = ["n1", "n2"]
 SESSION_IDS = [SessionId("s1"), SessionId("s2"), SessionId("s3")]
 OWNERS = [NO_OWNER, NO_OWNER, NO_OWNER, OwnerName("ann"), OwnerName("bob")]
@@ -155,6 +170,42 @@ def _some_names(rng: Random, state: ModelState) -> Command:
     return Release(hold.hold_id if hold is not None else MISSING_HOLD_ID, rng.choice(REQUEST_IDS), some)
 
 
+def put_cell(rng: Random) -> Command:
+    """Write a cell, for a session, with a lease, or for good."""
+    put = _put(rng, rng.choice(KEYS))
+    return PutCell(put.key, put.value, put.session_id, put.ttl_ms, rng.choice(REQUEST_IDS))
+
+
+def _put(rng: Random, key: bytes) -> CellPut:
+    session_id, ttl_ms = lease(rng) if rng.randrange(2) else (NO_SESSION, 0)
+    return CellPut(key, rng.choice([b"", b"v1", b"v2"]), session_id, ttl_ms)
+
+
+def transaction(rng: Random, state: ModelState) -> Command:
+    """Compare what is mostly true, and read, write and delete some cells."""
+    compares = tuple(_compare(rng, state) for _ in range(rng.randint(0, 2)))
+    return TransactCells(compares, _branch(rng), _branch(rng), rng.choice(REQUEST_IDS))
+
+
+def _compare(rng: Random, state: ModelState) -> Compare:
+    if rng.randrange(3) == 0:
+        token = rng.choice([0, *[hold.token for hold in state.holds]])
+        return HoldCompare(_id(rng, state), token)
+    key, of = rng.choice(KEYS), rng.choice(list(CellField))
+    cell = state.cell(key)
+    relation = rng.choice([Relation.EQUAL, *Relation])
+    if of is CellField.VALUE:
+        return CellCompare(key, of, relation, value=rng.choice([b"v1", cell.value if cell else b""]))
+    return CellCompare(key, of, relation, rng.choice([1, getattr(cell, of.value) if cell else 0]))
+
+
+def _branch(rng: Random) -> tuple[CellOperation, ...]:
+    keys = rng.sample(KEYS, k=rng.randint(0, 3))
+    changes: list[CellOperation] = [_put(rng, key) if rng.randrange(3) else CellDelete(key) for key in keys]
+    reads: list[CellOperation] = [CellGet(rng.choice(KEYS)) for _ in range(rng.randint(0, 2))]
+    return tuple(rng.sample(changes + reads, k=len(changes + reads)))
+
+
 _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: opening(r, r.choice(SESSION_IDS)),
     lambda r, _: KeepAlive(r.choice(SESSION_IDS)),
@@ -169,6 +220,11 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), 1),
     lambda r, w: Proclaim(_id(r, w), r.choice(VALUES), r.choice(REQUEST_IDS)),
     lambda r, _: AbandonWaits(r.choice(ORIGINS)),
+    lambda r, _: put_cell(r),
+    lambda r, _: put_cell(r),
+    lambda r, _: DeleteCells(r.choice(KEYS), r.randrange(3) == 0, r.choice(REQUEST_IDS)),
+    transaction,
+    transaction,
     lambda r, _: AdvanceFence(r.choice(RESOURCES), r.randint(0, 5), r.choice(REQUEST_IDS)),
 ]
 
@@ -213,6 +269,20 @@ BAD_COMMANDS: Final[list[Command]] = [
     Renew(HoldId("h1"), limits.TTL_MS_MAX + 1),
     Release(HoldId("\n")),
     Release(HoldId("h1"), "", ("e", "e")),
+    PutCell(b"", b""),
+    PutCell(b"c" * 513, b""),
+    PutCell(b"c", b"v" * 4097, request_id="r1"),
+    PutCell(b"c", b"", _S1, 100),
+    PutCell(b"c", b"", ttl_ms=1),
+    PutCell(b"c", b"", SessionId("s-missing")),
+    DeleteCells(b""),
+    DeleteCells(b"c" * 513, is_prefix=True),
+    TransactCells((HoldCompare(NO_HOLD),), (CellPut(b"c", b""),)),
+    TransactCells((CellCompare(b"", CellField.VALUE),), (CellPut(b"c", b""),)),
+    TransactCells((), (CellPut(b"c", b""), CellDelete(b"c"))),
+    TransactCells((), (), (CellPut(b"c", b""), CellPut(b"", b""))),
+    TransactCells((), (CellGet(b"c"),) * 65),
+    TransactCells((), (CellPut(b"c", b""), CellPut(b"c/a", b"", SessionId("s-missing")))),
     ForceRelease("/", "because"),
     ForceRelease("e", "because", -1),
 ]

@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -28,7 +29,10 @@ def bounded(ends_max: int | None) -> AbstractContextManager[object]:
     """Return a context with that limit."""
     if ends_max is None:
         return nullcontext()
-    return patch.multiple(limits, EXPIRIES_PER_ENTRY_MAX=ends_max, ABANDONED_PER_COMMAND_MAX=ends_max)
+    names = ("EXPIRIES_PER_ENTRY_MAX", "ABANDONED_PER_COMMAND_MAX", "CELLS_DELETED_MAX")
+    bounds: dict[str, Any] = dict.fromkeys(names, ends_max)
+    patched: AbstractContextManager[object] = patch.multiple(limits, **bounds)
+    return patched
 
 
 class Lockstep(RuleBasedStateMachine):

@@ -414,6 +414,9 @@ def _end_everything(machine: LockMachine) -> None:
     for table, value in vars(machine.state).items():
         assert table in KEPT or not value, f"{table} are remembered for ever"
     assert not list(machine.state.names.after("", inclusive=True)), "names are remembered for ever"
+    for index in (machine.state.sessions_in_order, machine.state.tickets_in_order):
+        assert not list(index.after(0, inclusive=True)), "what is listed is remembered for ever"
+    assert not list(machine.state.semaphores_in_order.after("", inclusive=True)), "semaphores are, too"
 
 
 KEPT: Final = [
@@ -427,8 +430,13 @@ KEPT: Final = [
     "asking",
     "origins",
     "fences",
+    "cells",
     "audit",
     "names",
+    "sessions_in_order",
+    "tickets_in_order",
+    "semaphores_in_order",
+    "fences_in_order",
     "ledger",
     "semaphore_values",
     "fence_values",

@@ -10,6 +10,8 @@
     C campaign NAME value= [wait=, owner=, request=]          C proclaim NAME value= / C resign NAME
     C take 2 from NAME limit= window= [algorithm=, wait=, request=]
     C advance RESOURCE token= [request=]                      C resize NAME to LIMIT
+    C put KEY VALUE [if version N | if holding NAME] [ttl=, request=]         a cell, else it is read
+    C delete KEY / C delete below PREFIX [request=]
     C force-release NAME reason= [delay=, request=]
 
 A client that has opened a session acquires for it unless it gives a ttl. An underscore in a note, a reason or
@@ -20,6 +22,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from lockstate.cell_operations import CellCompare, CellField, CellGet, CellPut, Compare, HoldCompare
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
@@ -30,17 +33,20 @@ from lockstate.commands import (
     CloseSession,
     Command,
     Convert,
+    DeleteCells,
     ForceRelease,
     KeepAlive,
     OpenSession,
     Proclaim,
+    PutCell,
     Release,
     Renew,
     ResizeSemaphore,
     TakeRate,
+    TransactCells,
     Wanted,
 )
-from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 
 _OPTION = re.compile(r"([a-z:_-]+)=(.*)")
@@ -133,6 +139,8 @@ class CommandParser:
                 )
             case "acquire", words:
                 return self._acquire(client, words, line)
+            case "put" | "delete", _:
+                return _of_cells(client, verb, line)
             case "campaign", [name]:
                 fields = self._ids(client, (name,))
                 wait_ms, owner = line.ms("wait"), OwnerName(line.options.get("owner", ""))
@@ -195,6 +203,28 @@ class CommandParser:
         for name in {*names, whole}:
             client.attempts[name], client.holds[name] = attempt, hold_id
         return {"hold_id": hold_id, "attempt_id": AttemptId(f"attempt-{attempt}")}
+
+
+def _of_cells(client: Client, verb: str, line: Line) -> Command:
+    match verb, line.words:
+        case "delete", ["below", prefix]:
+            return DeleteCells(prefix.encode(), is_prefix=True, request_id=line.request_id)
+        case "delete", [key]:
+            return DeleteCells(key.encode(), request_id=line.request_id)
+    key, value, *condition = line.words
+    for_session = client.has_session and "ttl" not in line.options
+    session_id = client.session_id if for_session else NO_SESSION
+    put = CellPut(key.encode(), value.encode(), session_id, line.ms("ttl"))
+    match condition:
+        case []:
+            return PutCell(put.key, put.value, put.session_id, put.ttl_ms, line.request_id)
+        case ["if", "version", number]:
+            compare: Compare = CellCompare(put.key, CellField.VERSION, number=int(number))
+        case ["if", "holding", name]:
+            compare = HoldCompare(client.holds[name])
+        case _:
+            raise ValueError(f"no such condition: {condition}")
+    return TransactCells((compare,), (put,), (CellGet(put.key),), line.request_id)
 
 
 def _open(client: Client, line: Line) -> OpenSession:

@@ -3,6 +3,7 @@
 What clients can say is in `clients`. The rest of the language:
 
     replicas 3                      before the first entry: this many machines are fed the same bytes
+    rules 4                         before the first entry: the rules that the machines follow, else the first
     tell everything                 refusals from here on say all they know
     at 4.0                          the cluster time of the commands that follow in this block
     time passes                     an entry without a command of a client
@@ -29,6 +30,7 @@ from lockstate.commands import AbandonWaits, Command, Tick
 from lockstate.ids import NO_SESSION
 from lockstate.machine import LockMachine
 from lockstate.results import Done, EventKind, Granted, Outcome, Queued, Refused, Result
+from lockstate.versions import RULES_FIRST
 from tests.scenarios import trace_lines
 from tests.scenarios.clients import Client, CommandParser, Line, milliseconds
 from tests.scenarios.script import Block
@@ -41,6 +43,7 @@ class Runner:
     def __init__(self) -> None:
         self.machines = {1: LockMachine()}
         self.alive = {1}
+        self.rules = RULES_FIRST
         self.now_ms = 0
         self.seq = 0
         self.origin = "n1"
@@ -69,9 +72,8 @@ class Runner:
     ) -> Callable[[], list[str]] | None:
         """Add to `asked`, or return what else the line wants done once that has been applied."""
         match words:
-            case ["replicas", count]:
-                self.machines = {number: LockMachine() for number in range(1, int(count) + 1)}
-                self.alive = set(self.machines)
+            case ["replicas" | "rules" as what, amount]:
+                self._begin(what, int(amount))
             case ["tell", "everything"]:
                 self.tells_everything = True
             case ["at", time]:
@@ -90,6 +92,16 @@ class Runner:
                 client, verb, *arguments = words
                 asked.append((client, self.parser.command(self._client(client), verb, arguments)))
         return None
+
+    def _begin(self, what: str, number: int) -> None:
+        """Set how many machines there are, or which rules they follow."""
+        if what == "replicas":
+            self.machines = {one: LockMachine() for one in range(1, number + 1)}
+            self.alive = set(self.machines)
+            return
+        self.rules = number
+        for machine in self.machines.values():
+            machine.state.rules = number
 
     def _action(self, words: list[str]) -> Callable[[], list[str]] | None:
         """Return what to do for a line that is not a command to the machine."""
@@ -125,7 +137,9 @@ class Runner:
         self.seq += len(asked)
         self.asked |= {type(command) for _, command in asked}
         data = encode_entry(
-            self.now_ms, [(self.origin, seqs, [encode_command(command) for _, command in asked])]
+            self.now_ms,
+            [(self.origin, seqs, [encode_command(command) for _, command in asked])],
+            rules=self.rules,
         )
         outcomes = [self.machines[number].apply(decode_entry(data)) for number in sorted(self.alive)]
         for number in self.alive:
@@ -156,6 +170,9 @@ class Runner:
                     "the ends of waits come in their order"
                 )
             yield f"  * {trace_lines.event_text(event, refused)}"
+        for change in outcome.cell_events:
+            version = f" version {change.version}" if change.version else ""
+            yield f"  * {change.kind} {change.name}{version} at {change.mod_revision}"
         assert next(refusals, None) is None, "every refusal of a waiter is the end of a wait"
         for settled in outcome.settled:
             self._remember(settled.hold_id, settled.result)

@@ -9,6 +9,9 @@ from lockstate.modes import Mode, Scope
 from lockstate.owners import shown_owner
 from lockstate.results import (
     Cancelled,
+    CellRead,
+    CellsDeleted,
+    CellWritten,
     CycleView,
     Done,
     ElectionView,
@@ -35,6 +38,7 @@ from lockstate.results import (
     SessionKept,
     SessionOpened,
     SessionView,
+    Transacted,
     WaiterView,
     WaitsAbandoned,
 )
@@ -118,6 +122,14 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return f"{result.ended} waits undone, {result.left} left"
         case FenceAdvanced():
             return f"accepted, {result.highest_token} is the highest token"
+        case CellWritten() | CellsDeleted():
+            return _changed_text(result)
+        case Transacted():
+            parts = [
+                _read_text(part) if isinstance(part, CellRead) else _changed_text(part)
+                for part in result.results
+            ]
+            return ": ".join(["then" if result.succeeded else "else", ", ".join(parts) or "nothing"])
         case Refused():
             return _refused_text(result, names, fully=fully)
 
@@ -131,6 +143,16 @@ def _granted_text(granted: Granted) -> str:
         return f"leads {granted.name} {left}"
     locks = granted.locks or (Wanted(granted.name, granted.mode, granted.scope),)
     return f"granted {_listed(locks)} {left}"
+
+
+def _changed_text(changed: CellWritten | CellsDeleted) -> str:
+    if isinstance(changed, CellWritten):
+        return f"written, version {changed.version} at {changed.mod_revision}"
+    return f"deleted {changed.count} at {changed.revision}{', more are left' if changed.is_more else ''}"
+
+
+def _read_text(read: CellRead) -> str:
+    return "no cell" if read.cell is None else f'"{read.cell.value.decode()}" version {read.cell.version}'
 
 
 def _rate_text(taken: RateTaken) -> str:

@@ -193,6 +193,7 @@ def make_plan(
             wait_ms=one_of("wait", ((50, 2_000), (1_000, 20_000))),
             timeout_s=one_of("timeout", ((0.3, 2.0), (1.0, 6.0))),
             vocabulary_share=one_of("variety", (0.0, 0.3, 0.6, 0.9)),
+            cells_share=one_of("cells", (0.0, 0.0, 0.3)),
         ),
         hostile=chances if one_of("hostile", (True, False, False, False, False)) else None,
         rates={
@@ -220,7 +221,9 @@ def make_plan(
         plan = msgspec.structs.replace(plan, rates=rates)
     if only_locks:
         names = _names(len(plan.client_settings.names), is_tree=False)
-        client_settings = msgspec.structs.replace(plan.client_settings, names=names, vocabulary_share=0.0)
+        client_settings = msgspec.structs.replace(
+            plan.client_settings, names=names, vocabulary_share=0.0, cells_share=0.0
+        )
         plan = msgspec.structs.replace(plan, client_settings=client_settings)
     return plan
 

@@ -43,6 +43,12 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.ELECTION_CAMPAIGN}": ("name", "session_id", "value", "owner", "wait_ms", "request_id"),
     f"POST {wire.ELECTION_PROCLAIM}": ("hold_id", "value", "request_id"),
     f"POST {wire.ELECTION_RESIGN}": ("hold_id", "request_id"),
+    f"PUT {wire.CELL}": (
+        "value", "value_base64", "session_id", "ttl_ms", "if_version", "if_mod_revision", "request_id",
+    ),
+    f"DELETE {wire.CELL}": ("if_version", "if_mod_revision", "request_id"),
+    f"DELETE {wire.CELLS}": ("request_id",),
+    f"POST {wire.CELLS_TRANSACT}": ("compare", "then", "else", "request_id"),
     f"POST {wire.CLUSTER_MEMBERS}": ("id", "peer"),
     f"PATCH {wire.CLUSTER_MEMBERS}": ("id", "peer"),
     f"DELETE {wire.CLUSTER_MEMBERS}": ("id",),
@@ -109,6 +115,12 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.ELECTION_PROCLAIM}": ("token", "revision"),
     f"POST {wire.ELECTION_RESIGN}": ("released", "revision"),
     f"GET {wire.ELECTION}": ("name", "leader", "queue"),
+    f"PUT {wire.CELL}": ("create_revision", "mod_revision", "version", "revision"),
+    f"GET {wire.CELL}": ("key", "value", "create_revision", "mod_revision", "version"),
+    f"DELETE {wire.CELL}": ("deleted", "more", "revision"),
+    f"DELETE {wire.CELLS}": ("deleted", "more", "revision"),
+    f"GET {wire.CELLS}": ("cells", "next"),
+    f"POST {wire.CELLS_TRANSACT}": ("succeeded", "results", "revision"),
     f"GET {wire.AUDIT}": ("events",),
     f"GET {wire.SESSION_AUDIT}": ("events",),
     f"GET {wire.CLUSTER}": (
@@ -166,6 +178,9 @@ PERMITS_WAITER_FIELDS: Final = ("owner", "position", "waited_ms", "name", "permi
 CANDIDATE_FIELDS: Final = ("owner", "position", "waited_ms", "name", "ticket")
 """Holders and waiters of locks, of semaphores, and who waits to lead. A session's have `kind` besides."""
 WAITER_EXTRA_FIELDS: Final = ("conversion", "session_name")
+CELL_EXTRA_FIELDS: Final = ("key_base64", "value_base64", "owner", "expires_in_ms")
+"""Of cells that are not text, that live with a session, and that end by themselves."""
+CELL_EVENT_FIELDS: Final = ("revision", "event", "kind", "name", "mod_revision", "version", "at_ms")
 LEADER_FIELDS: Final = ("owner", "value", "token")
 CYCLE_FIELDS: Final = ("owner", "name", "kind")
 EVENT_FIELDS: Final = ("revision", "event", "name", "owner", "reason", "at_ms", "lasted_ms")
@@ -178,6 +193,6 @@ MEMBER_FIELDS: Final = ("id", "peer", "state")
 # Fields of a problem document: always, and where they apply.
 PROBLEM_FIELDS: Final = ("type", "title", "status", "detail", "instance", "code", "outcome", "request_id")
 PROBLEM_EXTRA_FIELDS: Final = (
-    "retry_after_ms", "holders", "queue_length", "cycle", "available", "limit", "highest_token", "oldest",
-    "revision", "lag_ms",
+    "retry_after_ms", "holders", "queue_length", "cycle", "available", "limit", "highest_token", "version",
+    "mod_revision", "oldest", "revision", "lag_ms",
 )  # fmt: skip

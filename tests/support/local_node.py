@@ -16,6 +16,7 @@ from cluster.observing.status import ClusterStatus, PeerStatus
 from lockstate.commands import Batch, Cancel, Command, Entry, MayWait
 from lockstate.machine import LockMachine
 from lockstate.results import Queued, Result
+from lockstate.versions import RULES_NEWEST
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ class LocalNode:
 
     def __init__(self) -> None:
         self.machine = LockMachine()
+        self.machine.state.rules = RULES_NEWEST
         self.metrics = LocalMetrics()
         self.is_ready = True
         self.has_failed = False

@@ -12,6 +12,15 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from lockstate.cell_operations import (
+    CellCompare,
+    CellDelete,
+    CellField,
+    CellGet,
+    CellPut,
+    HoldCompare,
+    Relation,
+)
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
@@ -24,15 +33,18 @@ from lockstate.commands import (
     CloseSession,
     Command,
     Convert,
+    DeleteCells,
     ForceRelease,
     KeepAlive,
     OpenSession,
     Proclaim,
+    PutCell,
     Release,
     Renew,
     ResizeSemaphore,
     TakeRate,
     Tick,
+    TransactCells,
     Undecodable,
     Wanted,
 )
@@ -74,6 +86,12 @@ _SESSION, _HOLD, _TICKET = SessionId("s"), HoldId("h"), HoldId("t")
 _ATTEMPT, _ANN = AttemptId("a"), OwnerName("ann")
 _HOLD_IDS, _TICKET_IDS = ("hold_id", "attempt_id"), ("ticket_id", "attempt_id")
 _PARTY = ("session_id", "owner")
+_TRANSACTION = TransactCells(
+    (CellCompare(b"c", CellField.VALUE, Relation.LESS, 3, b"v"), HoldCompare(_HOLD, 7)),
+    (CellPut(b"c", b"v", _SESSION, 0), CellDelete(b"d"), CellGet(b"e")),
+    (CellGet(b"c"),),
+    "r",
+)
 _SEVERAL = (Wanted("a", Mode.UPDATE, Scope.SUBTREE), Wanted("b"))
 
 VOCABULARY: Final[dict[type[Command], Word]] = {
@@ -100,6 +118,9 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     TakeRate: Word(16, TakeRate("mail", 5, 1000, Algorithm.GCRA, 2, 5, "r"), ("name",)),
     AdvanceFence: Word(17, AdvanceFence("disk", 7, "r"), ("resource",)),
     AbandonWaits: Word(18, AbandonWaits("n1")),
+    PutCell: Word(40, PutCell(b"c", b"v", _SESSION, 0, "r"), ("key",)),
+    DeleteCells: Word(41, DeleteCells(b"c", is_prefix=True, request_id="r"), ("key",)),
+    TransactCells: Word(42, _TRANSACTION, ()),
 }
 """In the order of the tags."""
 
@@ -109,7 +130,9 @@ def request_scope(command: Command | Undecodable) -> str | None:
     word = None if isinstance(command, Undecodable) else VOCABULARY[type(command)]
     if word is None or word.scope is None or not command.request_id:
         return None
-    return next((str(value) for field in word.scope if (value := getattr(command, field))), "")
+    values = [getattr(command, field) for field in word.scope]
+    texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values]
+    return next((text for text in texts if text), "")
 
 
 def request_content(command: Command | Undecodable) -> tuple[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ objects:
     order.py       first-come
     rates.py       rate-promise, rate-outside
     fences.py      fence-rises
+    cells.py       cells-rise
     beliefs.py     exclusion
     leases.py      lease-early, lease-late
     waits.py       wait-left
@@ -36,11 +37,13 @@ that order (reply, read-view), and the order respects real time (real-time, read
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from cluster.observing.event_log import AnyEvent
 from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
-from lockstate.results import Event, Result
+from lockstate.results import CellEvent, Event, Result
 from tests.simulation.checks.beliefs import Beliefs
 from tests.simulation.checks.belonging import Belonging
+from tests.simulation.checks.cells import Cells
 from tests.simulation.checks.durability import Durability
 from tests.simulation.checks.elections import Elections
 from tests.simulation.checks.fences import Fences
@@ -118,6 +121,7 @@ class Checkers:
         self.order = Order(report)
         self.ledger = Ledger(report)
         self.fences = Fences(report)
+        self.cells = Cells(report)
         self.rates = Rates(report, rate_allowance)
         self.beliefs = Beliefs(report)
         self.leases = Leases(report, rate_allowance, latency_us)
@@ -165,7 +169,7 @@ class Checkers:
         term: int,
         entry: bytes,
         machine: LockMachine,
-        events: Sequence[Event],
+        events: Sequence[AnyEvent],
     ) -> None:
         """Tell that a node has applied the entry at `index`: `machine` is its state just after it.
 
@@ -180,9 +184,12 @@ class Checkers:
         self.durability.committed(node_id, index, term)
         step = self.expected.replay(entry)
         # Checkers that need no model go first.
-        self.ledger.applied(step, events)
+        of_cells = [event for event in events if isinstance(event, CellEvent)]
+        of_holds = [event for event in events if isinstance(event, Event)]
+        self.ledger.applied(step, of_holds)
         self.states.as_expected(node_id, machine, self.expected)
-        self.states.events_as_expected(node_id, events, step.events)
+        self.states.events_as_expected(node_id, of_holds, step.events)
+        self.states.cells_as_expected(node_id, of_cells, step.cell_events)
         sent_us = self.replies.applied(step)
         self.leases.applied(step, sent_us, self._now_us())
         self.order.applied(step)
@@ -266,6 +273,7 @@ class Checkers:
         self.replies.called(call)
         self.tokens.called(call)
         self.fences.called(call)
+        self.cells.called(call)
         self.rates.called(call)
 
     def replied(self, call: Call, result: Result, revision: int, now_us: int) -> None:
@@ -274,6 +282,7 @@ class Checkers:
         self.requests.replied(call, result, now_us)
         self.order.replied(call, result)
         self.fences.replied(call, result)
+        self.cells.replied(call, result)
         self.rates.replied(call, result, now_us)
         self.replies.replied(call, result, revision)
 
@@ -281,6 +290,7 @@ class Checkers:
         """Check an error, or note a client that gave up."""
         self.requests.failed(call, outcome, now_us)
         self.fences.failed(call)
+        self.cells.failed(call)
         self.replies.failed(call, outcome)
 
     def read_called(self, read: Read) -> None:

@@ -7,6 +7,8 @@ import msgspec
 from lockstate.limits import HOLDERS_SHOWN_MAX
 from lockstate.modes import Mode, Scope
 from lockstate.results import (
+    CellRead,
+    CellView,
     CycleView,
     ElectionView,
     Event,
@@ -19,13 +21,14 @@ from lockstate.results import (
     Refused,
     SemaphoreView,
     SessionView,
+    Transacted,
     WaiterView,
 )
 
 DEADLOCKS: Final = frozenset({Reason.DEADLOCK, Reason.CONVERSION_DEADLOCK})
 
 
-def plain(value: Any) -> Any:  # noqa: C901 - one case for each
+def plain(value: Any) -> Any:  # noqa: C901, PLR0912 - one case for each
     """Return a result or view without what the model leaves open. Which cycle is named is one of these."""
     match value:
         case HoldView():
@@ -36,6 +39,12 @@ def plain(value: Any) -> Any:  # noqa: C901 - one case for each
             return msgspec.structs.replace(value, owner=owner, session_name=name, ticket=0)
         case HolderView() | CycleView():
             return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
+        case CellView():
+            return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
+        case CellRead():
+            return CellRead(plain(value.cell))
+        case Transacted():
+            return msgspec.structs.replace(value, results=tuple([plain(part) for part in value.results]))
         case Event():
             # Here an owner that was not given is empty, in the model it is told as it is shown.
             owner = _plain_owner(value.owner or "hold-")

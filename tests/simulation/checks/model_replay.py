@@ -12,6 +12,8 @@ from lockstate.codec import decode_entry
 from lockstate.commands import AbandonWaits, Command, Entry, TakeRate, Undecodable
 from lockstate.ids import HoldId, SessionId
 from lockstate.results import (
+    CellEvent,
+    CellView,
     ElectionView,
     Event,
     FenceView,
@@ -28,6 +30,7 @@ from lockstate.results import (
 )
 from tests.property import model_views
 from tests.property.model import pass_time, run
+from tests.property.model_cells import cell_view, in_order
 from tests.property.model_changes import end_wait, serve
 from tests.property.model_checks import refuse_bad_request_id
 from tests.property.model_records import Edge, Hold, Key, Lease, ModelState, Ticket
@@ -69,6 +72,7 @@ class Step:
     voided: list[HoldId] = field(default_factory=list)
     """Holds that ended because somebody asked for it: released, closed, cancelled or by force."""
     events: list[Event] = field(default_factory=list)
+    cell_events: list[CellEvent] = field(default_factory=list)
 
 
 class _RecordingState(ModelState):
@@ -90,6 +94,7 @@ class _RecordingState(ModelState):
     def leases(self) -> set[int]:
         """Return the leases that are alive."""
         own = {hold.lease.created for hold in self.holds if not hold.session_id}
+        own |= {cell.lease.created for cell in self.cells if cell.lease}
         return own | {session.lease.created for session in self.sessions}
 
     def is_due(self) -> bool:
@@ -100,6 +105,7 @@ class _RecordingState(ModelState):
             or any(hold.lease.expires_at_ms < now_ms for hold in self.holds)
             or any(ticket.deadline_ms < now_ms for ticket in self.tickets)
             or any(delay.until_ms < now_ms for delay in self.delays)
+            or any(cell.lease.expires_at_ms < now_ms for cell in self.cells if cell.lease)
         )
 
 
@@ -139,6 +145,7 @@ class Expected:
         state.now_ms = max(state.now_ms, entry.now_ms)
         step = state.step = Step(state.revision, state.now_ms)
         state.events, state.settled, state.deadlocks = step.events, [], []
+        state.cell_events = step.cell_events
         before = state.leases()
         self._pass_time()
         alive = state.leases()
@@ -254,6 +261,17 @@ class Expected:
     def election(self, name: str) -> ElectionView:
         """Return one election."""
         return model_views.election_view(self.state, name)
+
+    def cell(self, key: bytes) -> CellView | None:
+        """Return one cell."""
+        cell = self.state.cell(key)
+        return None if cell is None else cell_view(self.state, cell)
+
+    def cells(self, prefix: bytes, after: bytes, limit: int) -> tuple[list[CellView], bytes | None]:
+        """Return a page of cells, and where to go on."""
+        found = [one for one in in_order(self.state) if one.key.startswith(prefix) and one.key > after]
+        page = [cell_view(self.state, cell) for cell in found[:limit]]
+        return page, page[-1].key if len(found) > limit else None
 
     def check_fence(self, name: str, token: int) -> FenceView:
         """Return whether a token is a present holder's."""

@@ -11,6 +11,7 @@ from lockstate.commands import Acquire, Command
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.results import Result
+from lockstate.versions import RULES_NEWEST
 from tests.simulation.checks.all_checkers import Checkers, Violation
 from tests.simulation.checks.logs import LogEntry
 from tests.simulation.workload.history import History
@@ -42,6 +43,8 @@ class ScriptedCluster:
         self.log = ListLog()
         self.term = 1
         self.machines = {node_id: LockMachine() for node_id in NODES}
+        for machine in self.machines.values():
+            machine.state.rules = RULES_NEWEST
         self.results: dict[int, Result] = {}
         self.wait_ends: dict[str, tuple[int, Result]] = {}
         self.last_seq = 0
@@ -67,7 +70,7 @@ class ScriptedCluster:
         seqs = list(range(self.last_seq + 1, self.last_seq + 1 + len(commands)))
         self.last_seq += len(commands)
         encoded = [encode_command(command) for command in commands]
-        return encode_entry(self.now_us // 1000, [(f"{node_id}.1", seqs, encoded)])
+        return encode_entry(self.now_us // 1000, [(f"{node_id}.1", seqs, encoded)], rules=RULES_NEWEST)
 
     def commit(self, *commands: Command, node_id: str = "a") -> int:
         """Append, promise and apply an entry on all nodes; return its revision."""
@@ -99,7 +102,9 @@ class ScriptedCluster:
             self.wait_ends[settled.hold_id] = (outcome.revision, settled.result)
         for batch in outcome.batches:
             self.results.update(zip(batch.seqs, batch.results, strict=True))
-        self.checkers.applied(node_id, self.log[-1][1], self.term, data, machine, outcome.events)
+        self.checkers.applied(
+            node_id, self.log[-1][1], self.term, data, machine, outcome.events + outcome.cell_events
+        )
 
     def ask(self, command: Command, client: str = "one", node_id: str = "a") -> Result:
         """Call, commit and reply at once; return the result."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from lockstate import snapshot
 from lockstate.machine import LockMachine
-from lockstate.results import Event, EventKind
+from lockstate.results import CellEvent, Event, EventKind
 from tests.simulation.checks.comparable import plain
 from tests.simulation.checks.model_replay import Expected
 from tests.simulation.checks.report import Report
@@ -40,6 +40,8 @@ def fingerprint(machine: LockMachine) -> int:
             len(state.semaphores),
             len(state.rates),
             sum(state.fences.values()),
+            len(state.cells),
+            state.cells.revision,
             len(state.audit),
             sum([origin.last_seq for origin in state.origins.values()]),
         )
@@ -98,6 +100,15 @@ class States:
         if len(told) != len(known):
             self._report.fail("model-events", f"{node_id} tells of other events", is_so=events, wanted=wanted)
 
+    def cells_as_expected(
+        self, node_id: str, events: Sequence[CellEvent], wanted: Sequence[CellEvent]
+    ) -> None:
+        """Compare what a node tells of cells with what the model does, in order."""
+        if list(events) != list(wanted):
+            self._report.fail(
+                "model-events", f"{node_id} tells of other changes of cells", is_so=events, wanted=wanted
+            )
+
     def views_as_expected(self, node_id: str, machine: LockMachine, expected: Expected) -> None:
         """Compare what readers see with what the model shows."""
         seen, _ = machine.locks("", "", VIEWS_MAX)
@@ -140,4 +151,5 @@ def _views(machine: LockMachine, expected: Expected) -> Iterator[tuple[str, Any,
         yield "a semaphore", machine.semaphore(name), expected.semaphore(name)
     for name in expected.elections():
         yield "an election", machine.election(name), expected.election(name)
+    yield "its cells", machine.cells(b"", b"", VIEWS_MAX)[0], expected.cells(b"", b"", VIEWS_MAX)[0]
     yield "its fences", sorted(machine.state.fences.items()), sorted(state.fences.items())

@@ -13,6 +13,7 @@ from lockstate.commands import (
     Convert,
     OpenSession,
     Proclaim,
+    PutCell,
     Release,
     ResizeSemaphore,
     TakeRate,
@@ -21,7 +22,18 @@ from lockstate.commands import (
 )
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode, Scope
-from lockstate.results import EventKind, FenceAdvanced, Granted, HoldKind, Queued, RateTaken, Reason, Refused
+from lockstate.results import (
+    CellWritten,
+    EventKind,
+    FenceAdvanced,
+    Granted,
+    HoldKind,
+    Queued,
+    RateTaken,
+    Reason,
+    Refused,
+)
+from tests.simulation.checks.cells import Cells
 from tests.simulation.checks.conflicts import are_compatible, conflict, is_stronger
 from tests.simulation.checks.fences import Fences
 from tests.simulation.checks.model_replay import Answer, Step
@@ -171,6 +183,21 @@ def test_a_fence_that_goes_back() -> None:
     fences.called(stale)
     with objects("fence-rises"):
         fences.replied(stale, FenceAdvanced(6))
+
+
+def test_changes_of_cells_have_revisions_of_their_own() -> None:
+    """Of two changes none has the revision of the other, and a later one has the higher."""
+    cells = Cells(Report())
+    first, second, again, late = (called(PutCell(b"c", b"", request_id=f"r{n}"), n) for n in (1, 2, 1, 3))
+    for call in (first, second, again):
+        cells.called(call)
+    cells.replied(first, CellWritten(1, 5, 1))
+    cells.replied(again, CellWritten(1, 5, 1))
+    with objects("cells-rise"):
+        cells.replied(second, CellWritten(1, 5, 2))
+    cells.called(late)
+    with objects("cells-rise"):
+        cells.replied(late, CellWritten(1, 5, 2))
 
 
 # -- order, deadlocks, beliefs ----------------------------------------------------------------------------

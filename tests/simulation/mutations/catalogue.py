@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.simulation.mutations.bad_disks import BAD_DISKS
 from tests.simulation.mutations.belonging import BELONGING
+from tests.simulation.mutations.cells import CELLS
 from tests.simulation.mutations.consensus import CONSENSUS
 from tests.simulation.mutations.disks import DISKS
 from tests.simulation.mutations.links import LINKS
@@ -32,4 +33,5 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *SNAPSHOTS,
     *STATES,
     *VOCABULARY,
+    *CELLS,
 )

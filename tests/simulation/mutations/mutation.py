@@ -24,6 +24,7 @@ BUSY: Final[Mapping[str, Any]] = {
     "wait_ms": (1_000, 20_000),
     "timeout_s": (0.5, 4.0),
     "vocabulary_share": 0.0,
+    "cells_share": 0.0,
 }
 """Settings of clients that want the same few locks all the time."""
 

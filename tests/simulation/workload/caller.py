@@ -4,11 +4,12 @@ import asyncio
 from random import Random
 from typing import Any, Final
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, Overloaded
 from cluster.node import Node
 from lockstate.commands import Command, KeepAlive, MayWait
 from lockstate.ids import AttemptId, HoldId
 from lockstate.results import Result
+from lockstate.versions import RULES
 from tests.simulation.checks.turns import Kind
 from tests.simulation.workload.call_transport import (
     CallTransport,
@@ -18,7 +19,7 @@ from tests.simulation.workload.call_transport import (
 )
 from tests.simulation.workload.history import History, Query
 from tests.simulation.world.event_loop import NodeLoop
-from tests.support.vocabulary import another_attempt
+from tests.support.vocabulary import VOCABULARY, another_attempt
 
 BACK_OFF_S: Final = (0.02, 0.5)
 SLACK_S: Final = 0.2
@@ -27,6 +28,11 @@ USUAL_CHANCE: Final = 0.5
 """How many calls give a node the longest time."""
 REQUESTS_CHANCE: Final = 0.8
 """How many commands carry a request id."""
+
+
+def knows(rules: int, command: Command) -> bool:
+    """Whether a command may be asked for under these rules: the gateway refuses what they do not know."""
+    return VOCABULARY[type(command)].tag <= RULES[rules].command_tag_max
 
 
 class Caller:
@@ -69,6 +75,8 @@ class Caller:
         timeout_s = self._timeout_s()
 
         async def work(node: Node) -> Any:
+            if not knows(node.machine.rules, command):
+                raise Overloaded("the cluster has not been upgraded yet")
             if isinstance(command, MayWait):
                 return await node.acquire(command, timeout_s)
             return await node.submit(command, timeout_s)

@@ -12,6 +12,7 @@ from lockstate.ids import NO_SESSION, SessionId
 from lockstate.results import Reason, Refused, Result
 from tests.simulation.workload.call_transport import CallTransport
 from tests.simulation.workload.caller import Caller
+from tests.simulation.workload.cell_acts import CellActs
 from tests.simulation.workload.client_commands import ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds, Held, Session
 from tests.simulation.workload.client_settings import ClientSettings
@@ -45,6 +46,7 @@ class Client:
         self._loop = loop
         self._settings = settings
         self._full_vocabulary = FullVocabulary(self)
+        self._cell_acts = CellActs(self)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._main = self.spawn(self._live())
 
@@ -80,9 +82,16 @@ class Client:
         """Do one thing."""
         random = self.random
         self.holdings.forget_old()
-        if self._settings.vocabulary_share and random.random() < self._settings.vocabulary_share:
+        if self._settings.cells_share and random.random() < self._settings.cells_share:
+            await self._cell_acts.act()
+        elif self._settings.vocabulary_share and random.random() < self._settings.vocabulary_share:
             await self._full_vocabulary.act()
-            return
+        else:
+            await self._act_on_locks()
+
+    async def _act_on_locks(self) -> None:
+        """Do one thing with sessions and single locks."""
+        random = self.random
         held, sessions = list(self.holdings.held.values()), list(self.holdings.sessions)
         dice = random.random()
         if dice < 0.08 and len(sessions) < self._settings.sessions_max:

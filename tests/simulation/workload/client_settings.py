@@ -16,3 +16,5 @@ class ClientSettings(msgspec.Struct, frozen=True):
     timeout_s: tuple[float, float]
     vocabulary_share: float = 0.0
     """The share of actions that are not about single exclusive or shared locks."""
+    cells_share: float = 0.0
+    """The share of actions that are about cells."""

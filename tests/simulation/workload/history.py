@@ -13,6 +13,7 @@ import msgspec
 from lockstate.commands import Command, Wanted
 from lockstate.ids import HoldId, SessionId
 from lockstate.results import (
+    CellView,
     ElectionView,
     FenceView,
     Granted,
@@ -50,9 +51,16 @@ class Readable(Protocol):
     def check_fence(self, name: str, token: int) -> FenceView:
         """Return whether a token is a present holder's."""
 
+    def cell(self, key: bytes) -> CellView | None:
+        """Return one cell."""
+
+    def cells(self, prefix: bytes, after: bytes, limit: int) -> tuple[list[CellView], bytes | None]:
+        """Return a page of cells."""
+
 
 _Page = tuple[list[LockView], str | None]
-View = LockView | _Page | SessionView | SemaphoreView | ElectionView | FenceView | None
+_CellPage = tuple[list[CellView], bytes | None]
+View = CellView | _CellPage | LockView | _Page | SessionView | SemaphoreView | ElectionView | FenceView | None
 
 
 class ReadLock(msgspec.Struct, frozen=True):
@@ -118,7 +126,29 @@ class CheckToken(msgspec.Struct, frozen=True):
         return state.check_fence(self.name, self.token)
 
 
-Query = ReadLock | ReadLocks | ReadSession | ReadSemaphore | ReadElection | CheckToken
+class ReadCell(msgspec.Struct, frozen=True):
+    """Look at one cell."""
+
+    key: bytes
+
+    def ask(self, state: Readable) -> View:
+        """Return what `state` answers."""
+        return state.cell(self.key)
+
+
+class ReadCells(msgspec.Struct, frozen=True):
+    """Look at a page of cells."""
+
+    prefix: bytes
+    after: bytes = b""
+    limit: int = 100
+
+    def ask(self, state: Readable) -> View:
+        """Return what `state` answers."""
+        return state.cells(self.prefix, self.after, self.limit)
+
+
+Query = ReadCell | ReadCells | ReadLock | ReadLocks | ReadSession | ReadSemaphore | ReadElection | CheckToken
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -11,8 +11,7 @@ import msgspec
 from cluster.consensus.member_list import Members
 from cluster.consensus.messages import AppendEntries, Message, VoteRequest
 from cluster.group import Group
-from cluster.observing.event_log import Position
-from lockstate.results import Event
+from cluster.observing.event_log import AnyEvent, Position
 from lockstate.versions import RULES_NEWEST
 from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.checks.members import Appended
@@ -84,7 +83,7 @@ class NodeObserver:
             self._checkers.rules.follow(node_id, group.machine.rules, known)
         self._checkers.applied(node_id, index, term, entry, group.machine, self._events(group))
 
-    def _events(self, group: Group) -> tuple[Event, ...]:
+    def _events(self, group: Group) -> tuple[AnyEvent, ...]:
         """Return what the newest entry told everybody."""
         blocks = group.events.read(Position(group.machine.revision), 1)
         return blocks[0] if blocks else ()

@@ -15,7 +15,7 @@ from lockstate.commands import (
 )
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
-from lockstate.versions import RULES_NEWEST, UnknownVersionError
+from lockstate.versions import RULES, RULES_FIRST, RULES_NEWEST, UnknownVersionError
 from tests.support.vocabulary import VOCABULARY, Word
 
 RULES_NEXT = RULES_NEWEST + 1
@@ -37,7 +37,7 @@ def test_every_command_keeps_its_tag(word: Word) -> None:
     """A command begins with its number, which never changes, and is read as it was written."""
     data = encode_command(word.example)
     assert msgspec.msgpack.decode(data)[0] == word.tag
-    entry = decode_entry(encode_entry(0, [("n1", [1], [data])]))
+    entry = decode_entry(encode_entry(0, [("n1", [1], [data])], rules=RULES_NEWEST))
     assert entry.batches[0].commands == (word.example,)
 
 
@@ -106,7 +106,11 @@ def test_format_3_does_not_change() -> None:
     assert decode_entry(ADVANCE, 1) == Entry(9, (Batch("n1", (1,), (Tick(),)),), AdvanceVersion(2))
 
 
-@pytest.mark.parametrize("word", VOCABULARY.values(), ids=lambda word: type(word.example).__name__)
+@pytest.mark.parametrize(
+    "word",
+    [word for word in VOCABULARY.values() if word.tag <= RULES[RULES_FIRST].command_tag_max],
+    ids=lambda word: type(word.example).__name__,
+)
 def test_every_command_is_the_same_in_both_formats(word: Word) -> None:
     """The rules that are active change how an entry begins, not what its commands look like."""
     batches = [("n1", [word.tag], [encode_command(word.example)])]

@@ -77,7 +77,7 @@ def test_a_snapshot_has_them_from_rules_4_on(driver: MachineDriver) -> None:
     older = snapshot.encode(driver.machine)
     assert len(snapshot.decode(older).state.extras) == 0
     rules_3, rules_4 = b"\xa5rules\x03", b"\xa5rules\x04"
-    with pytest.raises(snapshot.SnapshotError, match="11 tables; rules 3 have 10"):
+    with pytest.raises(snapshot.SnapshotError, match="12 tables; rules 3 have 10"):
         snapshot.decode(data.replace(rules_4, rules_3))
-    with pytest.raises(snapshot.SnapshotError, match="10 tables; rules 4 have 11"):
+    with pytest.raises(snapshot.SnapshotError, match="10 tables; rules 4 have 12"):
         snapshot.decode(older.replace(rules_3, rules_4))

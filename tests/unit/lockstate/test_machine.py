@@ -6,6 +6,7 @@ from lockstate.commands import (
     Barrier,
     Batch,
     Entry,
+    PutCell,
     Release,
     TakeRate,
     Tick,
@@ -18,6 +19,7 @@ from lockstate.results import (
     Granted,
     Reason,
 )
+from lockstate.versions import RULES_EXTRAS
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 
@@ -132,6 +134,8 @@ def test_counts_tell_the_sizes() -> None:
     driver.permitted("q", 2)
     driver.run(TakeRate("mail", 5, 1000))
     driver.run(AdvanceFence("disk", 7))
+    driver.machine.state.rules = RULES_EXTRAS
+    driver.run(PutCell(b"c", b"v"))
     assert driver.machine.counts() == {
         "locks": 1,
         "holds": 2,
@@ -141,4 +145,5 @@ def test_counts_tell_the_sizes() -> None:
         "semaphores": 1,
         "rate_limits": 1,
         "fences": 1,
+        "cells": 1,
     }

@@ -18,6 +18,8 @@ TAKES_ROOM = {
     "Proclaim",
     "TakeRate",
     "AdvanceFence",
+    "PutCell",
+    "TransactCells",
 }
 
 

@@ -11,6 +11,7 @@ from cluster import errors
 from holdfast import wire
 from lockstate import limits
 from lockstate.results import Reason
+from lockstate.versions import RULES_BOUNDED
 from tests.support import http_contract
 from tests.unit.http_api.serving import Got, Served, check_problem, serving, until
 
@@ -120,12 +121,19 @@ async def _compacted(served: Served) -> Got:
     return await served.call("GET", f"{wire.WATCH}?since=0")
 
 
+async def _upgrade_pending(served: Served) -> Got:
+    """Ask for a cell while the cluster follows rules that know none."""
+    served.node.machine.state.rules = RULES_BOUNDED
+    return await served.call("PUT", "/v1/cells/a", {"value": ""})
+
+
 WAYS: dict[str, Way] = {
     "invalid-request": _call("POST", wire.LOCK_ACQUIRE, {}),
     "name-too-long": _call("GET", f"/v1/locks/{'x' * 513}"),
     "ttl-out-of-range": _call("POST", wire.SESSIONS, {"ttl_ms": 1}),
     "not-found": _call("GET", "/"),
     "member-not-found": _call("DELETE", f"{wire.CLUSTER_MEMBERS}?id=n9"),
+    "cell-not-found": _call("GET", "/v1/cells/a"),
     "method-not-allowed": _call("PUT", wire.LOCK_ACQUIRE),
     "lock-held": _held,
     "deadlock": _deadlock,
@@ -134,6 +142,7 @@ WAYS: dict[str, Way] = {
     "no-permits": lambda served: _permits(served, 1),
     "limit-mismatch": lambda served: _permits(served, 2),
     "stale-token": _stale_token,
+    "cell-changed": _call("PUT", "/v1/cells/a", {"value": "", "if_version": 1}),
     "member-change-refused": _failing(errors.MemberChangeRefused("no")),
     "member-change-pending": _failing(errors.MemberChangePending("later")),
     "session-expired": _call("DELETE", "/v1/sessions/nobody"),
@@ -155,6 +164,7 @@ WAYS: dict[str, Way] = {
     "no-leader": _failing(errors.NoLeader("nobody")),
     "shutting-down": _shutting_down,
     "not-ready": _not_ready,
+    "upgrade-pending": _upgrade_pending,
     "transfer-failed": _failing(errors.TransferFailed("no")),
     "outcome-unknown": _unknown,
 }

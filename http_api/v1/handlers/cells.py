@@ -1,0 +1,59 @@
+"""Cells: small values beside the locks. Write, read, list, delete, and transactions."""
+
+from api import answers, cells
+from api.gateway import Gateway
+from api.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
+from http_api.server.call import Call, Reply
+from http_api.v1 import reads, schema
+from lockstate import results
+
+
+async def put_cell(gateway: Gateway, call: Call) -> Reply:
+    """Write a cell, if it is as the request wants it to be."""
+    request = await schema.read(call, PutCellRequest)
+    command = request.command(call.path_value)
+    if request.is_conditional:
+        result, revision = await gateway.submit(command, results.Transacted, call.timeout_s)
+        return Reply(answers.encode(cells.written_if(result, revision)))
+    written, revision = await gateway.submit(command, results.CellWritten, call.timeout_s)
+    return Reply(answers.encode(cells.written(written, revision)))
+
+
+async def delete_cell(gateway: Gateway, call: Call) -> Reply:
+    """Delete a cell, if it is as the request wants it to be."""
+    request = await schema.read(call, DeleteCellRequest)
+    command = request.command(call.path_value)
+    if request.is_conditional:
+        result, revision = await gateway.submit(command, results.Transacted, call.timeout_s)
+        return Reply(answers.encode(cells.deleted_if(result, revision)))
+    deleted, revision = await gateway.submit(command, results.CellsDeleted, call.timeout_s)
+    return Reply(answers.encode(cells.deleted(deleted, revision)))
+
+
+async def delete_cells(gateway: Gateway, call: Call) -> Reply:
+    """Delete the cells whose keys begin with a prefix, a limited number at a time."""
+    request = await schema.read(call, DeletePrefixRequest)
+    command = request.command(schema.prefix_of_cells(call))
+    deleted, revision = await gateway.submit(command, results.CellsDeleted, call.timeout_s)
+    return Reply(answers.encode(cells.deleted(deleted, revision)))
+
+
+async def transact(gateway: Gateway, call: Call) -> Reply:
+    """Compare cells and holds, and do one of two lists of operations."""
+    command = (await schema.read(call, TransactRequest)).command()
+    result, revision = await gateway.submit(command, results.Transacted, call.timeout_s)
+    return Reply(answers.encode(cells.transacted(command, result, revision)))
+
+
+async def get_cell(gateway: Gateway, call: Call) -> Reply:
+    """Return a cell."""
+    key = schema.key(call)
+    return await reads.answer(gateway, call, lambda machine: machine.cell(key), cells.cell_of)
+
+
+async def list_cells(gateway: Gateway, call: Call) -> Reply:
+    """Return a page of the cells whose keys begin with a prefix."""
+    prefix, after, limit = schema.page_of_cells(call)
+    return await reads.answer(
+        gateway, call, lambda machine: machine.cells(prefix, after, limit), cells.page_of
+    )

@@ -1,0 +1,90 @@
+"""What clients do with cells: write, count, write only while they hold something, delete, read."""
+
+from random import Random
+from typing import Final, Protocol
+
+from lockstate.cell_operations import CellCompare, CellDelete, CellField, CellGet, CellPut, HoldCompare
+from lockstate.commands import Command, DeleteCells, PutCell, TransactCells
+from lockstate.ids import NO_SESSION, SessionId
+from lockstate.results import CellRead, Transacted
+from tests.simulation.workload.caller import Caller
+from tests.simulation.workload.client_commands import ClientCommands
+from tests.simulation.workload.client_holds import ClientHolds
+from tests.simulation.workload.history import ReadCell, ReadCells
+
+KEYS: Final = (b"c", b"c/a", b"c/b")
+COUNTER: Final = b"n"
+
+
+class CellActor(Protocol):
+    """The client that acts."""
+
+    random: Random
+    caller: Caller
+    holdings: ClientHolds
+    commands: ClientCommands
+
+
+class CellActs:
+    """The acts of one client."""
+
+    def __init__(self, actor: CellActor) -> None:
+        self._actor = actor
+
+    async def act(self) -> None:
+        """Do one thing."""
+        actor, random = self._actor, self._actor.random
+        dice, key = random.random(), random.choice(KEYS)
+        if dice < 0.30:
+            put = self._put(key)
+            await self._ask(PutCell(put.key, put.value, put.session_id, put.ttl_ms, self._request_id()))
+        elif dice < 0.55:
+            await self._count()
+        elif dice < 0.75:
+            await self._write_guarded(key)
+        elif dice < 0.85:
+            await self._ask(DeleteCells(key, random.random() < 0.3, self._request_id()))
+        elif dice < 0.95:
+            await actor.caller.read(ReadCell(random.choice((*KEYS, COUNTER))))
+        else:
+            await actor.caller.read(ReadCells(b"c", limit=random.choice((1, 10))))
+
+    def _request_id(self) -> str:
+        return self._actor.caller.request_id()
+
+    async def _ask(self, command: Command) -> None:
+        await self._actor.caller.insist(command)
+
+    def _put(self, key: bytes) -> CellPut:
+        random, sessions = self._actor.random, list(self._actor.holdings.sessions)
+        session_id: SessionId = NO_SESSION
+        ttl_ms, dice = 0, random.random()
+        if dice < 0.3 and sessions:
+            session_id = random.choice(sessions)
+        elif dice < 0.6:
+            ttl_ms = self._actor.commands.pick_ttl()
+        return CellPut(key, b"%d" % random.randint(1, 99), session_id, ttl_ms)
+
+    async def _count(self) -> None:
+        """Add one, unless somebody else was faster."""
+        caller = self._actor.caller
+        _, seen = await caller.insist(TransactCells((), (CellGet(COUNTER),), (), self._request_id()))
+        if not isinstance(seen, Transacted) or not isinstance(seen.results[0], CellRead):
+            return
+        cell = seen.results[0].cell
+        number, revision = (int(cell.value), cell.mod_revision) if cell is not None else (0, 0)
+        compare = CellCompare(COUNTER, CellField.MOD_REVISION, number=revision)
+        put = CellPut(COUNTER, b"%d" % (number + 1))
+        await self._ask(TransactCells((compare,), (put, CellGet(COUNTER)), (), self._request_id()))
+
+    async def _write_guarded(self, key: bytes) -> None:
+        """Write only while a hold is there; another client's is never taken for it."""
+        actor, random = self._actor, self._actor.random
+        held = list(actor.holdings.held.values())
+        compares: tuple[HoldCompare, ...] = ()
+        if held:
+            one = random.choice(held)
+            compares = (HoldCompare(one.hold_id, random.choice((0, one.token))),)
+        await self._ask(
+            TransactCells(compares, (self._put(key), CellGet(key)), (CellDelete(key),), self._request_id())
+        )

@@ -1,0 +1,338 @@
+"""Cells: written, read in order, deleted; they live with a session, with a lease, or for good."""
+
+import pytest
+
+from lockstate import invariants, limits, snapshot
+from lockstate.commands import DeleteCells, PutCell
+from lockstate.ids import SessionId
+from lockstate.results import CellView, CellWritten, Reason, Refused
+from lockstate.sorted_runs import SortedRuns
+from tests.unit.lockstate.cell_driver import CellDriver
+from tests.unit.lockstate.machine_driver import expect, reason
+
+
+def test_a_cell_has_what_was_written_last() -> None:
+    """Its version counts the writes, its revisions are those of its first and its last."""
+    driver = CellDriver()
+    assert driver.cell("a") is None
+    assert driver.put("a", "1") == CellWritten(1, 1, 1)
+    assert driver.put("b", "x") == CellWritten(2, 2, 1)
+    assert driver.put("a", "2") == CellWritten(1, 3, 2)
+    assert driver.cell("a") == CellView(b"a", b"2", 1, 3, 2)
+    assert driver.told() == [("cell-put", "a")]
+    assert driver.machine.counts()["cells"] == 2
+    assert driver.machine.cells_revision == 3
+
+
+def test_writes_of_one_entry_have_revisions_of_their_own() -> None:
+    """Nobody can take a cell that was changed meanwhile for the one that was read."""
+    driver = CellDriver()
+    before = driver.machine.revision
+    results = driver.run_all([PutCell(b"a", b"1"), PutCell(b"a", b"2"), PutCell(b"b", b"3")])
+    assert [expect(CellWritten, result).mod_revision for result in results] == [1, 2, 3]
+    assert driver.machine.revision == before + 1
+
+
+def test_a_deleted_cell_begins_anew() -> None:
+    """A deletion changes the table, if there is something to delete; the next write has version 1."""
+    driver = CellDriver()
+    driver.put("a")
+    assert (driver.delete("a").count, driver.machine.cells_revision) == (1, 2)
+    assert driver.told() == [("cell-deleted", "a")]
+    assert (driver.cell_events[0].mod_revision, driver.cell_events[0].version) == (2, 0)
+    assert (driver.delete("a").count, driver.machine.cells_revision) == (0, 2)
+    assert driver.told() == []
+    assert driver.put("a") == CellWritten(3, 3, 1)
+
+
+def test_cells_with_a_prefix_are_listed_in_order() -> None:
+    """A page has as many as asked for, and says where the next begins; keys are ordered by their bytes."""
+    driver = CellDriver()
+    for key in ("b/2", "a", "b/10", "c", "b/1", "b", "b/é"):
+        driver.put(key)
+    views, more = driver.machine.cells(b"b/", b"", 2)
+    assert ([view.key for view in views], more) == ([b"b/1", b"b/10"], b"b/10")
+    views, more = driver.machine.cells(b"b/", b"b/10", 2)
+    assert ([view.key for view in views], more) == ([b"b/2", "b/é".encode()], None)
+    assert driver.machine.cells(b"b/", b"a", 1)[0][0].key == b"b/1"
+    assert driver.machine.cells(b"d", b"", 5) == ([], None)
+    assert len(driver.machine.cells(b"", b"", 0)[0]) == 1
+
+
+def test_a_page_of_large_cells_is_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page ends with the cell that fills it."""
+    monkeypatch.setattr(limits, "LIST_CELL_BYTES_MAX", 20)
+    driver = CellDriver()
+    for key in "abc":
+        driver.put(key, "x" * 15)
+    views, more = driver.machine.cells(b"", b"", 10)
+    assert ([view.key for view in views], more) == ([b"a", b"b"], b"b")
+
+
+def test_cells_with_a_prefix_are_deleted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command deletes a limited number, the first ones, with one revision, and says if more are left."""
+    monkeypatch.setattr(limits, "CELLS_DELETED_MAX", 2)
+    driver = CellDriver()
+    for key in ("q/3", "q/1", "q/2", "other"):
+        driver.put(key)
+    deleted = driver.delete("q/", is_prefix=True)
+    assert (deleted.count, deleted.is_more, deleted.revision) == (2, True, 5)
+    assert {event.mod_revision for event in driver.cell_events} == {5}
+    deleted = driver.delete("q/", is_prefix=True)
+    assert (deleted.count, deleted.is_more) == (1, False)
+    assert driver.values() == {"other": ""}
+    assert driver.delete("", is_prefix=True).count == 1
+
+
+def test_a_cell_ends_with_its_session() -> None:
+    """All of a session's cells go together, in order, whether it is closed or expires."""
+    driver = CellDriver()
+    driver.open("s", "t")
+    for key, session_id in (("b", "s"), ("a", "s"), ("c", "t"), ("d", "")):
+        driver.put(key, session_id=session_id)
+    view = driver.cell("a")
+    assert view is not None
+    assert (view.owner, view.expires_in_ms) == ("s", 1000)
+    driver.close("s")
+    assert driver.told() == [("cell-deleted", "a"), ("cell-deleted", "b")]
+    assert {event.mod_revision for event in driver.cell_events} == {5}
+    driver.pass_to(1001)
+    assert driver.told() == [("cell-expired", "c")]
+    assert driver.values() == {"d": ""}
+
+
+def test_each_write_says_anew_what_a_cell_lives_with() -> None:
+    """A session, another one, a lease, another length of it, nothing."""
+    driver = CellDriver()
+    driver.open("s", "t")
+    driver.put("a", session_id="s")
+    driver.put("a", session_id="s")
+    driver.put("a", session_id="t")
+    driver.close("s")
+    assert driver.values() == {"a": ""}
+    driver.put("a", ttl_ms=100)
+    driver.close("t")
+    assert driver.values() == {"a": ""}
+    driver.put("a", ttl_ms=50)
+    driver.put("a")
+    driver.pass_to(10**6)
+    view = driver.cell("a")
+    assert view is not None
+    assert (view.version, view.owner, view.expires_in_ms) == (6, "", None)
+
+
+def test_a_cell_with_a_lease_ends_unless_it_is_written_again() -> None:
+    """The lease begins with each write, and ends like every other: late by no more than the next entry."""
+    driver = CellDriver()
+    driver.put("a", "1", ttl_ms=100)
+    driver.put("a", "2", ttl_ms=100, at_ms=60)
+    view = driver.cell("a")
+    assert view is not None
+    assert view.expires_in_ms == 100
+    driver.pass_to(160)
+    assert driver.values() == {"a": "2"}
+    driver.pass_to(161)
+    assert driver.told() == [("cell-expired", "a")]
+    assert driver.values() == {}
+    assert driver.machine.next_deadline_ms() is None
+
+
+def test_a_lease_that_is_deleted_leaves_nothing() -> None:
+    """Its deadline goes with it."""
+    driver = CellDriver()
+    driver.put("a", ttl_ms=100)
+    driver.delete("a")
+    driver.pass_to(1000)
+    assert driver.told() == []
+
+
+def test_many_cells_of_sessions_expire_in_several_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells count in what one entry ends."""
+    monkeypatch.setattr(limits, "EXPIRIES_PER_ENTRY_MAX", 3)
+    driver = CellDriver()
+    driver.open("s", "t")
+    for number in range(3):
+        driver.put(f"s{number}", session_id="s")
+    driver.put("t", session_id="t")
+    driver.pass_to(5000)
+    assert driver.values() == {"t": ""}
+    driver.pass_to(5000)
+    assert driver.values() == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "detail"),
+    [
+        (PutCell(b"", b""), "key: 0 bytes; must be 1 to 512"),
+        (PutCell(b"x" * 513, b""), "key: 513 bytes; must be 1 to 512"),
+        (PutCell(b"a", b"x" * 4097), "value: 4097 bytes; at most 4096 are allowed"),
+        (PutCell(b"a", b"", SessionId("s"), 100), "session_id, ttl_ms: give at most one of the two"),
+        (PutCell(b"a", b"", ttl_ms=49), "ttl_ms: 49; must be 50 to 86400000"),
+        (PutCell(b"", b"", ttl_ms=50), "key: 0 bytes; must be 1 to 512"),
+        (DeleteCells(b""), "key: 0 bytes; must be 1 to 512"),
+        (DeleteCells(b"x" * 513), "key: 513 bytes; must be 1 to 512"),
+        (DeleteCells(b"x" * 513, is_prefix=True), "prefix: 513 bytes; at most 512 are allowed"),
+    ],
+)
+def test_what_cannot_be_is_refused(command: PutCell | DeleteCells, detail: str) -> None:
+    """A refused command changes nothing."""
+    driver = CellDriver()
+    assert expect(Refused, driver.run(command)).detail == detail
+    assert (driver.values(), driver.machine.cells_revision) == ({}, 0)
+
+
+def test_keys_and_values_may_be_any_bytes() -> None:
+    """A key that is not text is shown with escapes."""
+    driver = CellDriver()
+    key = bytes(range(256)) * 2
+    driver.run(PutCell(key, b"\xff" * 4096))
+    assert driver.cell_events[0].name.endswith("\\xff")
+    view = driver.machine.cell(key)
+    assert view is not None
+    assert view.value == b"\xff" * 4096
+
+
+def test_a_cell_cannot_live_with_a_session_that_is_over() -> None:
+    """The refusal is that of everything a session does."""
+    driver = CellDriver()
+    assert reason(driver.try_put("a", session_id="s")) is Reason.SESSION_EXPIRED
+    assert driver.values() == {}
+
+
+def test_cells_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In number, in bytes and for each session; what makes nothing larger is done all the same."""
+    monkeypatch.setattr(limits, "CELLS_COUNT_MAX", 3)
+    monkeypatch.setattr(limits, "CELLS_BYTES_MAX", 20)
+    monkeypatch.setattr(limits, "SESSION_CELLS_MAX", 1)
+    driver = CellDriver()
+    driver.open("s")
+    driver.put("a", "x" * 4, session_id="s")
+    refused = expect(Refused, driver.try_put("b", session_id="s"))
+    assert (refused.reason, refused.retry_after_ms) == (Reason.OVERLOADED, 1000)
+    assert refused.detail == "a session may have 1 cells"
+    driver.put("a", "y" * 4, session_id="s")
+    refused = expect(Refused, driver.try_put("b", "x" * 15))
+    assert refused.detail == "all cells may have 20 bytes of keys and values"
+    driver.put("b", "x" * 12)
+    driver.put("c")
+    assert expect(Refused, driver.try_put("d")).detail == "the cluster has 3 cells; no more are allowed"
+    assert reason(driver.try_put("c", "xxx")) is Reason.OVERLOADED
+    driver.put("b", "x" * 13)
+    driver.put("b", "x" * 13)
+    driver.put("b", "x")
+    assert driver.values() == {"a": "yyyy", "b": "x", "c": ""}
+
+
+def test_a_repeated_write_gets_the_first_outcome() -> None:
+    """The same request is applied once; the same id with other content is refused."""
+    driver = CellDriver()
+    first = driver.try_put("a", "1", request_id="r")
+    driver.put("a", "2")
+    assert driver.try_put("a", "1", request_id="r") == first
+    assert driver.values() == {"a": "2"}
+    assert reason(driver.try_put("a", "3", request_id="r")) is Reason.INVALID_REQUEST
+    assert driver.delete("a", request_id="q").count == 1
+    driver.put("a")
+    assert driver.delete("a", request_id="q").count == 1
+    assert driver.values() == {"a": ""}
+
+
+def test_many_cells_stay_in_order() -> None:
+    """However many come, and in whatever order they come and go."""
+    driver = CellDriver()
+    keys = [f"{number * 7919 % 5000:05}" for number in range(5000)]
+    for first in range(0, 5000, 500):
+        driver.run_all([PutCell(key.encode(), b"") for key in keys[first : first + 500]])
+    driver.run_all([DeleteCells(key.encode()) for key in keys if key.endswith("3")])
+    expected = sorted(key.encode() for key in keys if not key.endswith("3"))
+    found: list[bytes] = []
+    after: bytes | None = b""
+    while after is not None:
+        views, after = driver.machine.cells(b"", after, 1000)
+        found += [view.key for view in views]
+    assert found == expected
+
+
+def test_runs_that_empty_go_away() -> None:
+    """Keys can all be removed again, from any side."""
+    runs = SortedRuns[str]()
+    keys = [f"{number:04}" for number in range(2000)]
+    for key in keys:
+        runs.add(key)
+    for key in reversed(keys):
+        runs.remove(key)
+    assert list(runs.after("", inclusive=True)) == []
+    runs.add("b")
+    runs.add("a")
+    assert list(runs.after("a", inclusive=False)) == ["b"]
+
+
+def test_a_snapshot_has_all_cells() -> None:
+    """Values, revisions and leases are as they were; the index and the tables of sessions are made anew."""
+    driver = CellDriver()
+    driver.open("s")
+    driver.put("b", "1", session_id="s")
+    driver.put("c", "2", ttl_ms=500)
+    driver.put("a", "3")
+    driver.put("a", "4")
+    driver.put("d")
+    driver.delete("d")
+    data = snapshot.encode(driver.machine)
+    restored = snapshot.decode(data)
+    invariants.check(restored)
+    assert snapshot.encode(restored) == data
+    assert restored.fingerprint == driver.machine.fingerprint
+    assert restored.bytes_count == driver.machine.bytes_count
+    assert restored.cells_revision == 6
+    assert restored.cells(b"", b"", 9) == driver.machine.cells(b"", b"", 9)
+    driver.machine = restored
+    driver.close("s")
+    assert driver.told() == [("cell-deleted", "b")]
+    driver.pass_to(501)
+    assert driver.told() == [("cell-expired", "c")]
+
+
+def test_every_change_of_a_cell_changes_the_fingerprint() -> None:
+    """Nodes that differ in a value, a lease or the revision of the table find out."""
+    driver = CellDriver()
+    seen = {driver.machine.fingerprint}
+    driver.open("s")
+    for put in (
+        {"value": "1"},
+        {"value": "2"},
+        {"value": "2"},
+        {"value": "2", "ttl_ms": 500},
+        {"value": "2", "session_id": "s"},
+    ):
+        driver.put("a", **put)
+        seen.add(driver.machine.fingerprint)
+    driver.delete("a")
+    seen.add(driver.machine.fingerprint)
+    assert len(seen) == 7
+    before = driver.machine.fingerprint
+    driver.machine.state.cells.revision += 1
+    assert driver.machine.fingerprint != before
+
+
+def test_a_full_state_takes_no_larger_cells() -> None:
+    """What makes nothing larger, and a deletion, is done; one that deleted nothing is not remembered."""
+    driver = CellDriver()
+    driver.put("a", "x" * 100)
+    driver.machine.state.bytes_max = driver.machine.bytes_count
+    driver.machine.state.ledger.room = -1
+    assert reason(driver.try_put("b")) is Reason.OVERLOADED
+    assert reason(driver.try_put("a", "x" * 101)) is Reason.OVERLOADED
+    driver.put("a", "y" * 100)
+    assert driver.delete("none", request_id="r").count == 0
+    assert driver.machine.counts()["requests"] == 0
+    assert driver.delete("a", request_id="q").count == 1
+    assert driver.machine.counts()["requests"] == 1
+    driver.put("b")
+
+
+def test_a_cell_takes_at_most_400_bytes_beside_its_content() -> None:
+    """As it is counted; what Python takes is less for cells without a lease."""
+    driver = CellDriver()
+    before = driver.machine.bytes_count
+    driver.run_all([PutCell(f"app/{number:012}".encode(), b"v" * 100) for number in range(100)])
+    assert (driver.machine.bytes_count - before) / 100 - 116 <= 400
