@@ -7,10 +7,10 @@ ProblemError, a failure of the world as a ClusterError; `problems.of_exception` 
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from api import problems
-from api.node import NodeState, ServingNode
+from api.node import Applied, NodeState, ServingNode
 from api.problems import ProblemError
 from api.views import Read
 from cluster.config import check_member, check_node_id
@@ -29,6 +29,14 @@ R = TypeVar("R", bound=Result)
 T = TypeVar("T")
 
 
+class Outcome(NamedTuple, Generic[R]):
+    """What became of a command: its result, the revision, and whether an earlier attempt had it already."""
+
+    result: R
+    revision: int
+    is_repeated: bool
+
+
 class Gateway:
     """Passes commands, reads and changes of the members on to one node."""
 
@@ -43,20 +51,18 @@ class Gateway:
 
     # -- commands -------------------------------------------------------------------------------------------
 
-    async def submit(self, command: Command, kind: type[R], timeout_s: float) -> tuple[R, int]:
-        """Have one command applied; return its result and revision. Raises ProblemError, ClusterError."""
+    async def submit(self, command: Command, kind: type[R], timeout_s: float) -> Outcome[R]:
+        """Have one command applied; return what became of it. Raises ProblemError, ClusterError."""
         self._check_rules(command)
-        applied = await self._node.submit(command, timeout_s)
-        return _expected(applied.result, kind), applied.revision
+        return _outcome(await self._node.submit(command, timeout_s), kind)
 
-    async def acquire(self, command: MayWait, kind: type[R], timeout_s: float) -> tuple[R, int]:
+    async def acquire(self, command: MayWait, kind: type[R], timeout_s: float) -> Outcome[R]:
         """Have a command applied that may wait, and wait for its end. Cancelling the task cancels the wait.
 
         Raises ProblemError, ClusterError.
         """
         self._check_rules(command)
-        applied = await self._node.acquire(command, timeout_s)
-        return _expected(applied.result, kind), applied.revision
+        return _outcome(await self._node.acquire(command, timeout_s), kind)
 
     def _check_rules(self, command: Command) -> None:
         """Refuse a command that the cluster does not know before its last node is upgraded."""
@@ -160,12 +166,13 @@ class Gateway:
         return await self._node.remove_member(node_id, timeout_s), self._node.machine.revision
 
 
-def _expected(result: Result, kind: type[R]) -> R:
-    """Return `result` if it is of the kind that the command gives. Raises ProblemError for a refusal."""
+def _outcome(applied: Applied, kind: type[R]) -> Outcome[R]:
+    """Return what became of a command that gives such a result. Raises ProblemError for a refusal."""
+    result = applied.result
     if isinstance(result, kind):
-        return result
+        return Outcome(result, applied.revision, applied.is_repeated)
     if isinstance(result, Refused):
-        raise problems.refusal(result)
+        raise problems.refusal(result, is_repeated=applied.is_repeated)
     raise AssertionError(f"expected {kind.__name__}, got {result!r}")
 
 

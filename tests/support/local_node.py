@@ -15,7 +15,7 @@ from cluster.observing.metrics import Sample
 from cluster.observing.status import ClusterStatus, PeerStatus
 from lockstate.commands import Batch, Cancel, Command, Entry, MayWait
 from lockstate.machine import LockMachine
-from lockstate.results import Queued, Result
+from lockstate.results import Done, Queued, Result
 from lockstate.versions import RULES_NEWEST
 
 T = TypeVar("T")
@@ -26,6 +26,7 @@ class LocalAnswer(msgspec.Struct, frozen=True):
 
     result: Result
     revision: int
+    is_repeated: bool = False
 
 
 class LocalMetrics:
@@ -85,7 +86,7 @@ class LocalNode:
         hold_id = answer.result.hold_id
         waiter = self._waiters[hold_id] = self._loop.create_future()
         try:
-            return LocalAnswer(await waiter, self.machine.revision)
+            return LocalAnswer(await waiter, self.machine.revision, answer.is_repeated)
         except asyncio.CancelledError:
             if not self.is_shutting_down:
                 self._apply(Cancel(hold_id, command.attempt_id))
@@ -157,8 +158,10 @@ class LocalNode:
             if waiter is not None and not waiter.done():
                 waiter.set_result(settled.result)
         self._set_timer()
-        result = outcome.batches[0].results[0] if outcome.batches else None
-        return LocalAnswer(result, outcome.revision)  # type: ignore[arg-type]  # of no command, nobody asks
+        if not outcome.batches:
+            return LocalAnswer(Done(), outcome.revision)
+        (batch,) = outcome.batches
+        return LocalAnswer(batch.results[0], outcome.revision, bool(batch.repeated))
 
     def _set_timer(self) -> None:
         """Come back when the next thing ends by itself."""
