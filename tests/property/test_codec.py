@@ -8,6 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstate import codec, invariants, snapshot, versions
+from lockstate.cell_operations import (
+    CellCompare,
+    CellDelete,
+    CellField,
+    CellGet,
+    CellOperation,
+    CellPut,
+    Compare,
+    HoldCompare,
+    Relation,
+)
 from lockstate.commands import (
     AdvanceVersion,
     Algorithm,
@@ -28,6 +39,10 @@ numbers = st.integers(-(2**63), 2**63 - 1)
 _BY_TYPE: dict[object, st.SearchStrategy[object]] = {
     str: texts,
     int: numbers,
+    bool: st.booleans(),
+    bytes: st.binary(max_size=12),
+    CellField: st.sampled_from(CellField),
+    Relation: st.sampled_from(Relation),
     Mode: st.sampled_from(Mode),
     Scope: st.sampled_from(Scope),
     Algorithm: st.sampled_from(Algorithm),
@@ -45,6 +60,12 @@ def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
 
 
 _BY_TYPE[tuple[Wanted, ...]] = st.lists(structs(Wanted), max_size=3).map(tuple)
+for union, parts in (
+    (Compare, (CellCompare, HoldCompare)),
+    (CellOperation, (CellPut, CellDelete, CellGet)),
+):
+    of_any = st.one_of([structs(part) for part in parts])
+    _BY_TYPE[tuple[union, ...]] = st.lists(of_any, max_size=3).map(tuple)  # type: ignore[valid-type]
 commands: st.SearchStrategy[Command] = st.one_of([structs(kind) for kind in VOCABULARY])
 batches = st.tuples(texts, st.lists(st.tuples(st.integers(0, 2**53), commands), max_size=4))
 times_ms = st.integers(0, 2**53)
