@@ -60,7 +60,7 @@ class Lockstep(RuleBasedStateMachine):
 
 
 TestLockstep = Lockstep.TestCase
-TestLockstep.settings = settings(stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow])
+TestLockstep.settings = settings(stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
 
 
 @cache
