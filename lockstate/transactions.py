@@ -223,18 +223,16 @@ class Transactions:
         return None
 
     def _do(self, operation: CellOperation) -> CellWritten | CellsDeleted | CellRead:
-        match operation:
-            case CellPut():
-                return self._write(operation)
-            case CellGet():
-                return self._read(operation.key)
-            case CellDelete():
-                cell = self._cells.get(operation.key)
-                if cell is None:
-                    return CellsDeleted(0, self._cells.revision)
-                self._cells.remove(cell)
-                self._effects.tell_cell(CellEventKind.DELETED, cell)
-                return CellsDeleted(1, self._cells.revision)
+        if isinstance(operation, CellPut):
+            return self._write(operation)
+        if isinstance(operation, CellGet):
+            return self._read(operation.key)
+        cell = self._cells.get(operation.key)
+        if cell is None:
+            return CellsDeleted(0, self._cells.revision)
+        self._cells.remove(cell)
+        self._effects.tell_cell(CellEventKind.DELETED, cell)
+        return CellsDeleted(1, self._cells.revision)
 
     def _write(self, put: PutCell | CellPut) -> CellWritten:
         """Write at the present revision of the table."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstate import invariants, limits, snapshot
+from lockstate import cells, invariants, limits, snapshot
 from lockstate.commands import DeleteCells, PutCell
 from lockstate.ids import SessionId
 from lockstate.results import CellView, CellWritten, Reason, Refused
@@ -43,6 +43,15 @@ def test_a_deleted_cell_begins_anew() -> None:
     assert (driver.delete("a").count, driver.machine.cells_revision) == (0, 2)
     assert driver.told() == []
     assert driver.put("a") == CellWritten(3, 3, 1)
+
+
+def test_new_keys_are_sorted_in_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether they stand among the young ones or have been sorted in, a listing has all keys in order."""
+    monkeypatch.setattr(cells, "_YOUNG_MAX", 3)
+    driver = CellDriver()
+    driver.run_all([PutCell(bytes([code]), b"") for code in b"hcagbfed"])
+    views, _ = driver.machine.cells(b"", b"", 100)
+    assert [view.key for view in views] == [bytes([code]) for code in b"abcdefgh"]
 
 
 def test_cells_with_a_prefix_are_listed_in_order() -> None:
