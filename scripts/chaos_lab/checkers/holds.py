@@ -80,6 +80,8 @@ def holds(history: History, drift: float = DRIFT) -> list[Hold]:
             continue
         hold = found[key] = _hold(operation, drift)
         hold.asked_ns = asked.get(operation.arguments.get("request"), hold.asked_ns)
+        if not operation.result["expires_in_ms"]:  # heard of late: it may have been over long since
+            hold.trusted_until_ns = hold.asked_ns
         by_session.setdefault(hold.session, []).append(hold)
     for operation in history.operations:
         for hold in _ended_by(operation, found, by_session):

@@ -61,6 +61,17 @@ def test_a_grant_that_is_taken_back_with_its_connection() -> None:
     assert only_the_search_objects(seen_before(lost=0))
 
 
+def test_a_lost_request_that_is_heard_of_when_its_lease_is_over() -> None:
+    """Nobody heard of the grant while it lasted; others had the lock before it was asked for again."""
+    script = Script()
+    script.add("acquire", "a", 0, 190, "unknown", owner="x", ttl_ms=50, request="r")
+    script.refused("y", 20, 25)
+    script.grant("h2", 2, 100, 110)
+    script.release("h2", 120, 130)
+    script.grant("h1", 1, 200, 210, ttl=0, owner="x", request="r")
+    assert linearizable(script.history) == []
+
+
 def test_a_refused_request_is_tried_again() -> None:
     """Under one id one client is refused, and the next one is granted what has become free; and only then."""
 
