@@ -156,13 +156,11 @@ def _look(operation: Operation) -> Iterator[Call]:
 
 
 def _merged(group: Iterable[Operation]) -> Iterator[Operation]:
-    """Yield operations; those with one request id as one, which happened before the first answer to any.
-
-    A refusal stands for itself: nothing is remembered of it, and the same id asked again is tried again.
-    """
+    """Yield operations; those with one request id as one, which happened before the first answer to any."""
     requests: dict[str, list[Operation]] = {}
     for operation in group:
-        if "request" in operation.arguments and operation.outcome != "refused":
+        is_outcome = operation.outcome != "refused" or operation.code in ("lock-held", "no-permits")
+        if "request" in operation.arguments and is_outcome:
             requests.setdefault(operation.arguments["request"], []).append(operation)
         else:
             yield operation
