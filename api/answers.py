@@ -52,8 +52,7 @@ class SessionClosed(Answer):
 class Granted(Answer):
     """A hold. `hold_id` is a secret; `token` is the fencing token, for the resource that the lock protects.
 
-    `scope` is present when the lock covers its subtree, `already_held` when the session had it, `depth` when
-    more than one release ends it.
+    `scope` is present when the lock covers its subtree.
     """
 
     hold_id: str
@@ -63,8 +62,6 @@ class Granted(Answer):
     expires_in_ms: int
     revision: int
     scope: Scope | msgspec.UnsetType = msgspec.UNSET
-    already_held: bool | msgspec.UnsetType = msgspec.UNSET
-    depth: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class HeldLock(msgspec.Struct):
@@ -83,8 +80,6 @@ class GrantedSeveral(Answer):
     locks: tuple[HeldLock, ...]
     expires_in_ms: int
     revision: int
-    already_held: bool | msgspec.UnsetType = msgspec.UNSET
-    depth: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Renewed(Answer):
@@ -96,15 +91,11 @@ class Renewed(Answer):
 
 
 class Released(Answer):
-    """A hold that was released. `locks` is what is left of it, when only a part was.
-
-    `released` is false when so many more releases end it as `depth` says.
-    """
+    """A hold that was released. `locks` is what is left of it, when only a part was."""
 
     released: bool
     revision: int
     locks: tuple[HeldLock, ...] | msgspec.UnsetType = msgspec.UNSET
-    depth: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ForceReleased(Answer):
@@ -161,7 +152,6 @@ class Elected(Answer):
     leader: Leader
     expires_in_ms: int
     revision: int
-    already_held: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Proclaimed(Answer):
@@ -223,28 +213,15 @@ def granted(result: results.Granted, revision: int) -> Granted | GrantedSeveral:
     """Return the answer to an acquire or a conversion: of one lock, or of several."""
     hold_id, token, expires_in_ms = result.hold_id, result.token, result.expires_in_ms
     if result.locks:
-        several = GrantedSeveral(hold_id, token, held_locks(result.locks), expires_in_ms, revision)
-        _add_held(several, result)
-        return several
+        return GrantedSeveral(hold_id, token, held_locks(result.locks), expires_in_ms, revision)
     answer = Granted(hold_id, token, result.name, result.mode, expires_in_ms, revision)
     if result.scope is not Scope.NODE:
         answer.scope = result.scope
-    _add_held(answer, result)
     return answer
-
-
-def _add_held(answer: Granted | GrantedSeveral, result: results.Granted) -> None:
-    """Say that the session had it already, and how often it has to be released."""
-    if isinstance(result, results.GrantedAgain):
-        answer.already_held = True
-        if result.depth > 1:
-            answer.depth = result.depth
 
 
 def released(result: results.Released, revision: int) -> Released:
     """Return the answer to a release, as a whole or in part."""
-    if isinstance(result, results.ReleasedOnce):
-        return Released(released=False, revision=revision, depth=result.depth)
     answer = Released(released=True, revision=revision)
     if result.locks:
         answer.locks = held_locks(result.locks)
@@ -273,10 +250,7 @@ def rate_taken(result: results.RateTaken, waited_ms: int, revision: int) -> Rate
 def elected(result: results.Granted, value: str, revision: int) -> Elected:
     """Return the answer to a campaign for an election that `value` now stands for."""
     leader = Leader(result.owner, value, result.token)
-    answer = Elected(result.hold_id, result.token, leader, result.expires_in_ms, revision)
-    if isinstance(result, results.GrantedAgain):
-        answer.already_held = True
-    return answer
+    return Elected(result.hold_id, result.token, leader, result.expires_in_ms, revision)
 
 
 def held_locks(locks: Iterable[Wanted]) -> tuple[HeldLock, ...]:

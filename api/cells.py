@@ -8,7 +8,6 @@ import base64
 import msgspec
 
 from api import cursors
-from api.answers import Answer
 from api.problems import ProblemError
 from api.views import Read
 from lockstate import results
@@ -40,7 +39,7 @@ class CellPage(Read):
     next: str | None
 
 
-class CellWritten(Answer):
+class CellWritten(msgspec.Struct):
     """A cell that was written."""
 
     create_revision: int
@@ -49,7 +48,7 @@ class CellWritten(Answer):
     revision: int
 
 
-class CellsDeleted(Answer):
+class CellsDeleted(msgspec.Struct):
     """How many cells were deleted, and whether more are left of those that were meant."""
 
     deleted: int
@@ -70,7 +69,7 @@ class OperationDone(msgspec.Struct, kw_only=True):
     cell: Cell | Unset | None = UNSET
 
 
-class Transacted(Answer):
+class Transacted(msgspec.Struct):
     """Whether all compares were true, and what was done then or else, in its order."""
 
     succeeded: bool

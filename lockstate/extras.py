@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from lockstate import marks
-from lockstate.commands import IfHeld
 from lockstate.ledger import Ledger
 
 
@@ -20,9 +19,7 @@ class Extra(
     """What one record has beside its fields. A new field has a default, and is stored only if it differs."""
 
     depth: int = 1
-    """How many releases end a hold: one for each acquire that was to be counted."""
-    if_held: IfHeld = IfHeld.RENEW
-    """What a ticket means if another one of its session gets the same before."""
+    """How many releases end the hold: one for each acquire that was to be counted."""
 
 
 NO_EXTRA: Final = Extra()

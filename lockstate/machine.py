@@ -14,7 +14,6 @@ from lockstate import budget, fingerprint, limits, views
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
-    AcquireIf,
     AcquirePermits,
     AdvanceFence,
     AdvanceVersion,
@@ -119,7 +118,6 @@ class LockMachine:
         waits = Waits(holds)
         self._acts: dict[type, Callable[..., Result]] = {
             Acquire: locks.acquire,
-            AcquireIf: locks.acquire,
             AcquirePermits: semaphores.acquire,
             Campaign: elections.campaign,
             Convert: Conversions(holds).convert,

@@ -10,7 +10,6 @@ from lockstate.modes import Mode
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket
 from lockstate.results import HoldKind, Reason, Refused, Resized, Result
 from lockstate.state import Freed
-from lockstate.versions import RULES_EXTRAS
 from lockstate.views import available
 
 
@@ -35,8 +34,7 @@ class Semaphores:
             owner = owner or session.owner
         semaphore = state.semaphores.get(command.name) or Semaphore(command.name, command.limit)
         held = None
-        if session is not None and state.rules < RULES_EXTRAS:
-            # From rules 4 on each acquire takes new permits.
+        if session is not None:
             wanted = (HoldKind.SEMAPHORE, command.name, command.permits)
             holders = semaphore.holders.values()
             held = held_already(

@@ -45,7 +45,6 @@ from lockstate.results import (
     Reason,
     Refused,
     Released,
-    ReleasedOnce,
     Renewed,
     Resized,
     Result,
@@ -249,11 +248,6 @@ def release(state: ModelState, command: Release) -> Result:
     if any(name not in names(hold) for name in command.names):
         return Refused(Reason.NOT_HOLDER, "")
     left = [lock for lock in hold.locks if command.names and lock.name not in command.names]
-    if hold.depth > 1:
-        if command.names:
-            return Refused(Reason.INVALID_REQUEST, "")
-        hold.depth -= 1
-        return ReleasedOnce((), hold.depth)
     if not left:
         end_hold(state, hold, EventKind.RELEASED)
         return Released()

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-import msgspec
-
 from lockstate import limits
 from lockstate.cell_operations import (
     CellCompare,
@@ -24,7 +22,6 @@ from lockstate.cell_operations import (
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
-    AcquireIf,
     AcquirePermits,
     AdvanceFence,
     Campaign,
@@ -34,7 +31,6 @@ from lockstate.commands import (
     Convert,
     DeleteCells,
     ForceRelease,
-    IfHeld,
     KeepAlive,
     OpenSession,
     Proclaim,
@@ -91,7 +87,7 @@ def lock(rng: Random, hold_id: HoldId) -> Command:
         wanted = {name: rng.choice(MODES) for name in rng.choices(NAMES, k=rng.randint(1, 3))}
         several = tuple(Wanted(name, mode, rng.choice(SCOPES)) for name, mode in wanted.items())
     session_id, ttl_ms = lease(rng)
-    acquire = Acquire(
+    return Acquire(
         "" if several else rng.choice(NAMES),
         rng.choice(MODES),
         hold_id,
@@ -106,9 +102,6 @@ def lock(rng: Random, hold_id: HoldId) -> Command:
         Scope.NODE if several else rng.choice(SCOPES),
         several,
     )
-    if rng.randrange(4):
-        return acquire
-    return AcquireIf(**msgspec.structs.asdict(acquire), if_held=rng.choice(list(IfHeld)))
 
 
 def permits(rng: Random, hold_id: HoldId) -> Command:

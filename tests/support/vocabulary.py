@@ -24,7 +24,6 @@ from lockstate.cell_operations import (
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
-    AcquireIf,
     AcquirePermits,
     AdvanceFence,
     Algorithm,
@@ -36,7 +35,6 @@ from lockstate.commands import (
     Convert,
     DeleteCells,
     ForceRelease,
-    IfHeld,
     KeepAlive,
     OpenSession,
     Proclaim,
@@ -123,12 +121,6 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     PutCell: Word(40, PutCell(b"c", b"v", _SESSION, 0, "r"), ("key",)),
     DeleteCells: Word(41, DeleteCells(b"c", is_prefix=True, request_id="r"), ("key",)),
     TransactCells: Word(42, _TRANSACTION, ()),
-    AcquireIf: Word(
-        19,
-        AcquireIf("a", Mode.SHARED, _HOLD, _ATTEMPT, _SESSION, if_held=IfHeld.COUNT),
-        _PARTY,
-        _HOLD_IDS,
-    ),
 }
 """In the order of the tags."""
 

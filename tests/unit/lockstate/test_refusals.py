@@ -6,14 +6,12 @@ import pytest
 from lockstate import limits
 from lockstate.commands import (
     Acquire,
-    AcquireIf,
     AdvanceFence,
     Batch,
     Cancel,
     Command,
     Entry,
     ForceRelease,
-    IfHeld,
     OpenSession,
     Renew,
     Tick,
@@ -380,9 +378,6 @@ ALL_REASONS = {
     Reason.NO_PERMITS: lambda driver: driver.permits("q", 1),
     Reason.LIMIT_MISMATCH: lambda driver: driver.permits("q", 2),
     Reason.STALE_TOKEN: lambda driver: driver.run(AdvanceFence("disk", 4)),
-    Reason.ALREADY_HELD: lambda driver: driver.run(
-        AcquireIf("c", SHARED, HoldId("x"), AttemptId("t"), SessionId("s1"), if_held=IfHeld.REFUSE)
-    ),
 }
 
 
