@@ -19,13 +19,7 @@ _ENCODER = msgspec.json.Encoder()
 encode = _ENCODER.encode
 
 
-class Answer(msgspec.Struct, kw_only=True):
-    """Base of the answers to what may be repeated: `repeated` says that it was answered so before."""
-
-    repeated: bool | msgspec.UnsetType = msgspec.UNSET
-
-
-class SessionOpened(Answer):
+class SessionOpened(msgspec.Struct):
     """A new session. Its id is a secret: whoever knows it may use it."""
 
     session_id: str
@@ -42,14 +36,14 @@ class SessionKept(msgspec.Struct):
     revision: int
 
 
-class SessionClosed(Answer):
+class SessionClosed(msgspec.Struct):
     """The names of what the session held."""
 
     released: tuple[str, ...]
     revision: int
 
 
-class Granted(Answer):
+class Granted(msgspec.Struct):
     """A hold. `hold_id` is a secret; `token` is the fencing token, for the resource that the lock protects.
 
     `scope` is present when the lock covers its subtree.
@@ -72,7 +66,7 @@ class HeldLock(msgspec.Struct):
     scope: Scope
 
 
-class GrantedSeveral(Answer):
+class GrantedSeveral(msgspec.Struct):
     """A hold of several locks, with one id and one token."""
 
     hold_id: str
@@ -82,7 +76,7 @@ class GrantedSeveral(Answer):
     revision: int
 
 
-class Renewed(Answer):
+class Renewed(msgspec.Struct):
     """A hold whose lease starts anew."""
 
     token: int
@@ -90,7 +84,7 @@ class Renewed(Answer):
     revision: int
 
 
-class Released(Answer):
+class Released(msgspec.Struct):
     """A hold that was released. `locks` is what is left of it, when only a part was."""
 
     released: bool
@@ -98,14 +92,14 @@ class Released(Answer):
     locks: tuple[HeldLock, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-class ForceReleased(Answer):
+class ForceReleased(msgspec.Struct):
     """The holds that were ended."""
 
     released: tuple[Holder, ...]
     revision: int
 
 
-class PermitsGranted(Answer):
+class PermitsGranted(msgspec.Struct):
     """Permits of a semaphore; `available` are left for others."""
 
     hold_id: str
@@ -117,7 +111,7 @@ class PermitsGranted(Answer):
     revision: int
 
 
-class Resized(Answer):
+class Resized(msgspec.Struct):
     """A semaphore with a new limit. `available` is negative while more is held than that."""
 
     name: str
@@ -126,7 +120,7 @@ class Resized(Answer):
     revision: int
 
 
-class RateTaken(Answer):
+class RateTaken(msgspec.Struct):
     """The verdict of a rate limit; `retry_after_ms` is 0 when the request is allowed."""
 
     allowed: bool
@@ -136,7 +130,7 @@ class RateTaken(Answer):
     revision: int
 
 
-class FenceAdvanced(Answer):
+class FenceAdvanced(msgspec.Struct):
     """A resource that accepts this token and higher ones."""
 
     accepted: bool
@@ -144,7 +138,7 @@ class FenceAdvanced(Answer):
     revision: int
 
 
-class Elected(Answer):
+class Elected(msgspec.Struct):
     """An election that was won. `hold_id` is the secret with which the leader proclaims and resigns."""
 
     hold_id: str
@@ -154,7 +148,7 @@ class Elected(Answer):
     revision: int
 
 
-class Proclaimed(Answer):
+class Proclaimed(msgspec.Struct):
     """An election whose leader has changed its value."""
 
     token: int
@@ -190,13 +184,6 @@ class Health(msgspec.Struct, omit_defaults=True):
 
 
 # -- from results to answers ------------------------------------------------------------------------------
-
-
-def told(answer: Answer, *, is_repeated: bool) -> bytes:
-    """Return an answer as JSON. `is_repeated` says that it is the outcome of an earlier attempt."""
-    if is_repeated:
-        answer.repeated = True
-    return encode(answer)
 
 
 def session_opened(result: results.SessionOpened, revision: int) -> SessionOpened:

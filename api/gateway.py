@@ -7,10 +7,10 @@ ProblemError, a failure of the world as a ClusterError; `problems.of_exception` 
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from api import problems
-from api.node import Applied, NodeState, ServingNode
+from api.node import NodeState, ServingNode
 from api.problems import ProblemError
 from api.views import Read
 from cluster.config import check_member, check_node_id
@@ -29,14 +29,6 @@ R = TypeVar("R", bound=Result)
 T = TypeVar("T")
 
 
-class Outcome(NamedTuple, Generic[R]):
-    """What became of a command: its result, the revision, and whether an earlier attempt had it already."""
-
-    result: R
-    revision: int
-    is_repeated: bool
-
-
 class Gateway:
     """Passes commands, reads and changes of the members on to one node."""
 
@@ -51,18 +43,20 @@ class Gateway:
 
     # -- commands -------------------------------------------------------------------------------------------
 
-    async def submit(self, command: Command, kind: type[R], timeout_s: float) -> Outcome[R]:
-        """Have one command applied; return what became of it. Raises ProblemError, ClusterError."""
+    async def submit(self, command: Command, kind: type[R], timeout_s: float) -> tuple[R, int]:
+        """Have one command applied; return its result and revision. Raises ProblemError, ClusterError."""
         self._check_rules(command)
-        return _outcome(await self._node.submit(command, timeout_s), kind)
+        applied = await self._node.submit(command, timeout_s)
+        return _expected(applied.result, kind), applied.revision
 
-    async def acquire(self, command: MayWait, kind: type[R], timeout_s: float) -> Outcome[R]:
+    async def acquire(self, command: MayWait, kind: type[R], timeout_s: float) -> tuple[R, int]:
         """Have a command applied that may wait, and wait for its end. Cancelling the task cancels the wait.
 
         Raises ProblemError, ClusterError.
         """
         self._check_rules(command)
-        return _outcome(await self._node.acquire(command, timeout_s), kind)
+        applied = await self._node.acquire(command, timeout_s)
+        return _expected(applied.result, kind), applied.revision
 
     def _check_rules(self, command: Command) -> None:
         """Refuse a command that the cluster does not know before its last node is upgraded."""
@@ -166,13 +160,12 @@ class Gateway:
         return await self._node.remove_member(node_id, timeout_s), self._node.machine.revision
 
 
-def _outcome(applied: Applied, kind: type[R]) -> Outcome[R]:
-    """Return what became of a command that gives such a result. Raises ProblemError for a refusal."""
-    result = applied.result
+def _expected(result: Result, kind: type[R]) -> R:
+    """Return `result` if it is of the kind that the command gives. Raises ProblemError for a refusal."""
     if isinstance(result, kind):
-        return Outcome(result, applied.revision, applied.is_repeated)
+        return result
     if isinstance(result, Refused):
-        raise problems.refusal(result, is_repeated=applied.is_repeated)
+        raise problems.refusal(result)
     raise AssertionError(f"expected {kind.__name__}, got {result!r}")
 
 

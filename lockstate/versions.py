@@ -48,7 +48,7 @@ RULES: Final = {
         Rules(1, 2, 4, 18, "What release 0.1.0 does."),
         Rules(2, 3, 5, 18, "The same outcome of every command; AdvanceVersion; formats with room to grow."),
         Rules(3, 3, 5, 18, "Member lists with a cluster id; a bound on the memory that the state takes."),
-        Rules(4, 3, 5, 49, "Commands with tags above 18; records with extras; refusals are not remembered."),
+        Rules(4, 3, 5, 49, "Commands with tags above 18; what records have beside their fields."),
     )
 }
 """All rules that this release can follow, by number."""

@@ -41,10 +41,8 @@ def without_holders(result: Result) -> Result:
 
 
 def remember(state: ModelState, key: Key, command: Command | Undecodable, result: Result) -> None:
-    """Keep the first outcome of a request, unless it was a mistake or, by rules 4, changed nothing."""
-    if isinstance(result, Refused) and (state.rules >= 4 or result.reason in NO_OUTCOME):
-        return
-    if isinstance(result, RateTaken) and state.rules >= 4 and not result.allowed:
+    """Keep the first outcome of a request, unless it was a mistake."""
+    if isinstance(result, Refused) and result.reason in NO_OUTCOME:
         return
     answers_to = result.hold_id if isinstance(result, Granted | Queued) else NO_HOLD
     waiting = isinstance(result, Queued)
@@ -78,7 +76,6 @@ def repeat(state: ModelState, command: Command | Undecodable, remembered: Reques
     """Answer a repeated request with its first outcome and what is left of the lease by now."""
     if remembered.content != request_content(command):
         return Refused(Reason.INVALID_REQUEST, "")
-    state.repeated += state.rules >= 4
     if isinstance(command, MayWait):
         ticket = state.ticket(remembered.answers_to)
         if ticket is not None:

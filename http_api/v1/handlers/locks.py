@@ -18,51 +18,43 @@ from lockstate import results
 async def acquire(gateway: Gateway, call: Call) -> Reply:
     """Acquire a lock, or several at once, waiting in the queue if asked to."""
     request = await schema.read(call, AcquireRequest)
-    result, revision, is_repeated = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
-    return Reply(answers.told(answers.granted(result, revision), is_repeated=is_repeated))
+    result, revision = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
+    return Reply(answers.encode(answers.granted(result, revision)))
 
 
 async def convert(gateway: Gateway, call: Call) -> Reply:
     """Change the mode of a hold, waiting ahead of the queue if asked to."""
     request = await schema.read(call, ConvertRequest)
-    result, revision, is_repeated = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
-    return Reply(answers.told(answers.granted(result, revision), is_repeated=is_repeated))
+    result, revision = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
+    return Reply(answers.encode(answers.granted(result, revision)))
 
 
 async def renew(gateway: Gateway, call: Call) -> Reply:
     """Renew the lease of a hold."""
     request = await schema.read(call, RenewRequest)
-    result, revision, is_repeated = await gateway.submit(request.command(), results.Renewed, call.timeout_s)
-    return Reply(
-        answers.told(answers.Renewed(result.token, result.expires_in_ms, revision), is_repeated=is_repeated)
-    )
+    result, revision = await gateway.submit(request.command(), results.Renewed, call.timeout_s)
+    return Reply(answers.encode(answers.Renewed(result.token, result.expires_in_ms, revision)))
 
 
 async def release(gateway: Gateway, call: Call) -> Reply:
     """Release a hold, or some of its locks."""
     request = await schema.read(call, ReleaseRequest)
-    result, revision, is_repeated = await gateway.submit(request.command(), results.Released, call.timeout_s)
-    return Reply(answers.told(answers.released(result, revision), is_repeated=is_repeated))
+    result, revision = await gateway.submit(request.command(), results.Released, call.timeout_s)
+    return Reply(answers.encode(answers.released(result, revision)))
 
 
 async def release_whole(gateway: Gateway, call: Call) -> Reply:
     """Release a hold that has no parts."""
     request = await schema.read(call, ReleaseHoldRequest)
-    _, revision, is_repeated = await gateway.submit(request.command(), results.Released, call.timeout_s)
-    return Reply(answers.told(answers.Released(released=True, revision=revision), is_repeated=is_repeated))
+    _, revision = await gateway.submit(request.command(), results.Released, call.timeout_s)
+    return Reply(answers.encode(answers.Released(released=True, revision=revision)))
 
 
 async def force_release(gateway: Gateway, call: Call) -> Reply:
     """End every hold of a lock."""
     request = await schema.read(call, ForceReleaseRequest)
-    result, revision, is_repeated = await gateway.submit(
-        request.command(), results.ForceReleased, call.timeout_s
-    )
-    return Reply(
-        answers.told(
-            answers.ForceReleased(views.holders_of(result.released), revision), is_repeated=is_repeated
-        )
-    )
+    result, revision = await gateway.submit(request.command(), results.ForceReleased, call.timeout_s)
+    return Reply(answers.encode(answers.ForceReleased(views.holders_of(result.released), revision)))
 
 
 async def get_lock(gateway: Gateway, call: Call) -> Reply:
