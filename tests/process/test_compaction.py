@@ -82,8 +82,8 @@ async def test_large_snapshot(compacting: LocalCluster) -> None:
             await load.grants(COMPACT_ENTRIES)
         (sent, *_) = leader_said.lines("event=snapshot-sending")
         assert number_in(sent, "bytes") > ROOM_BYTES
-        # Neither was the follower given more than it could read, nor the leader kept from its heartbeats. (On a
-        # machine that is starved a link may stall and be replaced, with whomever.)
+        # Neither was the follower given more than it could read, nor the leader kept from its heartbeats.
+        # On a machine that is starved any link may stall, and be replaced.
         closed_links = leader_said.lines("event=link-closed")
         assert [line for line in closed_links if "replaced by a new connection" not in line] == []
         assert not leader_said.lines("event=leadership ")

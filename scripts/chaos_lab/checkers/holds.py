@@ -78,10 +78,7 @@ def holds(history: History, drift: float = DRIFT) -> list[Hold]:
             hold = found[key]
             _extend(hold, operation, drift)
             continue
-        hold = found[key] = _hold(operation, drift)
-        hold.asked_ns = asked.get(operation.arguments.get("request"), hold.asked_ns)
-        if not operation.result["expires_in_ms"]:  # heard of late: it may have been over long since
-            hold.trusted_until_ns = hold.asked_ns
+        hold = found[key] = _hold(operation, drift, asked)
         by_session.setdefault(hold.session, []).append(hold)
     for operation in history.operations:
         for hold in _ended_by(operation, found, by_session):
@@ -121,8 +118,10 @@ def by_name(items: Iterable[Hold], kind: Literal["lock", "semaphore"]) -> dict[s
     return groups
 
 
-def _hold(operation: Operation, drift: float) -> Hold:
+def _hold(operation: Operation, drift: float, asked: dict[str | None, int]) -> Hold:
     arguments = operation.arguments
+    asked_ns = asked.get(arguments.get("request"), operation.call_ns)
+    is_over = not operation.result["expires_in_ms"]  # heard of late: since when, nobody knows
     return Hold(
         kind=ACQUIRES[operation.kind],
         name=operation.name,
@@ -134,9 +133,9 @@ def _hold(operation: Operation, drift: float) -> Hold:
         limit=arguments.get("limit", 1),
         session=arguments.get("session", ""),
         grant=operation,
-        asked_ns=operation.call_ns,
+        asked_ns=asked_ns,
         granted_ns=operation.return_ns,
-        trusted_until_ns=trusted_until_ns(operation, drift),
+        trusted_until_ns=asked_ns if is_over else trusted_until_ns(operation, drift),
     )
 
 
