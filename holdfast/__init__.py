@@ -9,9 +9,24 @@ with holdfast.SyncClient() as client, client.lock(("order", 42), timeout=60) as 
 """
 
 from holdfast._acquiring import Acquirable, Lock, Semaphore, SessionContext
+from holdfast._cell_values import (
+    Cell,
+    CellCompare,
+    CellDelete,
+    CellGet,
+    CellIs,
+    CellOperation,
+    CellPage,
+    CellPut,
+    CellWritten,
+    StillHeld,
+    Transacted,
+)
+from holdfast._cells import Cells, SyncCells
 from holdfast._client import Client
 from holdfast._election import Election
 from holdfast._errors import (
+    CellChanged,
     Compacted,
     Deadlock,
     InvalidRequest,
@@ -62,6 +77,17 @@ from holdfast._watch import Watch
 
 __all__ = [
     "Acquirable",
+    "Cell",
+    "CellChanged",
+    "CellCompare",
+    "CellDelete",
+    "CellGet",
+    "CellIs",
+    "CellOperation",
+    "CellPage",
+    "CellPut",
+    "CellWritten",
+    "Cells",
     "Client",
     "ClusterInfo",
     "Compacted",
@@ -99,6 +125,8 @@ __all__ = [
     "SessionContext",
     "SessionExpired",
     "StaleToken",
+    "StillHeld",
+    "SyncCells",
     "SyncClient",
     "SyncElection",
     "SyncFence",
@@ -112,6 +140,7 @@ __all__ = [
     "SyncWatch",
     "Taken",
     "TokenCheck",
+    "Transacted",
     "Unavailable",
     "Waiter",
     "Watch",

@@ -17,6 +17,7 @@ from holdfast._acquiring import (
     confirm,
     grant,
 )
+from holdfast._cells import Cells
 from holdfast._durations import Seconds, to_ms, to_s
 from holdfast._election import Election
 from holdfast._hold import Hold, Session
@@ -231,6 +232,11 @@ class Client:
     def fence(self, resource: Name) -> Fence:
         """Return the fence of a resource: it remembers the highest token, and refuses smaller ones."""
         return Fence(self._transport, to_name(resource))
+
+    @property
+    def cells(self) -> Cells:
+        """The cells: small values that the cluster keeps beside the locks."""
+        return Cells(self._transport)
 
     # -- plain calls on locks: one request each, nothing is renewed -----------------------------------------
 

@@ -10,6 +10,7 @@ LockError
  |    +-- SessionExpired         the session is over, and with it all that it held
  |    +-- LeaseExpired           the hold is over: it expired, was released, or was forced
  |    +-- StaleToken             a fenced resource has already seen a newer token
+ |    +-- CellChanged            a cell is not as it was read: read it again
  |    +-- Compacted              the events asked for are gone: look at the present, watch from now on
  |    +-- MemberChangeRefused    the members of the cluster stay as they are
  +-- Unavailable       no        no node could do it before the deadline; surely not applied
@@ -59,6 +60,10 @@ class RateLimited(Refused, TimeoutError):
 
 class Deadlock(Refused):
     """The wait would never end. `problem["cycle"]` says who waits for whom."""
+
+
+class CellChanged(Refused):
+    """A cell is not as it was read. `problem` has its present `version` and `mod_revision`; 0: it is gone."""
 
 
 class Compacted(Refused):
@@ -119,6 +124,7 @@ _REFUSALS: dict[str, type[Refused]] = {
     "no-permits": LockHeld,
     "deadlock": Deadlock,
     "conversion-deadlock": Deadlock,
+    "cell-changed": CellChanged,
     "compacted": Compacted,
     "session-expired": SessionExpired,
     "lease-expired": LeaseExpired,
@@ -127,6 +133,7 @@ _REFUSALS: dict[str, type[Refused]] = {
     "member-not-found": MemberChangeRefused,
     "invalid-request": InvalidRequest,
     "name-too-long": InvalidRequest,
+    "wrong-kind": InvalidRequest,
     "ttl-out-of-range": InvalidRequest,
     "payload-too-large": InvalidRequest,
     "unsupported-encoding": InvalidRequest,

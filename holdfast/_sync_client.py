@@ -6,6 +6,7 @@ from typing import Self
 
 from holdfast import _portal, _values
 from holdfast._acquiring import DEFAULT_SESSION_TTL_S
+from holdfast._cells import SyncCells
 from holdfast._client import Client
 from holdfast._durations import Seconds
 from holdfast._hold import Session
@@ -175,6 +176,11 @@ class SyncClient:
     def fence(self, resource: Name) -> "SyncFence":
         """Return the fence of a resource: it remembers the highest token, and refuses smaller ones."""
         return SyncFence(self._client.fence(resource))
+
+    @property
+    def cells(self) -> SyncCells:
+        """The cells: small values that the cluster keeps beside the locks."""
+        return SyncCells(self._client.cells)
 
     # -- plain calls on locks: one request each, nothing is renewed -----------------------------------------
 

@@ -24,6 +24,7 @@ SEMAPHORE_ACQUIRE: Final = "/v1/semaphores/acquire"
 SEMAPHORE_RENEW: Final = "/v1/semaphores/renew"
 SEMAPHORE_RELEASE: Final = "/v1/semaphores/release"
 SEMAPHORE_RESIZE: Final = "/v1/semaphores/resize"
+SEMAPHORE_FORCE_RELEASE: Final = "/v1/semaphores/force-release"
 RATES: Final = "/v1/ratelimits"
 RATE_TAKE: Final = "/v1/ratelimits/take"
 RATE_PEEK: Final = "/v1/ratelimits/peek"
@@ -36,6 +37,7 @@ ELECTION: Final = "/v1/elections/{name}"
 ELECTION_CAMPAIGN: Final = "/v1/elections/campaign"
 ELECTION_PROCLAIM: Final = "/v1/elections/proclaim"
 ELECTION_RESIGN: Final = "/v1/elections/resign"
+ELECTION_DEPOSE: Final = "/v1/elections/depose"
 HOLDS: Final = "/v1/holds"
 TICKET: Final = "/v1/tickets/{ticket}"
 CELLS: Final = "/v1/cells"
@@ -94,6 +96,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "invalid-request": ProblemKind(400, "The request is not valid"),
     "name-too-long": ProblemKind(400, "The name is too long"),
     "ttl-out-of-range": ProblemKind(400, "The ttl is out of range"),
+    "wrong-kind": ProblemKind(400, "The call is for another kind"),
     "forbidden-host": ProblemKind(403, "The node does not know itself by this name"),
     "forbidden-origin": ProblemKind(403, "Pages of others cannot call the node"),
     "not-found": ProblemKind(404, "There is nothing here"),

@@ -16,6 +16,7 @@ from typing import Any, cast
 import holdfast
 
 TWINS: dict[type, type] = {
+    holdfast.SyncCells: holdfast.Cells,
     holdfast.SyncClient: holdfast.Client,
     holdfast.SyncElection: holdfast.Election,
     holdfast.SyncFence: holdfast.Fence,

@@ -35,6 +35,10 @@ async def tasks(client: holdfast.Client) -> None:
         assert_type(info, holdfast.LockInfo)
     assert_type(await client.rate_limiter("mail", limit=100, per=60).take(timeout=5), holdfast.Taken)
     assert_type(await client.fence("disk").advance(7), int)
+    assert_type(await client.cells.get("app/release"), holdfast.Cell | None)
+    assert_type(await client.cells.put(("app", 7), b"v", session=session), holdfast.CellWritten)
+    compare: list[holdfast.CellCompare] = [holdfast.StillHeld(hold), holdfast.CellIs("a", version=3)]
+    assert_type(await client.cells.transact(compare=compare), holdfast.Transacted)
 
 
 def threads(client: holdfast.SyncClient) -> None:
@@ -55,6 +59,9 @@ def threads(client: holdfast.SyncClient) -> None:
         assert_type(event, holdfast.Event)
     assert_type(client.rate_limiter("mail", limit=100, per=60).try_take(), holdfast.Taken | None)
     assert_type(client.inspect("a"), holdfast.LockInfo)
+    assert_type(client.cells.list("app/"), Iterator[holdfast.Cell])
+    client.cells.put("app/me", "here", session=session)
+    client.cells.transact(compare=[holdfast.StillHeld(hold)], then=[holdfast.CellDelete("a")])
 
 
 def lost(hold: holdfast.SyncHold) -> None:

@@ -274,6 +274,75 @@ async def test_a_fence_refuses_smaller_tokens(new_client: NewClient) -> None:
         assert not (await client.check_token("a", hold.token)).valid
 
 
+async def test_cells_are_written_read_and_deleted(new_client: NewClient) -> None:
+    """Values are texts or bytes; a change may depend on what was read; a listing goes on over pages."""
+    async with a_node() as (_, url), new_client(url) as client:
+        cells = client.cells
+        assert await cells.get("app/release") is None
+        first = await cells.put("app/release", "v41", if_version=0)
+        with pytest.raises(holdfast.CellChanged) as caught:
+            await cells.put("app/release", "v0", if_version=0)
+        assert caught.value.problem["version"] == first.version == 1
+        await cells.put(("app", "a/b"), b"\xff\x00", ttl=60)
+        await cells.put("app/empty", "", if_mod_revision=0)
+        release, odd = await cells.get("app/release"), await cells.get("app/a%2Fb", is_stale=True)
+        assert release is not None
+        assert (release.text, release.mod_revision, release.expires_in_ms) == (
+            "v41",
+            first.mod_revision,
+            None,
+        )
+        assert odd is not None
+        assert odd.value == b"\xff\x00"
+        assert odd.expires_in_ms
+        with pytest.raises(UnicodeDecodeError):
+            assert odd.text
+        for index in range(101):
+            await cells.put(f"many/{index:03}", str(index))
+        assert [cell.text async for cell in cells.list("many/")] == [str(index) for index in range(101)]
+        with pytest.raises(holdfast.CellChanged):
+            await cells.delete("app/release", if_mod_revision=first.mod_revision + 1)
+        assert await cells.delete("app/release", if_mod_revision=first.mod_revision)
+        assert not await cells.delete("app/release")
+        assert await cells.delete_prefix("many/") == 101
+        assert [cell.key async for cell in cells.list()] == ["app/a%2Fb", "app/empty"]
+        with pytest.raises(holdfast.InvalidRequest):
+            await cells.get("k" * 513)
+        with pytest.raises(ValueError, match="in a transaction"):
+            await cells.get("..")
+
+
+async def test_a_transaction_depends_on_cells_and_holds(new_client: NewClient) -> None:
+    """Who has lost the lock writes nothing; and a session takes what it kept along."""
+    async with a_node() as (_, url), new_client(url) as client:
+        async with client.session() as session, client.lock("deploy") as hold:
+            done = await client.cells.transact(
+                compare=[holdfast.StillHeld(hold), holdfast.CellIs("app/release", version=0)],
+                then=[
+                    holdfast.CellPut("app/release", b"v42"),
+                    holdfast.CellPut("app/me", "here", session=session),
+                    holdfast.CellGet("app/me"),
+                    holdfast.CellDelete(("app", "canary")),
+                ],
+            )
+            written, _, me, was_there = done.results
+            assert done.succeeded
+            assert isinstance(written, holdfast.CellWritten)
+            assert isinstance(me, holdfast.Cell)
+            assert (written.version, me.text, was_there) == (1, "here", False)
+        late = await client.cells.transact(
+            compare=[holdfast.StillHeld(hold.hold_id)],
+            then=[holdfast.CellPut("app/release", "late")],
+            otherwise=[holdfast.CellGet("app/release"), holdfast.CellGet("app/me")],
+        )
+        release, me = late.results
+        assert not late.succeeded
+        assert isinstance(release, holdfast.Cell)
+        assert (release.value, me) == (b"v42", None)
+        older = holdfast.CellIs("app/release", value="v43", relation="<")
+        assert (await client.cells.transact(compare=[older])).succeeded
+
+
 async def test_what_is_there_and_what_happened(new_client: NewClient) -> None:
     """A listing goes on over pages; the audit has the newest first."""
     async with a_node() as (_, url), new_client(url) as client:

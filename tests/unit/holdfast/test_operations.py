@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import _cluster_operations, _operations, _primitive_operations, wire
+from holdfast import _cell_operations, _cluster_operations, _operations, _primitive_operations, wire
 from holdfast._lease import Lease
 from holdfast._operation import Operation, TimedAnswer
 from holdfast._operations import Wanted
@@ -60,9 +60,15 @@ def test_requests_say_only_what_was_asked() -> None:
         (wire.ELECTION_CAMPAIGN, _primitive_operations.campaign("a", "v", FULL)),
         (wire.ELECTION_PROCLAIM, _primitive_operations.proclaim("h", "v")),
         (wire.ELECTION_RESIGN, _operations.release("election", "h")),
+        (wire.CELLS_TRANSACT, _cell_operations.transact([holdfast.StillHeld("h")], [], [])),
     ):
         assert built.path == path
         assert set(msgspec.json.decode(built.body)) <= set(http_contract.REQUEST_FIELDS[f"POST {path}"])
+    put = _cell_operations.put(holdfast.CellPut("a/b", b"", ttl=1), if_version=0)
+    assert (put.method, put.path) == ("PUT", "/v1/cells/a%2Fb")
+    body = msgspec.json.decode(put.body)
+    assert (body["value_base64"], body["if_version"], body["ttl_ms"]) == ("", 0, 1000)
+    assert set(body) <= set(http_contract.REQUEST_FIELDS[f"PUT {wire.CELL}"])
 
 
 def test_the_lease_of_a_grant_counts_from_the_first_attempt_and_of_a_renewal_from_the_last() -> None:
@@ -85,12 +91,29 @@ def test_an_answer_that_no_node_gives_leaves_the_outcome_unknown(body: bytes) ->
     """Whatever answered 200, it was not a node that did what it was asked."""
     operation: Operation[Any]
     for operation in (
+        _cell_operations.transact([], [holdfast.CellGet("a")], []),
         _cluster_operations.add_member("n4", "h:1"),
         _cluster_operations.cluster(),
         _cluster_operations.transfer_leadership(""),
     ):
         with pytest.raises(holdfast.OutcomeUnknown):
             operation.read(TimedAnswer(body, 0.0, 0.0))
+
+
+def test_a_transaction_without_its_results_is_not_the_answer_of_a_node() -> None:
+    """Whatever answered, it did not do what it was asked."""
+    operation = _cell_operations.transact([], [holdfast.CellGet("a")], [])
+    with pytest.raises(holdfast.OutcomeUnknown):
+        operation.read(TimedAnswer(b'{"succeeded":true,"results":[]}', 0.0, 0.0))
+
+
+def test_a_key_that_is_not_text_is_shown_all_the_same() -> None:
+    """Only other faces than HTTP could write it."""
+    cell = b'{"key_base64":"/w==","value":"v","create_revision":1,"mod_revision":2,"version":1}'
+    page = _cell_operations.list_page("", 10, "", is_stale=True)
+    (read,) = page.read(TimedAnswer(b'{"cells":[%b],"next":null}' % cell, 0.0, 0.0)).cells
+    assert (read.key.encode(errors="surrogateescape"), read.text) == (b"\xff", "v")
+    assert page.path == "/v1/cells?limit=10&consistency=stale"
 
 
 def test_reads_change_nothing() -> None:
