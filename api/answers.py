@@ -207,6 +207,11 @@ def granted(result: results.Granted, revision: int) -> Granted | GrantedSeveral:
     return answer
 
 
+def renewed(result: results.Renewed, revision: int) -> Renewed:
+    """Return the answer to a renewal."""
+    return Renewed(result.token, result.expires_in_ms, revision)
+
+
 def released(result: results.Released, revision: int) -> Released:
     """Return the answer to a release, as a whole or in part."""
     answer = Released(released=True, revision=revision)

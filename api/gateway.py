@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from api import problems
-from api.node import NodeState, ServingNode
+from api import problems, right_calls
+from api.node import Begun, NodeState, ServingNode
 from api.problems import ProblemError
 from api.views import Read
 from cluster.config import check_member, check_node_id
@@ -19,7 +19,8 @@ from cluster.consensus.member_list import Members
 from cluster.errors import OutcomeUnknown, ShuttingDown
 from lockstate.commands import Command, MayWait
 from lockstate.machine import LockMachine
-from lockstate.results import Refused, Result
+from lockstate.requests import older_form
+from lockstate.results import Reason, Refused, Result
 from lockstate.versions import RULES
 
 UPGRADE_RETRY_MS: Final = 5_000
@@ -45,29 +46,48 @@ class Gateway:
 
     async def submit(self, command: Command, kind: type[R], timeout_s: float) -> tuple[R, int]:
         """Have one command applied; return its result and revision. Raises ProblemError, ClusterError."""
-        self._check_rules(command)
-        applied = await self._node.submit(command, timeout_s)
-        return _expected(applied.result, kind), applied.revision
+        applied = await self._node.submit(self._known(command), timeout_s)
+        return _expected(command, applied.result, kind), applied.revision
 
     async def acquire(self, command: MayWait, kind: type[R], timeout_s: float) -> tuple[R, int]:
         """Have a command applied that may wait, and wait for its end. Cancelling the task cancels the wait.
 
         Raises ProblemError, ClusterError.
         """
-        self._check_rules(command)
+        self._known(command)
         applied = await self._node.acquire(command, timeout_s)
-        return _expected(applied.result, kind), applied.revision
+        return _expected(command, applied.result, kind), applied.revision
 
-    def _check_rules(self, command: Command) -> None:
-        """Refuse a command that the cluster does not know before its last node is upgraded."""
+    def begin(self, command: Command, timeout_s: float) -> Begun:
+        """Have one command applied that does not wait in a queue; `outcome` says what became of it.
+
+        Raises ProblemError, ClusterError.
+        """
+        return self._node.begin(self._known(command), timeout_s)
+
+    def outcome(self, command: Command, begun: Begun, kind: type[R]) -> tuple[R, int]:
+        """Return result and revision of a command that has an outcome. Raises ProblemError, ClusterError."""
+        applied = begun.result()
+        return _expected(command, applied.result, kind), applied.revision
+
+    def abandon(self, command: Command, begun: Begun) -> None:
+        """Undo a command whose client went away: a hold that nobody would hear of is given back."""
+        self._node.abandon(command, begun)
+
+    def _known(self, command: Command) -> Command:
+        """Return a command as the cluster knows it before its last node is upgraded. Raises ProblemError."""
         rules = RULES[self._node.machine.rules]
-        if command.__struct_config__.tag > rules.command_tag_max:  # type: ignore[operator]
+        if command.__struct_config__.tag <= rules.command_tag_max:  # type: ignore[operator]
+            return command
+        older = older_form(command)
+        if older is None:
             raise ProblemError(
                 "upgrade-pending",
                 f"the cluster follows rules {rules.number}, which do not know this; they move on once"
                 " all nodes run a newer release",
                 retry_after_ms=UPGRADE_RETRY_MS,
             )
+        return older
 
     async def wait_until(self, cluster_ms: int) -> int:
         """Wait until cluster time is `cluster_ms`; return how many milliseconds that took.
@@ -160,11 +180,13 @@ class Gateway:
         return await self._node.remove_member(node_id, timeout_s), self._node.machine.revision
 
 
-def _expected(result: Result, kind: type[R]) -> R:
+def _expected(command: Command, result: Result, kind: type[R]) -> R:
     """Return `result` if it is of the kind that the command gives. Raises ProblemError for a refusal."""
     if isinstance(result, kind):
         return result
     if isinstance(result, Refused):
+        if result.reason is Reason.WRONG_KIND:
+            raise right_calls.told(command, result)
         raise problems.refusal(result)
     raise AssertionError(f"expected {kind.__name__}, got {result!r}")
 

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from cluster.consensus.member_list import Members
 from cluster.observing.event_log import EventLog
@@ -28,6 +28,18 @@ class Applied(Protocol):
     @property
     def revision(self) -> int:
         """Return how many entries had been applied by then."""
+        ...
+
+
+class Begun(Protocol):
+    """A command on its way: a future, seen from outside."""
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
+        """Call `fn` with this object, soon after there is an outcome."""
+        ...
+
+    def result(self) -> Applied:
+        """Return the outcome. Raises ClusterError, if that is the outcome."""
         ...
 
 
@@ -88,6 +100,14 @@ class ServingNode(NodeState, Protocol):
 
     async def submit(self, command: Command, timeout_s: float) -> Applied:
         """Replicate one command and return its result."""
+        ...
+
+    def begin(self, command: Command, timeout_s: float) -> Begun:
+        """Replicate one command that does not wait in a queue, for a caller that has no task to wait in."""
+        ...
+
+    def abandon(self, command: Command, begun: Begun) -> None:
+        """Undo what was begun for a client that went away, as when the task of an `acquire` is cancelled."""
         ...
 
     async def acquire(self, command: MayWait, timeout_s: float) -> Applied:

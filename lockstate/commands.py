@@ -11,6 +11,7 @@ import msgspec
 
 from lockstate.cell_operations import CellOperation, Compare
 from lockstate.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.kinds import HoldKind
 from lockstate.modes import Mode, Scope
 
 
@@ -254,6 +255,25 @@ class TransactCells(_Command, frozen=True, tag=42):
     request_id: str = ""
 
 
+class ReleaseOf(Release, frozen=True, tag=44):
+    """A release that says what it takes the hold for: refused with `wrong-kind` if it is something else."""
+
+    kind: HoldKind = HoldKind.LOCK
+
+
+class RenewOf(Renew, frozen=True, tag=45):
+    """A renewal that says what it takes the hold for: refused with `wrong-kind` if it is something else."""
+
+    kind: HoldKind = HoldKind.LOCK
+
+
+class ForceEnd(ForceRelease, frozen=True, tag=46):
+    """End every hold of a name, or the one that has `token`, of one kind; 0 stands for all of them."""
+
+    kind: HoldKind = HoldKind.LOCK
+    token: int = 0
+
+
 Command = (
     OpenSession
     | KeepAlive
@@ -276,6 +296,9 @@ Command = (
     | PutCell
     | DeleteCells
     | TransactCells
+    | ReleaseOf
+    | RenewOf
+    | ForceEnd
 )
 
 

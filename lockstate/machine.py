@@ -26,6 +26,7 @@ from lockstate.commands import (
     Convert,
     DeleteCells,
     Entry,
+    ForceEnd,
     ForceRelease,
     KeepAlive,
     MayWait,
@@ -33,7 +34,9 @@ from lockstate.commands import (
     Proclaim,
     PutCell,
     Release,
+    ReleaseOf,
     Renew,
+    RenewOf,
     ResizeSemaphore,
     TakeRate,
     Tick,
@@ -46,6 +49,7 @@ from lockstate.elections import Elections
 from lockstate.fences import advance
 from lockstate.holds import Holds
 from lockstate.ids import NO_SESSION, HoldId, SessionId
+from lockstate.kinded import Kinds
 from lockstate.ledger import NO_ROOM, NOTED_MAX
 from lockstate.locks import Locks
 from lockstate.names import YOUNG_MAX
@@ -91,6 +95,7 @@ _NO_OUTCOME: Final = frozenset(
         Reason.TTL_OUT_OF_RANGE,
         Reason.QUEUE_FULL,
         Reason.OVERLOADED,
+        Reason.WRONG_KIND,
     }
 )
 """Reasons of refusals that are not remembered: the command must be corrected, or tried again later."""
@@ -113,7 +118,7 @@ class LockMachine:
         self._transactions = transactions = Transactions(state, self._effects)
         self._sessions = sessions = Sessions(holds, transactions)
         locks, semaphores, elections = Locks(holds), Semaphores(holds), Elections(holds)
-        waits = Waits(holds)
+        waits, kinds = Waits(holds), Kinds(holds)
         self._acts: dict[type, Callable[..., Result]] = {
             Acquire: locks.acquire,
             AcquirePermits: semaphores.acquire,
@@ -136,6 +141,9 @@ class LockMachine:
             PutCell: transactions.put,
             DeleteCells: transactions.delete,
             TransactCells: transactions.transact,
+            ReleaseOf: lambda command: kinds.check(command) or locks.release(command),
+            RenewOf: lambda command: kinds.check(command) or sessions.renew(command),
+            ForceEnd: kinds.force_end,
             Tick: lambda _: _DONE,
             Barrier: lambda _: _DONE,
             Undecodable: lambda _: _UNDECODABLE,

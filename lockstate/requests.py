@@ -18,17 +18,21 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    ForceEnd,
     ForceRelease,
     OpenSession,
     Proclaim,
     PutCell,
     Release,
+    ReleaseOf,
     Renew,
+    RenewOf,
     ResizeSemaphore,
     TakeRate,
     TransactCells,
 )
 from lockstate.ids import NO_HOLD, HoldId
+from lockstate.kinds import HoldKind
 from lockstate.ledger import Ledger
 from lockstate.records import RequestKey
 from lockstate.results import CellRead, Granted, Queued, Refused, Result, Transacted
@@ -61,6 +65,9 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     PutCell: lambda command: command.key.decode("utf-8", "replace"),
     DeleteCells: lambda command: command.key.decode("utf-8", "replace"),
     TransactCells: lambda _: "",
+    ReleaseOf: _of_hold,
+    RenewOf: _of_hold,
+    ForceEnd: _of_name,
 }
 """What tells apart clients that count their requests from 1: for each command that may be remembered."""
 _ATTEMPT: Final = {"hold_id": "", "attempt_id": ""}
@@ -72,6 +79,22 @@ _IDS_OF_ATTEMPTS: Final[dict[type, dict[str, str]]] = {
     OpenSession: {"session_id": ""},
 }
 """The ids that differ between attempts of one request."""
+
+
+def older_form(command: Command) -> Command | None:
+    """Return the command that asks for the same under rules before those of `command`, None if there is none.
+
+    The two are one request: a client that repeats a release while the cluster moves to these rules gets its
+    first outcome.
+    """
+    match command:
+        case ReleaseOf():
+            return Release(command.hold_id, command.request_id, command.names)
+        case RenewOf():
+            return Renew(command.hold_id, command.ttl_ms, command.request_id)
+        case ForceEnd(kind=HoldKind.LOCK, token=0):
+            return ForceRelease(command.name, command.reason, command.lock_delay_ms, command.request_id)
+    return None
 
 
 class Remembered(msgspec.Struct, array_like=True, gc=False):
@@ -97,6 +120,7 @@ def content_digest(command: Command) -> bytes:
     ids = _IDS_OF_ATTEMPTS.get(command.__class__)
     if ids is not None:
         command = msgspec.structs.replace(command, **ids)
+    command = older_form(command) or command
     digest = _new_digest()
     digest.update(_encoder.encode(command))
     return digest.digest()

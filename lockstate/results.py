@@ -7,9 +7,13 @@ import enum
 
 import msgspec
 
+from lockstate import kinds
 from lockstate.commands import Algorithm, Wanted
 from lockstate.ids import NO_OWNER, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
+
+HoldKind = kinds.HoldKind
+"""Results are full of it, so it can be had from here as well."""
 
 
 class Reason(enum.StrEnum):
@@ -29,18 +33,9 @@ class Reason(enum.StrEnum):
     NO_PERMITS = "no-permits"
     LIMIT_MISMATCH = "limit-mismatch"
     STALE_TOKEN = "stale-token"  # noqa: S105 - not a secret
+    WRONG_KIND = "wrong-kind"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
-
-
-class HoldKind(enum.StrEnum):
-    """The kind of thing that is held. The value is the word used in JSON."""
-
-    LOCK = "lock"
-    SEMAPHORE = "semaphore"
-    ELECTION = "election"
-
-    __hash__ = str.__hash__
 
 
 class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):

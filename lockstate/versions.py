@@ -48,7 +48,8 @@ RULES: Final = {
         Rules(1, 2, 4, 18, "What release 0.1.0 does."),
         Rules(2, 3, 5, 18, "The same outcome of every command; AdvanceVersion; formats with room to grow."),
         Rules(3, 3, 5, 18, "Member lists with a cluster id; a bound on the memory that the state takes."),
-        Rules(4, 3, 5, 49, "Commands with tags above 18; what records have beside their fields."),
+        Rules(4, 3, 5, 42, "Cells (tags 40 to 42); a table for what records have beside their fields."),
+        Rules(5, 3, 5, 46, "Commands that name the kind of hold they mean; force for every kind."),
     )
 }
 """All rules that this release can follow, by number."""
@@ -59,7 +60,8 @@ RULES_BOUNDED: Final = 3
 """The first rules with a bound on the memory that the state takes (lockstate/budget.py)."""
 RULES_EXTRAS: Final = 4
 """The first rules with commands above tag 18, and with what records have beside their fields
-(lockstate/extras.py)."""
+(lockstate/extras.py). A command that is added after their release needs further rules: a node that does not
+know it would take it for undecodable while others apply it."""
 RULES_OLDEST: Final = min(RULES)
 """The oldest rules that this release can still follow."""
 RULES_NEWEST: Final = max(RULES)

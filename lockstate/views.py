@@ -1,6 +1,6 @@
 """Reads of the state, for people and programs: computed on request. None of them shows a secret."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, islice
 
 from lockstate import limits
@@ -164,11 +164,16 @@ def _tokens(state: State, name: str, kind: HoldKind) -> list[int]:
     """Return the tokens of all that hold a lock, a semaphore or an election."""
     if kind is HoldKind.LOCK:
         return [hold.token for _, hold in covering_holds(state, name)]
+    return [hold.token for hold in holders_of(state, kind, name)]
+
+
+def holders_of(state: State, kind: HoldKind, name: str) -> Collection[Hold]:
+    """Return all that hold exactly this name of a kind, in order of their tokens."""
     if kind is HoldKind.SEMAPHORE:
         semaphore = state.semaphores.get(name)
-        return [hold.token for hold in semaphore.holders.values()] if semaphore is not None else []
+        return semaphore.holders.values() if semaphore is not None else ()
     lock = state.locks.get(record_name(kind, name))
-    return [hold.token for hold in lock.all_holders()] if lock is not None else []
+    return lock.all_holders() if lock is not None else ()
 
 
 def session_view(state: State, session_id: SessionId) -> SessionView | None:

@@ -6,6 +6,7 @@ import msgspec
 
 from api.requests.fields import (
     UNSET,
+    HeldToken,
     HoldIdText,
     LockDelay,
     Maybe,
@@ -16,12 +17,14 @@ from api.requests.fields import (
     Wait,
     Write,
     check,
+    check_between,
     check_name,
     invalid,
 )
 from api.requests.ids import new_hold_ids
 from lockstate import checks, commands, limits
 from lockstate.ids import NO_OWNER, NO_SESSION, OwnerName, SessionId
+from lockstate.kinds import HoldKind
 from lockstate.modes import Mode, Scope
 
 ModeOrNot = Annotated[Mode | Maybe, msgspec.Meta(extra_json_schema={"default": Mode.EXCLUSIVE})]
@@ -139,14 +142,14 @@ class RenewRequest(Write, kw_only=True):
     hold_id: HoldIdText
     ttl_ms: Ttl | Maybe = UNSET
 
-    def command(self) -> commands.Renew:
-        """Return the command."""
+    def command(self, kind: HoldKind) -> commands.RenewOf:
+        """Return the command for a hold of this kind."""
         check(limits.check_id("hold_id", self.hold_id))
         ttl_ms = 0
         if self.ttl_ms is not UNSET:
             check(limits.check_ttl(self.ttl_ms))
             ttl_ms = self.ttl_ms
-        return commands.Renew(self.hold_id, ttl_ms, self.checked_id())
+        return commands.RenewOf(self.hold_id, ttl_ms, self.checked_id(), kind)
 
 
 class ReleaseHoldRequest(Write, kw_only=True):
@@ -154,10 +157,10 @@ class ReleaseHoldRequest(Write, kw_only=True):
 
     hold_id: HoldIdText
 
-    def command(self) -> commands.Release:
-        """Return the command."""
+    def command(self, kind: HoldKind) -> commands.ReleaseOf:
+        """Return the command for a hold of this kind."""
         check(limits.check_id("hold_id", self.hold_id))
-        return commands.Release(self.hold_id, self.checked_id())
+        return commands.ReleaseOf(self.hold_id, self.checked_id(), (), kind)
 
 
 class ReleaseRequest(Write, kw_only=True):
@@ -172,12 +175,12 @@ class ReleaseRequest(Write, kw_only=True):
         | Maybe
     ) = UNSET
 
-    def command(self) -> commands.Release:
+    def command(self) -> commands.ReleaseOf:
         """Return the command."""
         check(limits.check_id("hold_id", self.hold_id))
         if self.names is UNSET:
-            return commands.Release(self.hold_id, self.checked_id())
-        return commands.Release(self.hold_id, self.checked_id(), self._checked(self.names))
+            return commands.ReleaseOf(self.hold_id, self.checked_id())
+        return commands.ReleaseOf(self.hold_id, self.checked_id(), self._checked(self.names))
 
     def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
         if not 1 <= len(names) <= limits.LOCKS_COUNT_MAX:
@@ -206,18 +209,42 @@ class ConvertRequest(Write, kw_only=True):
         )
 
 
-class ForceReleaseRequest(Write, kw_only=True):
-    """End every hold of a lock. The reason is kept in the audit."""
+class ForcingRequest(Write, kw_only=True):
+    """Base of the requests that end holds by force. The reason is kept in the audit."""
 
     name: Name
     reason: str
-    lock_delay_ms: LockDelay = 0
+    token: HeldToken | Maybe = UNSET
 
-    def command(self) -> commands.ForceRelease:
-        """Return the command."""
+    @property
+    def delay_ms(self) -> int:
+        """How long nobody gets what was freed."""
+        return 0
+
+    def command(self, kind: HoldKind) -> commands.ForceEnd:
+        """Return the command that ends holds of this kind. Raises ProblemError."""
         check(limits.check_name(self.name))
         if not self.reason:
             raise invalid("reason: must not be empty")
         check(limits.check_text("reason", self.reason, limits.REASON_BYTES_MAX))
-        check(limits.check_range("lock_delay_ms", self.lock_delay_ms, limits.LOCK_DELAY_MS_MAX))
-        return commands.ForceRelease(self.name, self.reason, self.lock_delay_ms, self.checked_id())
+        check(limits.check_range("lock_delay_ms", self.delay_ms, limits.LOCK_DELAY_MS_MAX))
+        token = 0
+        if self.token is not UNSET:
+            check_between("token", self.token, 1, limits.TOKEN_MAX)
+            token = self.token
+        return commands.ForceEnd(self.name, self.reason, self.delay_ms, self.checked_id(), kind, token)
+
+
+class ForceReleaseRequest(ForcingRequest, kw_only=True):
+    """End every hold of a lock or a semaphore, or the one that has `token`."""
+
+    lock_delay_ms: LockDelay = 0
+
+    @property
+    def delay_ms(self) -> int:
+        """How long nobody gets what was freed."""
+        return self.lock_delay_ms
+
+
+class DeposeRequest(ForcingRequest, kw_only=True):
+    """End the leadership of an election: whoever leads, or only the leader that has `token`."""

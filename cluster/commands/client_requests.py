@@ -57,6 +57,18 @@ class ClientRequests:
         """
         return await self._submit(command, timeout_s).future
 
+    def begin(self, command: Command, timeout_s: float) -> "asyncio.Future[Answer]":
+        """Replicate one command that does not wait in a queue; return the future of its answer.
+
+        Raises as `submit`, at once or through the future.
+        """
+        return self._submit(command, timeout_s).future
+
+    def abandon(self, command: Command, begun: "asyncio.Future[Answer]") -> None:
+        """Undo what was begun for a client that went away, as `acquire` does when it is cancelled."""
+        if isinstance(command, MayWait):
+            self._undo_when_known(command, begun)
+
     async def acquire(self, command: MayWait, timeout_s: float) -> Answer:
         """Replicate a request that may wait in a queue, and wait there: the result is Granted or Refused.
 
@@ -69,7 +81,7 @@ class ClientRequests:
         try:
             answer = await asyncio.shield(pending.future)
         except asyncio.CancelledError:
-            self._undo_when_known(command, pending)
+            self._undo_when_known(command, pending.future)
             raise
         if answer.wait is None:
             return answer
@@ -132,14 +144,14 @@ class ClientRequests:
 
     # -- clients that went away -----------------------------------------------------------------------------
 
-    def _undo_when_known(self, command: MayWait, pending: Pending) -> None:
+    def _undo_when_known(self, command: MayWait, begun: "asyncio.Future[Answer]") -> None:
         """Undo a request whose client left before it was known whether it waits or holds."""
 
         def on_outcome(future: asyncio.Future[Answer]) -> None:
             if not future.cancelled() and future.exception() is None:
                 self._undo(command, future.result())
 
-        pending.future.add_done_callback(on_outcome)
+        begun.add_done_callback(on_outcome)
 
     def _undo(self, command: MayWait, answer: Answer) -> None:
         """Cancel in the background."""

@@ -10,10 +10,13 @@ from lockstate.commands import (
     CloseSession,
     Command,
     DeleteCells,
+    ForceEnd,
     ForceRelease,
     KeepAlive,
     Release,
+    ReleaseOf,
     Renew,
+    RenewOf,
     Tick,
 )
 
@@ -21,7 +24,21 @@ RETRY_MS: Final = 1_000
 """The time, in ms, after which a client that was refused for want of room may ask again."""
 
 WHAT_FREES: Final[frozenset[type[Command]]] = frozenset(
-    {KeepAlive, CloseSession, Cancel, Renew, Release, ForceRelease, DeleteCells, Tick, Barrier, AbandonWaits}
+    {
+        KeepAlive,
+        CloseSession,
+        Cancel,
+        Renew,
+        RenewOf,
+        Release,
+        ReleaseOf,
+        ForceRelease,
+        ForceEnd,
+        DeleteCells,
+        Tick,
+        Barrier,
+        AbandonWaits,
+    }
 )
 """What ends something, keeps what is held, or reads: clients must be able to go home. All else takes room."""
 

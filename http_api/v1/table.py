@@ -7,6 +7,7 @@ from api.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRe
 from api.requests.locks import (
     AcquireRequest,
     ConvertRequest,
+    DeposeRequest,
     ForceReleaseRequest,
     ReleaseHoldRequest,
     ReleaseRequest,
@@ -96,19 +97,19 @@ _SESSIONS: Final = (
 
 _LOCKS: Final = (
     Route(
-        method="POST", path=wire.LOCK_ACQUIRE, handler=locks.acquire,
+        method="POST", path=wire.LOCK_ACQUIRE, handler=locks.acquire, direct=locks.ACQUIRE,
         takes=AcquireRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
         problems=("lock-held", *_ACQUIRE),
     ),
     Route(
-        method="POST", path=wire.LOCK_RENEW, handler=locks.renew,
+        method="POST", path=wire.LOCK_RENEW, handler=locks.renew, direct=locks.RENEW,
         takes=RenewRequest, gives=answers.Renewed,
-        problems=("ttl-out-of-range", "lease-expired", *_WORLD),
+        problems=("ttl-out-of-range", "wrong-kind", "lease-expired", *_WORLD),
     ),
     Route(
-        method="POST", path=wire.LOCK_RELEASE, handler=locks.release,
+        method="POST", path=wire.LOCK_RELEASE, handler=locks.release, direct=locks.RELEASE,
         takes=ReleaseRequest, gives=answers.Released,
-        problems=("name-too-long", "not-holder", "lease-expired", *_WORLD),
+        problems=("name-too-long", "wrong-kind", "not-holder", "lease-expired", *_WORLD),
     ),
     Route(
         method="POST", path=wire.LOCK_CONVERT, handler=locks.convert,
@@ -120,7 +121,7 @@ _LOCKS: Final = (
     Route(
         method="POST", path=wire.LOCK_FORCE_RELEASE, handler=locks.force_release,
         takes=ForceReleaseRequest, gives=answers.ForceReleased,
-        problems=("name-too-long", *_WORLD),
+        problems=("name-too-long", "wrong-kind", "not-holder", *_WORLD),
     ),
     Route(
         method="GET", path=wire.LOCK, handler=locks.get_lock,
@@ -150,12 +151,17 @@ _SEMAPHORES: Final = (
     Route(
         method="POST", path=wire.SEMAPHORE_RENEW, handler=semaphores.renew_permits,
         takes=RenewRequest, gives=answers.Renewed,
-        problems=("ttl-out-of-range", "lease-expired", *_WORLD),
+        problems=("ttl-out-of-range", "wrong-kind", "lease-expired", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_RELEASE, handler=semaphores.release_permits,
         takes=ReleaseHoldRequest, gives=answers.Released,
-        problems=("lease-expired", *_WORLD),
+        problems=("wrong-kind", "lease-expired", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.SEMAPHORE_FORCE_RELEASE, handler=semaphores.force_release_permits,
+        takes=ForceReleaseRequest, gives=answers.ForceReleased,
+        problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_RESIZE, handler=semaphores.resize_semaphore,
@@ -224,7 +230,12 @@ _ELECTIONS: Final = (
     Route(
         method="POST", path=wire.ELECTION_RESIGN, handler=elections.resign,
         takes=ReleaseHoldRequest, gives=answers.Released,
-        problems=("lease-expired", *_WORLD),
+        problems=("wrong-kind", "lease-expired", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.ELECTION_DEPOSE, handler=elections.depose,
+        takes=DeposeRequest, gives=answers.ForceReleased,
+        problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="GET", path=wire.ELECTION, handler=elections.get_election,

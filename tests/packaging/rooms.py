@@ -78,8 +78,8 @@ ROOMS = {
     "http_api/v1": Room(
         (
             "api", "cluster.config_sources", "cluster.errors", "cluster.observing", "holdfast.wire",
-            "http_api.server", "lockstate.ids", "lockstate.limits", "lockstate.listings", "lockstate.machine",
-            "lockstate.results",
+            "http_api.server", "lockstate.ids", "lockstate.kinds", "lockstate.limits", "lockstate.listings",
+            "lockstate.machine", "lockstate.results",
         ),
         "only holdfast.wire is shared with the SDK; api/requests makes commands, api/gateway.py submits",
     ),

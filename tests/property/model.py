@@ -20,13 +20,16 @@ from lockstate.commands import (
     Convert,
     DeleteCells,
     Entry,
+    ForceEnd,
     ForceRelease,
     KeepAlive,
     OpenSession,
     Proclaim,
     PutCell,
     Release,
+    ReleaseOf,
     Renew,
+    RenewOf,
     ResizeSemaphore,
     TakeRate,
     Tick,
@@ -162,10 +165,16 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             result = cancel(state, command)
         case AbandonWaits():
             return abandon_waits(state, command)
+        case RenewOf():
+            return refuse_other_kind(state, command) or renew(state, command)
         case Renew():
             return renew(state, command)
+        case ReleaseOf():
+            result = refuse_other_kind(state, command) or release(state, command)
         case Release():
             result = release(state, command)
+        case ForceEnd():
+            result = force_end(state, command)
         case ForceRelease():
             result = force_release(state, command)
         case ResizeSemaphore():
@@ -261,6 +270,31 @@ def force_release(state: ModelState, command: ForceRelease) -> Result:
     for hold in ended:
         end_hold(state, hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
     return ForceReleased(views)
+
+
+def force_end(state: ModelState, command: ForceEnd) -> Result:
+    """End the holds of this very name and kind, all or the one with this token, and delay the name."""
+    held = [(hold, lock) for hold in state.holds for lock in hold.locks if lock.name == command.name]
+    of_kind = [(hold, lock) for hold, lock in held if hold.kind is command.kind]
+    ended = [(hold, lock) for hold, lock in of_kind if command.token in {0, hold.token}]
+    views = tuple(holder_view(state, hold, lock) for hold, lock in ended)
+    if held and not of_kind:
+        kind = next(kind for kind in HoldKind if any(hold.kind is kind for hold, _ in held))
+        others = [holder_view(state, hold, lock) for hold, lock in held if hold.kind is kind]
+        return Refused(Reason.WRONG_KIND, "", tuple(others[: limits.HOLDERS_SHOWN_MAX]))
+    if command.token and not ended:
+        return Refused(Reason.NOT_HOLDER, "")
+    for hold, _ in ended:
+        end_hold(state, hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
+    return ForceReleased(views)
+
+
+def refuse_other_kind(state: ModelState, command: ReleaseOf | RenewOf) -> Refused | None:
+    """Refuse a command that takes a hold for one of another kind."""
+    hold = state.hold(command.hold_id)
+    if hold is None or hold.kind is command.kind:
+        return None
+    return Refused(Reason.WRONG_KIND, "", (holder_view(state, hold, hold.locks[0]),))
 
 
 def resize(state: ModelState, command: ResizeSemaphore) -> Result:

@@ -12,6 +12,7 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    ForceEnd,
     ForceRelease,
     OpenSession,
     Proclaim,
@@ -21,6 +22,7 @@ from lockstate.commands import (
     Undecodable,
 )
 from lockstate.ids import AttemptId
+from lockstate.kinds import HoldKind
 from lockstate.results import Reason, Refused
 from tests.property.model_cells import refuse_bad_cells
 from tests.property.model_locks import covers
@@ -77,13 +79,22 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
         case PutCell() | DeleteCells() | TransactCells():
             return refuse_bad_cells(command)
         case ForceRelease():
-            return [
-                limits.check_name(command.name),
-                limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
-                limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX),
-            ]
+            return _check_force(command)
         case _:
             return []
+
+
+def _check_force(command: ForceRelease) -> list[Refused | None]:
+    checks = [
+        limits.check_name(command.name),
+        limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
+        limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX),
+    ]
+    if isinstance(command, ForceEnd):
+        checks.append(BAD if not 0 <= command.token <= limits.TOKEN_MAX else None)
+        has_delay = command.kind is HoldKind.ELECTION and command.lock_delay_ms
+        checks.append(BAD if has_delay else None)
+    return checks
 
 
 def _check_id(text: str) -> Refused | None:

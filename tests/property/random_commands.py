@@ -30,18 +30,22 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    ForceEnd,
     ForceRelease,
     KeepAlive,
     OpenSession,
     Proclaim,
     PutCell,
     Release,
+    ReleaseOf,
     Renew,
+    RenewOf,
     ResizeSemaphore,
     TransactCells,
     Wanted,
 )
 from lockstate.ids import NO_HOLD, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.kinds import HoldKind
 from lockstate.modes import Mode, Scope
 from tests.property.model_locks import names
 from tests.property.model_records import ModelState
@@ -170,6 +174,36 @@ def _some_names(rng: Random, state: ModelState) -> Command:
     return Release(hold.hold_id if hold is not None else MISSING_HOLD_ID, rng.choice(REQUEST_IDS), some)
 
 
+def _kind_of(rng: Random, state: ModelState, hold_id: HoldId) -> HoldKind:
+    """Return the kind of a hold, sometimes another one."""
+    hold = state.hold(hold_id)
+    return hold.kind if hold is not None and rng.randrange(3) else rng.choice(list(HoldKind))
+
+
+def release_of(rng: Random, state: ModelState) -> Command:
+    """Give back what is mostly of the kind that is named."""
+    hold_id = _id(rng, state)
+    return ReleaseOf(hold_id, rng.choice(REQUEST_IDS), (), _kind_of(rng, state, hold_id))
+
+
+def renewal_of(rng: Random, state: ModelState) -> Command:
+    """Renew what is mostly of the kind that is named."""
+    hold_id = _id(rng, state)
+    return RenewOf(hold_id, rng.choice([0, 0, 50]), rng.choice(REQUEST_IDS), _kind_of(rng, state, hold_id))
+
+
+def force_end(rng: Random, state: ModelState) -> Command:
+    """End what is held of a name, all of it or that of one token, mostly of the kind that is held."""
+    hold = rng.choice(state.holds) if state.holds else None
+    token = hold.token if hold is not None and rng.randrange(2) else rng.choice([0, 0, 1])
+    if hold is not None and rng.randrange(3):
+        kind, name = _kind_of(rng, state, hold.hold_id), rng.choice(names(hold))
+    else:
+        kind, name = rng.choice(list(HoldKind)), rng.choice([*NAMES, *SEMAPHORES, *ELECTIONS])
+    delay_ms = rng.choice(DELAYS_MS) if kind is not HoldKind.ELECTION else 0
+    return ForceEnd(name, "because", delay_ms, rng.choice(REQUEST_IDS), kind, token)
+
+
 def put_cell(rng: Random) -> Command:
     """Write a cell, for a session, with a lease, or for good."""
     put = _put(rng, rng.choice(KEYS))
@@ -216,6 +250,10 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, w: Release(_id(r, w)),
     _some_names,
     lambda r, _: ForceRelease(r.choice(NAMES), "because", r.choice(DELAYS_MS), r.choice(REQUEST_IDS)),
+    release_of,
+    renewal_of,
+    force_end,
+    force_end,
     lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), r.randint(1, 4), r.choice(REQUEST_IDS)),
     lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), 1),
     lambda r, w: Proclaim(_id(r, w), r.choice(VALUES), r.choice(REQUEST_IDS)),
@@ -285,4 +323,7 @@ BAD_COMMANDS: Final[list[Command]] = [
     TransactCells((), (CellPut(b"c", b""), CellPut(b"c/a", b"", SessionId("s-missing")))),
     ForceRelease("/", "because"),
     ForceRelease("e", "because", -1),
+    ForceEnd("e", "because", 0, "", HoldKind.LOCK, -1),
+    ForceEnd("e", "be\ncause", 0, "", HoldKind.SEMAPHORE),
+    ForceEnd("a", "because", 1, "", HoldKind.ELECTION),
 ]

@@ -28,6 +28,7 @@ from lockstate.commands import (
     Undecodable,
     Wanted,
 )
+from lockstate.kinds import HoldKind
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.versions import UnknownVersionError
@@ -44,6 +45,7 @@ _BY_TYPE: dict[object, st.SearchStrategy[object]] = {
     Relation: st.sampled_from(Relation),
     Mode: st.sampled_from(Mode),
     Scope: st.sampled_from(Scope),
+    HoldKind: st.sampled_from(HoldKind),
     Algorithm: st.sampled_from(Algorithm),
     dict[str, str]: st.dictionaries(texts, texts, max_size=3),
     tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
@@ -91,6 +93,7 @@ def test_an_entry_survives_its_encoding(
     entry = codec.decode_entry(data, rules)
     if codec.entry_format(data) == versions.RULES[1].entry_format:
         assert entry.advance is None, "release 0.1.0 has no field for it"
+        rules = versions.RULES_FIRST  # no other rules write that format
     else:
         assert entry.advance == (AdvanceVersion(advance_to) if advance_to else None)
     assert entry.now_ms == codec.entry_time(data) == now_ms

@@ -29,18 +29,22 @@ from lockstate.commands import (
     Command,
     Convert,
     Entry,
+    ForceEnd,
     ForceRelease,
     KeepAlive,
     OpenSession,
     Proclaim,
     Release,
+    ReleaseOf,
     Renew,
+    RenewOf,
     ResizeSemaphore,
     TakeRate,
     Tick,
     Wanted,
 )
 from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.kinds import HoldKind
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import Granted, Queued, Result
@@ -288,6 +292,23 @@ _COMMANDS: Final[list[Callable[[Chance], Command]]] = [
     lambda chance: Renew(HoldId(chance.known()), chance.number([0, 0, 60]), chance.request_id()),
     lambda chance: ForceRelease(
         chance.pick(NAMES, ODD_NAMES), chance.text(), chance.number([0, 60]), chance.request_id()
+    ),
+    lambda chance: ForceEnd(
+        chance.pick(NAMES, ODD_NAMES),
+        chance.text(),
+        chance.number([0, 60]),
+        chance.request_id(),
+        chance.rng.choice(list(HoldKind)),
+        chance.number([0, 0, 1, 2]),
+    ),
+    lambda chance: ReleaseOf(
+        HoldId(chance.known()), chance.request_id(), (), chance.rng.choice(list(HoldKind))
+    ),
+    lambda chance: RenewOf(
+        HoldId(chance.known()),
+        chance.number([0, 60]),
+        chance.request_id(),
+        chance.rng.choice(list(HoldKind)),
     ),
     lambda chance: ResizeSemaphore(
         chance.pick(["a", "q"], ODD_NAMES), chance.number([1, 2, 3, 4]), chance.request_id()

@@ -13,6 +13,8 @@
     C put KEY VALUE [if version N | if holding NAME] [ttl=, request=]         a cell, else it is read
     C delete KEY / C delete below PREFIX [request=]
     C force-release NAME reason= [delay=, request=]
+    C force KIND NAME reason= [token=, delay=, request=]      of any kind, all holders or one
+    C release NAME as KIND / C renew NAME as KIND [ttl=]      by the call for holds of this kind
 
 A client that has opened a session acquires for it unless it gives a ttl. An underscore in a note, a reason or
 a value is a space.
@@ -34,19 +36,23 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    ForceEnd,
     ForceRelease,
     KeepAlive,
     OpenSession,
     Proclaim,
     PutCell,
     Release,
+    ReleaseOf,
     Renew,
+    RenewOf,
     ResizeSemaphore,
     TakeRate,
     TransactCells,
     Wanted,
 )
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.kinds import HoldKind
 from lockstate.modes import Mode, Scope
 
 _OPTION = re.compile(r"([a-z:_-]+)=(.*)")
@@ -165,6 +171,10 @@ class CommandParser:
             case "release", ["only", *words]:
                 names = tuple(" ".join(words).replace(",", " ").split())
                 return Release(client.holds[names[0]], line.request_id, names)
+            case "renew", [name, "as", kind]:
+                return RenewOf(client.holds[name], line.ms("ttl"), line.request_id, HoldKind(kind))
+            case "release", [name, "as", kind]:
+                return ReleaseOf(client.holds[name], line.request_id, (), HoldKind(kind))
             case "release" | "resign", [name]:
                 return Release(client.holds[name], line.request_id)
             case "cancel", ["conversion", "of", name]:
@@ -266,6 +276,10 @@ def _without_hold(verb: str, line: Line) -> Command:
     match verb, line.words:
         case "force-release", [name]:
             return ForceRelease(name, line.text("reason"), line.ms("delay"), request_id)
+        case "force", [kind, name]:
+            token = int(options.get("token", "0"))
+            reason, delay_ms = line.text("reason"), line.ms("delay")
+            return ForceEnd(name, reason, delay_ms, request_id, HoldKind(kind), token)
         case "resize", [name, "to", limit]:
             return ResizeSemaphore(name, int(limit), request_id)
         case "take", [cost, "from", name]:

@@ -34,13 +34,16 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    ForceEnd,
     ForceRelease,
     KeepAlive,
     OpenSession,
     Proclaim,
     PutCell,
     Release,
+    ReleaseOf,
     Renew,
+    RenewOf,
     ResizeSemaphore,
     TakeRate,
     Tick,
@@ -49,6 +52,7 @@ from lockstate.commands import (
     Wanted,
 )
 from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.kinds import HoldKind
 from lockstate.modes import Mode, Scope
 from lockstate.results import Reason
 
@@ -61,6 +65,7 @@ NO_OUTCOME: Final = frozenset(
         Reason.TTL_OUT_OF_RANGE,
         Reason.QUEUE_FULL,
         Reason.OVERLOADED,
+        Reason.WRONG_KIND,
     }
 )
 """Refusals that are not remembered: they have no effect, so the corrected request may keep its id."""
@@ -121,6 +126,9 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     PutCell: Word(40, PutCell(b"c", b"v", _SESSION, 0, "r"), ("key",)),
     DeleteCells: Word(41, DeleteCells(b"c", is_prefix=True, request_id="r"), ("key",)),
     TransactCells: Word(42, _TRANSACTION, ()),
+    ReleaseOf: Word(44, ReleaseOf(_HOLD, "r", ("a",), HoldKind.SEMAPHORE), ("hold_id",)),
+    RenewOf: Word(45, RenewOf(_HOLD, 50, "r", HoldKind.ELECTION), ("hold_id",)),
+    ForceEnd: Word(46, ForceEnd("a", "why", 5, "r", HoldKind.SEMAPHORE, 7), ("name",)),
 }
 """In the order of the tags."""
 
@@ -135,8 +143,20 @@ def request_scope(command: Command | Undecodable) -> str | None:
     return next((text for text in texts if text), "")
 
 
+def as_before_rules_5(command: Command | Undecodable) -> Command | Undecodable:
+    """Return what older rules know of a command that names a kind: with both it is one request."""
+    if isinstance(command, ForceEnd) and (command.token or command.kind is not HoldKind.LOCK):
+        return command
+    for newer, older in ((ReleaseOf, Release), (RenewOf, Renew), (ForceEnd, ForceRelease)):
+        if isinstance(command, newer):
+            fields = [getattr(command, name) for name in older.__struct_fields__]
+            return cast("type[Command]", older)(*fields)
+    return command
+
+
 def request_content(command: Command | Undecodable) -> tuple[str, dict[str, Any]]:
     """Return what must be the same in all attempts at one request: the kind and the fields."""
+    command = as_before_rules_5(command)
     ignored = () if isinstance(command, Undecodable) else VOCABULARY[type(command)].ids_of_attempt
     fields = msgspec.structs.asdict(command)
     return type(command).__name__, {name: fields[name] for name in fields if name not in ignored}

@@ -2,11 +2,13 @@
 
 from api import answers, views
 from api.gateway import Gateway
+from api.requests.locks import DeposeRequest
 from api.requests.primitives import CampaignRequest, ProclaimRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from http_api.v1.handlers import locks
 from lockstate import listings, results
+from lockstate.kinds import HoldKind
 
 
 async def campaign(gateway: Gateway, call: Call) -> Reply:
@@ -25,7 +27,13 @@ async def proclaim(gateway: Gateway, call: Call) -> Reply:
 
 async def resign(gateway: Gateway, call: Call) -> Reply:
     """Stop leading an election."""
-    return await locks.release_whole(gateway, call)
+    return await locks.release_whole(gateway, call, HoldKind.ELECTION)
+
+
+async def depose(gateway: Gateway, call: Call) -> Reply:
+    """End the leadership of an election, for the next candidate to lead."""
+    request = await schema.read(call, DeposeRequest)
+    return await locks.force_end(gateway, call, request, HoldKind.ELECTION)
 
 
 async def get_election(gateway: Gateway, call: Call) -> Reply:

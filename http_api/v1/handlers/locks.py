@@ -1,25 +1,38 @@
 """Locks: acquire one or several, renew, release, convert, force release, look at one, list."""
 
+from typing import Final
+
 from api import answers, views
 from api.gateway import Gateway
 from api.requests.locks import (
     AcquireRequest,
     ConvertRequest,
     ForceReleaseRequest,
+    ForcingRequest,
     ReleaseHoldRequest,
     ReleaseRequest,
     RenewRequest,
 )
 from http_api.server.call import Call, Reply
+from http_api.server.routes import Direct
 from http_api.v1 import reads, schema
 from lockstate import results
+from lockstate.kinds import HoldKind
+
+ACQUIRE: Final = Direct(AcquireRequest.command, results.Granted, answers.granted)
+RENEW: Final = Direct(
+    lambda request: request.command(HoldKind.LOCK),
+    results.Renewed,
+    answers.renewed,
+)
+RELEASE: Final = Direct(ReleaseRequest.command, results.Released, answers.released)
 
 
 async def acquire(gateway: Gateway, call: Call) -> Reply:
     """Acquire a lock, or several at once, waiting in the queue if asked to."""
     request = await schema.read(call, AcquireRequest)
-    result, revision = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
-    return Reply(answers.encode(answers.granted(result, revision)))
+    result, revision = await gateway.acquire(request.command(), ACQUIRE.gives, call.timeout_s)
+    return Reply(ACQUIRE.encoded(result, revision))
 
 
 async def convert(gateway: Gateway, call: Call) -> Reply:
@@ -31,29 +44,39 @@ async def convert(gateway: Gateway, call: Call) -> Reply:
 
 async def renew(gateway: Gateway, call: Call) -> Reply:
     """Renew the lease of a hold."""
+    return await renew_of(gateway, call, HoldKind.LOCK)
+
+
+async def renew_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
+    """Renew the lease of a hold of one kind."""
     request = await schema.read(call, RenewRequest)
-    result, revision = await gateway.submit(request.command(), results.Renewed, call.timeout_s)
-    return Reply(answers.encode(answers.Renewed(result.token, result.expires_in_ms, revision)))
+    result, revision = await gateway.submit(request.command(kind), RENEW.gives, call.timeout_s)
+    return Reply(RENEW.encoded(result, revision))
 
 
 async def release(gateway: Gateway, call: Call) -> Reply:
     """Release a hold, or some of its locks."""
     request = await schema.read(call, ReleaseRequest)
-    result, revision = await gateway.submit(request.command(), results.Released, call.timeout_s)
-    return Reply(answers.encode(answers.released(result, revision)))
+    result, revision = await gateway.submit(request.command(), RELEASE.gives, call.timeout_s)
+    return Reply(RELEASE.encoded(result, revision))
 
 
-async def release_whole(gateway: Gateway, call: Call) -> Reply:
-    """Release a hold that has no parts."""
+async def release_whole(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
+    """Release a hold of a kind that has no parts."""
     request = await schema.read(call, ReleaseHoldRequest)
-    _, revision = await gateway.submit(request.command(), results.Released, call.timeout_s)
+    _, revision = await gateway.submit(request.command(kind), results.Released, call.timeout_s)
     return Reply(answers.encode(answers.Released(released=True, revision=revision)))
 
 
 async def force_release(gateway: Gateway, call: Call) -> Reply:
-    """End every hold of a lock."""
+    """End every hold of a lock, or one of them."""
     request = await schema.read(call, ForceReleaseRequest)
-    result, revision = await gateway.submit(request.command(), results.ForceReleased, call.timeout_s)
+    return await force_end(gateway, call, request, HoldKind.LOCK)
+
+
+async def force_end(gateway: Gateway, call: Call, request: ForcingRequest, kind: HoldKind) -> Reply:
+    """End holds of any kind."""
+    result, revision = await gateway.submit(request.command(kind), results.ForceReleased, call.timeout_s)
     return Reply(answers.encode(answers.ForceReleased(views.holders_of(result.released), revision)))
 
 

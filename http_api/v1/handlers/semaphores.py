@@ -2,11 +2,13 @@
 
 from api import answers, views
 from api.gateway import Gateway
+from api.requests.locks import ForceReleaseRequest
 from api.requests.primitives import AcquirePermitsRequest, ResizeRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from http_api.v1.handlers import locks
 from lockstate import listings, results
+from lockstate.kinds import HoldKind
 
 
 async def acquire_permits(gateway: Gateway, call: Call) -> Reply:
@@ -18,12 +20,18 @@ async def acquire_permits(gateway: Gateway, call: Call) -> Reply:
 
 async def renew_permits(gateway: Gateway, call: Call) -> Reply:
     """Renew the lease of permits."""
-    return await locks.renew(gateway, call)
+    return await locks.renew_of(gateway, call, HoldKind.SEMAPHORE)
 
 
 async def release_permits(gateway: Gateway, call: Call) -> Reply:
     """Release permits."""
-    return await locks.release_whole(gateway, call)
+    return await locks.release_whole(gateway, call, HoldKind.SEMAPHORE)
+
+
+async def force_release_permits(gateway: Gateway, call: Call) -> Reply:
+    """End every hold of a semaphore, or one of them."""
+    request = await schema.read(call, ForceReleaseRequest)
+    return await locks.force_end(gateway, call, request, HoldKind.SEMAPHORE)
 
 
 async def resize_semaphore(gateway: Gateway, call: Call) -> Reply:

@@ -12,8 +12,17 @@ import lockstate.machine
 from cluster.commands.abandoned_waits import AbandonedWaits
 from lockstate import deadlocks
 from lockstate.claims import Claims, shown_name
-from lockstate.commands import AcquirePermits, AdvanceFence, Cancel, ResizeSemaphore, Wanted
+from lockstate.commands import (
+    AcquirePermits,
+    AdvanceFence,
+    Cancel,
+    ReleaseOf,
+    RenewOf,
+    ResizeSemaphore,
+    Wanted,
+)
 from lockstate.holds import Holds
+from lockstate.kinded import Kinds
 from lockstate.locks import Locks
 from lockstate.modes import Mode, is_intent, is_tree
 from lockstate.owners import shown_owner
@@ -151,6 +160,10 @@ def _find_elsewhere(state: State, ticket: Ticket) -> Cycle | None:
         return None
     steps = tuple([msgspec.structs.replace(step, name=f"{shown_name(step.name)}/x") for step in cycle.steps])
     return msgspec.structs.replace(cycle, steps=steps)
+
+
+def _is_of_any_kind(_kinds: Kinds, _command: ReleaseOf | RenewOf) -> None:
+    """Take every hold for one of the kind that is named."""
 
 
 def _advance_anywhere(state: State, command: AdvanceFence) -> Result:
@@ -303,6 +316,13 @@ VOCABULARY: Final = (
         sentence="A deadlock is told of locks that have nothing to do with it.",
         found_by=("deadlock-real",),
         apply=replaced(deadlocks, "find", _find_elsewhere),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="wrong-kind-untold",
+        sentence="A call for one kind of hold does its work on another.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Kinds, "check", _is_of_any_kind),
         surroundings=_VARIED,
     ),
     Mutation(

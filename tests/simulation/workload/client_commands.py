@@ -10,14 +10,17 @@ from lockstate.commands import (
     Algorithm,
     Campaign,
     Convert,
+    ForceEnd,
     ResizeSemaphore,
     TakeRate,
     Wanted,
 )
 from lockstate.ids import NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
+from lockstate.kinds import HoldKind
 from lockstate.modes import Mode, Scope
 from tests.simulation.checks.conflicts import covers
 from tests.simulation.workload.caller import Caller
+from tests.simulation.workload.client_holds import Held
 from tests.simulation.workload.client_settings import ClientSettings
 
 SEVERAL_MAX: Final = 4
@@ -156,6 +159,21 @@ class ClientCommands:
         return ResizeSemaphore(
             random.choice(SEMAPHORES), random.randint(1, LIMIT_MAX), self._caller.request_id()
         )
+
+    def force(self, held: list[Held]) -> ForceEnd:
+        """Return a force for something that is held, for all of a name, or for what nobody may have."""
+        random = self._random
+        kind, delay_ms, token = random.choice(list(HoldKind)), random.choice([0, 1000]), 0
+        if held and random.random() < 0.6:
+            one = random.choice(held)
+            kind, name = one.kind, random.choice(one.locks).name
+            token = random.choice([0, one.token])
+        else:
+            name = random.choice((*self._settings.names, *SEMAPHORES, *ELECTIONS))
+            token = random.choice([0, *[one.token for one in held]])
+        if kind is HoldKind.ELECTION:
+            delay_ms = 0
+        return ForceEnd(name, "by hand", delay_ms, self._caller.request_id(), kind, token)
 
     def campaign(self, session_id: SessionId) -> Campaign:
         """Return a candidacy."""

@@ -4,7 +4,16 @@ import asyncio
 from random import Random
 from typing import Final, Protocol
 
-from lockstate.commands import AcquirePermits, Command, MayWait, Proclaim, Release, Wanted
+from lockstate.commands import (
+    AcquirePermits,
+    Command,
+    MayWait,
+    Proclaim,
+    Release,
+    ReleaseOf,
+    RenewOf,
+    Wanted,
+)
 from lockstate.ids import SessionId
 from lockstate.results import Granted, HoldKind, Reason, Refused, Resized, Result
 from tests.simulation.workload.caller import Caller
@@ -14,6 +23,9 @@ from tests.simulation.workload.history import CheckToken, Query, ReadElection, R
 from tests.support.vocabulary import NO_OUTCOME
 
 LEAVE_CHANCE: Final = 0.15
+FORCE_CHANCE: Final = 0.3
+RIGHT_CHANCE: Final = 0.6
+RENEW_CHANCE: Final = 0.5
 BURST_MAX: Final = 4
 """Requests to one rate limit at once."""
 
@@ -53,17 +65,36 @@ class FullVocabulary:
             await self._wish(actor.commands.permits(sessions))
         elif dice < 0.68:
             await self._resize()
-        elif dice < 0.78:
-            await self._campaign(sessions)
         elif dice < 0.82:
-            await self._proclaim()
+            await (self._campaign(sessions) if dice < 0.78 else self._proclaim())
         elif dice < 0.90:
             await self._take_rates()
-        elif dice < 0.95:
+        elif dice < 0.94:
+            await self._name_a_kind()
+        elif dice < 0.98:
             tokens = [held.token for held in actor.holdings.held.values()]
             await actor.caller.insist(actor.commands.fence(tokens))
         else:
             await self._read()
+
+    async def _name_a_kind(self) -> None:
+        """Release or renew what is mostly of the kind that is named, or force what others have."""
+        actor, random = self._actor, self._actor.random
+        held = list(actor.holdings.held.values())
+        if not held or random.random() < FORCE_CHANCE:
+            await actor.caller.insist(actor.commands.force(held))
+            return
+        one = random.choice(held)
+        kind = one.kind if random.random() < RIGHT_CHANCE else random.choice(list(HoldKind))
+        request_id = actor.caller.request_id()
+        if kind is not one.kind or random.random() < RENEW_CHANCE:
+            # Of another kind nothing may come of it: the client goes on relying on its hold.
+            make = RenewOf if random.random() < RENEW_CHANCE or kind is one.kind else ReleaseOf
+            command = make(one.hold_id, request_id=request_id, kind=kind)
+            await actor.caller.insist(command, patience_s=5)
+            return
+        actor.holdings.give_up(one.hold_id)
+        await actor.caller.insist(ReleaseOf(one.hold_id, request_id, (), kind), patience_s=5)
 
     def told(self, command: Command, result: Result | None) -> None:
         """Record what a semaphore's limit really is."""

@@ -13,6 +13,7 @@ from cluster.errors import NoLeader, OutcomeUnknown, ShuttingDown
 from lockstate import results
 from lockstate.commands import Acquire
 from lockstate.ids import HoldId, OwnerName
+from lockstate.kinds import HoldKind
 from tests.support.local_node import LocalNode
 
 TIMEOUT_S = 5.0
@@ -47,8 +48,29 @@ async def test_a_refusal_is_a_problem() -> None:
     assert caught.value.refused is not None
     assert [holder.owner for holder in caught.value.refused.holders] == ["x"]
     with pytest.raises(ProblemError, match="hold") as caught:
-        await gateway.submit(ReleaseHoldRequest(hold_id=HoldId("h")).command(), results.Released, TIMEOUT_S)
+        await gateway.submit(
+            ReleaseHoldRequest(hold_id=HoldId("h")).command(HoldKind.LOCK), results.Released, TIMEOUT_S
+        )
     assert caught.value.code == "lease-expired"
+    node.close()
+
+
+async def test_a_command_can_be_begun_without_a_task() -> None:
+    """Its outcome is read as that of any other: a result in kind, or a problem."""
+    node = LocalNode()
+    gateway = Gateway(node)
+    command = _acquire(owner="x")
+    begun = gateway.begin(command, 1.5)
+    assert gateway.outcome(command, begun, results.Granted)[0].hold_id == command.hold_id
+    assert node.timeouts_s == [1.5]
+    with pytest.raises(ProblemError) as caught:
+        gateway.outcome(command, gateway.begin(_acquire(), TIMEOUT_S), results.Granted)
+    assert caught.value.code == "lock-held"
+    gateway.abandon(command, begun)
+    assert node.abandoned == [command]
+    node.failure = NoLeader("nobody leads")
+    with pytest.raises(NoLeader):
+        gateway.begin(_acquire(), TIMEOUT_S)
     node.close()
 
 
@@ -64,7 +86,9 @@ async def test_a_failure_of_the_world_passes() -> None:
     node = LocalNode()
     node.failure = NoLeader("none")
     with pytest.raises(NoLeader):
-        await Gateway(node).submit(RenewRequest(hold_id=HoldId("h")).command(), results.Renewed, TIMEOUT_S)
+        await Gateway(node).submit(
+            RenewRequest(hold_id=HoldId("h")).command(HoldKind.LOCK), results.Renewed, TIMEOUT_S
+        )
 
 
 async def test_a_wait_ends_with_its_task() -> None:
@@ -163,7 +187,7 @@ async def test_force_release_names_the_holders() -> None:
     gateway = Gateway(node)
     await gateway.acquire(_acquire(owner="x"), results.Granted, TIMEOUT_S)
     forced, _ = await gateway.submit(
-        ForceReleaseRequest(name="a", reason="stuck").command(), results.ForceReleased, TIMEOUT_S
+        ForceReleaseRequest(name="a", reason="stuck").command(HoldKind.LOCK), results.ForceReleased, TIMEOUT_S
     )
     assert [holder.owner for holder in forced.released] == ["x"]
     node.close()

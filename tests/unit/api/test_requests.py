@@ -9,7 +9,7 @@ from api.requests.locks import AcquireRequest, ConvertRequest, ReleaseRequest, W
 from api.requests.primitives import AcquirePermitsRequest, CampaignRequest
 from api.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
 from lockstate import limits
-from lockstate.commands import Acquire, CloseSession, KeepAlive, Release, Wanted
+from lockstate.commands import Acquire, CloseSession, KeepAlive, ReleaseOf, Wanted
 from lockstate.ids import HoldId, SessionId
 from lockstate.modes import Mode, Scope
 
@@ -51,7 +51,7 @@ def test_a_release_is_of_all_unless_it_names_some() -> None:
     """Without names the whole hold is released."""
     whole = ReleaseRequest(hold_id=HoldId("h")).command()
     part = ReleaseRequest(hold_id=HoldId("h"), names=("a", "b")).command()
-    assert (whole, part) == (Release(HoldId("h")), Release(HoldId("h"), "", ("a", "b")))
+    assert (whole, part) == (ReleaseOf(HoldId("h")), ReleaseOf(HoldId("h"), "", ("a", "b")))
 
 
 def test_the_id_of_a_session_comes_with_the_command() -> None:

@@ -13,11 +13,13 @@ from lockstate.commands import (
     Entry,
     ForceRelease,
     OpenSession,
+    ReleaseOf,
     Renew,
     Tick,
     Undecodable,
 )
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, SessionId
+from lockstate.kinds import HoldKind
 from lockstate.modes import Mode
 from lockstate.results import Granted, Queued, Reason, Refused
 from tests.unit.lockstate.machine_driver import (
@@ -378,6 +380,7 @@ ALL_REASONS = {
     Reason.NO_PERMITS: lambda driver: driver.permits("q", 1),
     Reason.LIMIT_MISMATCH: lambda driver: driver.permits("q", 2),
     Reason.STALE_TOKEN: lambda driver: driver.run(AdvanceFence("disk", 4)),
+    Reason.WRONG_KIND: lambda driver: driver.run(ReleaseOf(HoldId("h1"), kind=HoldKind.SEMAPHORE)),
 }
 
 

@@ -362,3 +362,56 @@ async def test_what_the_leader_has_no_room_for_is_refused_and_counted() -> None:
     assert faces.sent() == [RELEASE]
     faces.answer(1, Done())
     assert (await task).result == Done()
+
+
+# -- requests without a task --------------------------------------------------------------------------------
+
+
+async def test_what_is_begun_has_its_outcome_in_a_future() -> None:
+    """It is submitted and flushed at once; nothing has to run in between."""
+    faces = _Faces()
+    begun = faces.requests.begin(RELEASE, LONG_S)
+    assert faces.sent() == [RELEASE]
+    assert faces.flushes == 1
+    faces.answer(1, Done())
+    assert begun.result() == Answer(Done(), 1)
+    faces.is_open = False
+    with pytest.raises(ShuttingDown):
+        faces.requests.begin(RELEASE, LONG_S)
+    assert faces.failures[ShuttingDown.code] == 1
+
+
+async def test_what_was_begun_for_a_client_that_left_is_undone() -> None:
+    """A grant that it never heard of is given back, whether it comes later or has come already."""
+    for is_answered in (False, True):
+        faces = _Faces()
+        begun = faces.requests.begin(acquire(wait_ms=0), LONG_S)
+        faces.sent()
+        if is_answered:
+            faces.answer(1, granted())
+        faces.requests.abandon(acquire(wait_ms=0), begun)
+        if not is_answered:
+            faces.answer(1, granted())
+        await settle()
+        assert faces.sent() == [UNDO]
+        faces.answer(2, Done())
+        await settle()
+
+
+async def test_of_a_release_whose_client_left_nothing_is_undone() -> None:
+    """Nor of an acquire that was refused, or had no outcome."""
+    faces = _Faces()
+    begun = faces.requests.begin(RELEASE, LONG_S)
+    faces.requests.abandon(RELEASE, begun)
+    faces.answer(1, Done())
+    for outcome in (Refused(Reason.LOCK_HELD, "held"), None):
+        begun = faces.requests.begin(acquire(wait_ms=0), LONG_S)
+        faces.requests.abandon(acquire(wait_ms=0), begun)
+        if outcome is not None:
+            faces.answer(2, outcome)
+        else:
+            faces.outbox.fail(3, NoLeader("nobody leads"))
+            assert isinstance(begun.exception(), NoLeader)
+    faces.sent()
+    await settle()
+    assert faces.sent() == []

@@ -89,6 +89,11 @@ async def _permits(served: Served, limit: int) -> Got:
     return await served.post(wire.SEMAPHORE_ACQUIRE, name="a", limit=limit, ttl_ms=60_000)
 
 
+async def _wrong_kind(served: Served) -> Got:
+    got = await served.acquire("a")
+    return await served.post(wire.SEMAPHORE_RELEASE, hold_id=got.body["hold_id"])
+
+
 async def _stale_token(served: Served) -> Got:
     await served.post(wire.FENCE_ADVANCE, resource="a", token=8)
     return await served.post(wire.FENCE_ADVANCE, resource="a", token=7)
@@ -131,6 +136,7 @@ WAYS: dict[str, Way] = {
     "invalid-request": _call("POST", wire.LOCK_ACQUIRE, {}),
     "name-too-long": _call("GET", f"/v1/locks/{'x' * 513}"),
     "ttl-out-of-range": _call("POST", wire.SESSIONS, {"ttl_ms": 1}),
+    "wrong-kind": _wrong_kind,
     "not-found": _call("GET", "/"),
     "member-not-found": _call("DELETE", f"{wire.CLUSTER_MEMBERS}?id=n9"),
     "cell-not-found": _call("GET", "/v1/cells/a"),

@@ -1,0 +1,80 @@
+"""What commands do that name a kind: they are told when they mean another one, and force ends any of them.
+
+A hold keeps its kind for as long as it lives, and locks, semaphores and elections of one name are three
+different things. So a call that finds another kind than its own is a mistake of its caller: it is refused,
+changes nothing, and is not remembered, for the corrected one may carry the same `request_id`.
+"""
+
+from itertools import islice
+
+from lockstate import limits
+from lockstate.checks import invalid
+from lockstate.commands import ForceEnd, ReleaseOf, RenewOf
+from lockstate.holds import Holds
+from lockstate.kinds import HoldKind
+from lockstate.results import EventKind, ForceReleased, HolderView, Reason, Refused, Result
+from lockstate.state import Freed
+from lockstate.views import holder_view, holders_of
+
+
+class Kinds:
+    """Applies the commands that name a kind to one state."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._state = holds.state
+
+    def check(self, command: ReleaseOf | RenewOf) -> Refused | None:
+        """Refuse a command for a hold of another kind; one that is gone is the business of the command."""
+        hold = self._state.holds.get(command.hold_id)
+        if hold is None or hold.kind is command.kind:
+            return None
+        name = hold.locks[0].name if hold.locks else hold.name
+        detail = f"hold_id: its kind is {hold.kind}, not {command.kind}"
+        return Refused(Reason.WRONG_KIND, detail, (holder_view(self._state, hold, name),))
+
+    def force_end(self, command: ForceEnd) -> Result:
+        """End the holds of a name, or one of them, whoever has them."""
+        refused = _check(command)
+        if refused is not None:
+            return refused
+        of_name = holders_of(self._state, command.kind, command.name)
+        ended = [hold for hold in of_name if command.token in (0, hold.token)]
+        if not ended:
+            return self._nothing_to_end(command, is_held=bool(of_name))
+        released = tuple([holder_view(self._state, hold, command.name) for hold in ended])
+        freed: Freed = []
+        for hold in ended:
+            freed += self._holds.end(hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
+        self._holds.serve(freed)
+        return ForceReleased(released)
+
+    def _nothing_to_end(self, command: ForceEnd, *, is_held: bool) -> Result:
+        """Say what there is instead: another kind of this name, or holders with other tokens."""
+        others = () if is_held else self._holders_of_other_kinds(command)
+        if others:
+            detail = f"name: no {command.kind} of this name is held, but the {others[0].kind} is"
+            return Refused(Reason.WRONG_KIND, detail, others)
+        if command.token:
+            return Refused(Reason.NOT_HOLDER, f"token: nobody holds it with token {command.token}")
+        return ForceReleased(())
+
+    def _holders_of_other_kinds(self, command: ForceEnd) -> tuple[HolderView, ...]:
+        """Return holders of the first other kind that has any of this name."""
+        for kind in HoldKind:
+            if kind is not command.kind and (found := holders_of(self._state, kind, command.name)):
+                first = islice(found, limits.HOLDERS_SHOWN_MAX)
+                return tuple([holder_view(self._state, hold, command.name) for hold in first])
+        return ()
+
+
+def _check(command: ForceEnd) -> Refused | None:
+    refused = (
+        limits.check_name(command.name)
+        or limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+        or limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX)
+        or limits.check_range("token", command.token, limits.TOKEN_MAX)
+    )
+    if refused is None and command.kind is HoldKind.ELECTION and command.lock_delay_ms:
+        return invalid("lock_delay_ms: an election has none")
+    return refused

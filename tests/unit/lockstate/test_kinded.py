@@ -1,0 +1,181 @@
+"""Commands that name a kind: the wrong one is told, and force ends holds of any kind."""
+
+import msgspec
+import pytest
+
+from lockstate import limits, requests
+from lockstate.commands import Command, ForceEnd, ForceRelease, Release, ReleaseOf, Renew, RenewOf, Wanted
+from lockstate.ids import HoldId
+from lockstate.kinds import HoldKind
+from lockstate.results import ForceReleased, Granted, Queued, Reason, Refused, Released, Renewed, Result
+from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
+
+LOCK, SEMAPHORE, ELECTION = HoldKind
+
+
+def _driver() -> tuple[MachineDriver, dict[HoldKind, HoldId]]:
+    """Return a machine in which one session has a lock, permits and an election, all of the name `a`."""
+    driver = MachineDriver()
+    driver.open("ann", ttl_ms=5000)
+    held = {
+        LOCK: driver.granted("a", session_id="ann"),
+        SEMAPHORE: expect(Granted, driver.permits("a", 3, 2, session_id="ann")),
+        ELECTION: expect(Granted, driver.campaign("a", "ann", "here")),
+    }
+    return driver, {kind: granted.hold_id for kind, granted in held.items()}
+
+
+def _forced(result: Result) -> list[tuple[HoldKind, int]]:
+    return [(holder.kind, holder.token) for holder in expect(ForceReleased, result).released]
+
+
+@pytest.mark.parametrize("make", [ReleaseOf, RenewOf])
+@pytest.mark.parametrize("named", HoldKind)
+@pytest.mark.parametrize("found", HoldKind)
+def test_a_hold_of_another_kind_is_left_alone(
+    make: type[ReleaseOf | RenewOf], named: HoldKind, found: HoldKind
+) -> None:
+    """A command that names the right kind is done; the wrong kind is told, with what the hold is of."""
+    driver, held = _driver()
+    result = driver.run(make(held[found], kind=named), at_ms=10)
+    if named is found:
+        assert isinstance(result, Released if make is ReleaseOf else Renewed)
+        return
+    refused = expect(Refused, result)
+    assert (refused.reason, refused.detail) == (
+        Reason.WRONG_KIND,
+        f"hold_id: its kind is {found}, not {named}",
+    )
+    assert [(holder.kind, holder.name) for holder in refused.holders] == [(found, "a")]
+    assert driver.events == ()
+    assert len(driver.machine.state.holds) == 3
+
+
+def test_a_hold_that_is_gone_has_no_kind() -> None:
+    """What has ended is told as it always was; of several locks the first stands for all."""
+    driver, held = _driver()
+    driver.run(ReleaseOf(held[SEMAPHORE], kind=SEMAPHORE))
+    assert reason(driver.run(ReleaseOf(held[SEMAPHORE], kind=LOCK))) is Reason.LEASE_EXPIRED
+    assert reason(driver.run(RenewOf(held[SEMAPHORE], kind=LOCK))) is Reason.LEASE_EXPIRED
+    several = driver.granted(locks=(Wanted("x"), Wanted("y")))
+    refused = expect(Refused, driver.run(ReleaseOf(several.hold_id, kind=ELECTION)))
+    assert refused.holders[0].name == "x"
+
+
+def test_a_wrong_kind_is_a_mistake_and_no_outcome() -> None:
+    """The corrected command may carry the same request id."""
+    driver, held = _driver()
+    wrong = ReleaseOf(held[SEMAPHORE], "r", kind=LOCK)
+    assert reason(driver.run(wrong)) is Reason.WRONG_KIND
+    right = msgspec.structs.replace(wrong, kind=SEMAPHORE)
+    assert expect(Released, driver.run(right)) == driver.run(right)
+
+
+@pytest.mark.parametrize(
+    ("newer", "older"),
+    [
+        (ReleaseOf(HoldId("h"), "r", ("a",), SEMAPHORE), Release(HoldId("h"), "r", ("a",))),
+        (RenewOf(HoldId("h"), 50, "r", ELECTION), Renew(HoldId("h"), 50, "r")),
+        (ForceEnd("a", "why", 5, "r"), ForceRelease("a", "why", 5, "r")),
+    ],
+)
+def test_a_request_is_the_same_under_older_rules(newer: Command, older: Command) -> None:
+    """A client that repeats a request while the cluster moves to newer rules gets its first outcome."""
+    assert requests.older_form(newer) == older
+    assert requests.content_digest(newer) == requests.content_digest(older)
+    assert requests.request_key(newer) == requests.request_key(older)
+
+
+@pytest.mark.parametrize("command", [ForceEnd("a", "why", kind=SEMAPHORE), ForceEnd("a", "why", token=1)])
+def test_what_older_rules_cannot_say_is_another_request(command: ForceEnd) -> None:
+    """They know no force for permits, and none for one of several holders."""
+    assert requests.older_form(command) is None
+    plain = ForceRelease("a", "why")
+    assert requests.content_digest(command) != requests.content_digest(plain)
+
+
+@pytest.mark.parametrize("kind", HoldKind)
+def test_force_ends_what_is_held_of_its_kind(kind: HoldKind) -> None:
+    """The other two kinds of this name stay, and so does the session."""
+    driver, held = _driver()
+    token = driver.machine.state.holds[held[kind]].token
+    assert _forced(driver.run(ForceEnd("a", "it hangs", kind=kind))) == [(kind, token)]
+    assert [(event.kind.value, event.of, event.reason) for event in driver.events] == [
+        ("forced", kind, "it hangs")
+    ]
+    assert held[kind] not in driver.machine.state.holds
+    assert len(driver.machine.state.holds) == 2
+    assert [event.reason for event in driver.machine.audit("a", limit=1)] == ["it hangs"]
+
+
+def test_one_of_many_is_ended_by_its_token() -> None:
+    """Other holders of the permits stay, and the next in the queue goes on."""
+    driver = MachineDriver()
+    one = expect(Granted, driver.permits("gpu", 2))
+    two = expect(Granted, driver.permits("gpu", 2))
+    waiter = expect(Queued, driver.permits("gpu", 2, wait_ms=9000))
+    assert _forced(driver.run(ForceEnd("gpu", "x", kind=SEMAPHORE, token=two.token))) == [
+        (SEMAPHORE, two.token)
+    ]
+    assert driver.served() == [waiter.hold_id]
+    assert set(driver.machine.state.holds) == {one.hold_id, waiter.hold_id}
+    gone = driver.run(ForceEnd("gpu", "x", kind=SEMAPHORE, token=two.token))
+    assert reason(gone) is Reason.NOT_HOLDER
+    assert reason(driver.run(ForceEnd("none", "x", token=9))) is Reason.NOT_HOLDER
+
+
+def test_permits_that_were_forced_may_be_delayed() -> None:
+    """They are withheld until the delay is over."""
+    driver = MachineDriver()
+    driver.permits("gpu", 2, 2, ttl_ms=9000)
+    driver.run(ForceEnd("gpu", "x", 500, kind=SEMAPHORE))
+    assert driver.machine.semaphore("gpu").available == 0
+    driver.pass_to(501)
+    assert driver.machine.semaphore("gpu").limit == 0
+
+
+def test_the_next_candidate_leads_after_a_leader_was_deposed() -> None:
+    """It leads at once; the deposed leader finds that its hold is gone."""
+    driver = MachineDriver()
+    driver.open("ann", "bob", ttl_ms=5000)
+    led = expect(Granted, driver.campaign("boss", "ann", "a"))
+    waiter = expect(Queued, driver.campaign("boss", "bob", "b", wait_ms=9000))
+    driver.run(ForceEnd("boss", "it hangs", kind=ELECTION, token=led.token))
+    assert driver.happened() == [("forced", "boss"), ("elected", "boss")]
+    assert driver.served() == [waiter.hold_id]
+    assert reason(driver.run(ReleaseOf(led.hold_id, kind=ELECTION))) is Reason.LEASE_EXPIRED
+
+
+@pytest.mark.parametrize("kind", HoldKind)
+def test_force_for_another_kind_is_told(kind: HoldKind) -> None:
+    """If only another kind of this name is held, that is named, and nothing ends; if none is, nothing is."""
+    driver, held = _driver()
+    driver.run(ForceEnd("a", "x", kind=kind))
+    refused = expect(Refused, driver.run(ForceEnd("a", "x", kind=kind)))
+    other = next(other for other in HoldKind if other is not kind)
+    assert refused.detail == f"name: no {kind} of this name is held, but the {other} is"
+    assert [(holder.kind, holder.name) for holder in refused.holders] == [(other, "a")]
+    assert len(driver.machine.state.holds) == 2
+    for hold_kind, hold_id in held.items():
+        driver.run(ReleaseOf(hold_id, kind=hold_kind))
+    assert _forced(driver.run(ForceEnd("a", "x", kind=kind))) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [
+        (ForceEnd("", "x"), "name"),
+        (ForceEnd("a", "x\n"), "reason"),
+        (ForceEnd("a", "x", limits.LOCK_DELAY_MS_MAX + 1), "lock_delay_ms"),
+        (ForceEnd("a", "x", token=-1), "token"),
+        (ForceEnd("a", "x", token=limits.TOKEN_MAX + 1), "token"),
+        (ForceEnd("a", "x", 1, kind=ELECTION), "lock_delay_ms"),
+    ],
+)
+def test_a_malformed_force_is_refused(command: ForceEnd, field: str) -> None:
+    """The refusal names the field. An election has no delay."""
+    driver, held = _driver()
+    refused = expect(Refused, driver.run(command))
+    assert refused.reason is Reason.INVALID_REQUEST
+    assert refused.detail.startswith(f"{field}: ")
+    assert set(driver.machine.state.holds) == set(held.values())
