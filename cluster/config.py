@@ -98,6 +98,7 @@ class NodeConfig:
     allow_hosts: tuple[str, ...] = ()
     allow_origins: tuple[str, ...] = ()
     state_bytes_max: int = 0
+    no_fast_lane: bool = False
     join: bool = False
     is_peer_given: bool = True
     log_level: str = "info"
@@ -271,6 +272,7 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         secret_file=Path(given["secret_file"].text) if "secret_file" in given else None,
         rotation=secrets if secrets.other else None,
         join=join,
+        no_fast_lane=_parse_switch("no_fast_lane", text("no_fast_lane", "false")),
         allow_hosts=_parse_list("allow_host", text("allow_host", ""), _ALLOWED_HOST, "a name, .DOMAIN or *"),
         allow_origins=_parse_list(
             "allow_origin", text("allow_origin", ""), _ALLOWED_ORIGIN, "SCHEME://HOST[:PORT], null or *"

@@ -26,7 +26,7 @@ NUMBERS: Final = frozenset(
     }
 )
 """The settings that are whole numbers."""
-SWITCHES: Final = frozenset({"join"})
+SWITCHES: Final = frozenset({"join", "no_fast_lane"})
 """The settings that are true or false. All others are strings."""
 
 # Every setting with its placeholder and help: flag --node-id, variable HOLDFAST_NODE_ID, key node_id.
@@ -57,6 +57,7 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "web pages that may call, as https://admin.example.com (default: its own)",
     ),
     "state_bytes_max": ("BYTES", "memory for the state (default: a quarter of what there is, up to 4 GiB)"),
+    "no_fast_lane": ("", "let aiohttp carry out all requests, also plain ones; the answers are the same"),
     "log_level": ("LEVEL", "debug, info, warning or error (default: info)"),
     "log_format": ("FORMAT", "text (key=value) or json (default: text)"),
 }

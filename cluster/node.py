@@ -313,6 +313,15 @@ class Node:
         """Replicate one command and return its result and revision."""
         return self.group.requests.submit(command, timeout_s)
 
+    def begin(self, command: Command, timeout_s: float) -> "asyncio.Future[Answer]":
+        """Replicate one command that does not wait in a queue; return the future of its answer."""
+        return self.group.requests.begin(command, timeout_s)
+
+    def abandon(self, command: Command, begun: object) -> None:
+        """Undo what was begun for a client that went away."""
+        assert isinstance(begun, asyncio.Future), "that is what `begin` returned"
+        self.group.requests.abandon(command, begun)
+
     def acquire(self, command: MayWait, timeout_s: float) -> Coroutine[Any, Any, Answer]:
         """Replicate a request that may wait in a queue, and wait there."""
         return self.group.requests.acquire(command, timeout_s)

@@ -80,7 +80,9 @@ async def _run(config: NodeConfig) -> int:
         await node.start()
         caught.reload_with(node.read_secret)
         callers = Callers((*config.hosts, socket.gethostname()), config.allow_origins)
-        server = build_server(node, config.request_timeout_ms, _room_limits(config), callers)
+        server = build_server(
+            node, config.request_timeout_ms, _room_limits(config), callers, fast_lane=not config.no_fast_lane
+        )
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
         await runner.setup()
         site = web.SockSite(runner, listener, backlog=_backlog())

@@ -7,12 +7,15 @@ from aiohttp import web
 from api.gateway import Gateway
 from api.node import ServingNode
 from cluster.peers.strangers import origin_of
+from http_api.server.access_log import AccessLog
 from http_api.server.callers import Callers
 from http_api.server.connection_room import ConnectionRoom, RoomLimits
 from http_api.server.connections import make_server
+from http_api.server.fast_lane import FastLane
 from http_api.server.metrics import RequestCounts
 from http_api.server.middleware import Front
 from http_api.server.routes import Router
+from http_api.v1 import schema
 from http_api.v1.table import RESERVED, make_routes
 
 _DEFAULT_ROOM: Final = RoomLimits()
@@ -23,10 +26,17 @@ def build_server(
     request_timeout_ms: int,
     room_limits: RoomLimits = _DEFAULT_ROOM,
     callers: Callers | None = None,
+    *,
+    fast_lane: bool = True,
 ) -> web.Server:
-    """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop."""
+    """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop.
+
+    Without `fast_lane` all calls take the way through aiohttp; the answers are the same.
+    """
     room = ConnectionRoom(room_limits, origin_of)
     counts = RequestCounts(room.samples)
+    access_log = AccessLog(counts)
     router = Router(make_routes(counts), reserved=RESERVED)
-    front = Front(Gateway(node), router, counts, request_timeout_ms, callers or Callers())
-    return make_server(front, room)
+    shared = Gateway(node), router, access_log, request_timeout_ms, callers or Callers()
+    lane = FastLane(*shared, decode=schema.decode) if fast_lane else None
+    return make_server(Front(*shared), room, lane)

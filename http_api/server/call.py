@@ -1,18 +1,7 @@
-"""One HTTP call on aiohttp's low-level server: the request as handlers see it, and the reply they give.
-
-The reply writes its bytes itself: aiohttp's own response builds a dictionary of headers for every answer,
-which takes time from Raft on the same core.
-"""
+"""One HTTP call on aiohttp's low-level server: the request as handlers see it, and the reply they give."""
 
 import asyncio
 import contextlib
-import email.utils
-import http
-import itertools
-import re
-import secrets
-import time
-import urllib.parse
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,16 +9,16 @@ from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
 from holdfast import wire
+from http_api.server import answer_bytes, call_ids
 from http_api.server.connection_room import Place
 from http_api.server.refusals import CallRefused
 
-_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _NO_QUERY: Final[dict[str, str]] = {}
 
 _FORM: Final = "application/x-www-form-urlencoded"
 """The media type that curl -d gives every body."""
 
-_UNDRAINED_BYTES_MAX: Final = 64 * 1024
+UNDRAINED_BYTES_MAX: Final = 64 * 1024
 """Bytes of answers that may be buffered before the client has to read."""
 _DROPPED_BYTES_MAX: Final = 1 << 20
 """Bytes of a body that nobody reads which are taken: a client that only writes would lose the answer."""
@@ -37,9 +26,6 @@ _DROP_S: Final = 2.0
 """Seconds that this may take."""
 _UNREAD_S: Final = 75.0
 """Seconds that a client has to read them."""
-
-_id_prefix: Final = secrets.token_hex(6)
-_id_numbers: Final = itertools.count(1)
 
 
 class Call(web.BaseRequest):
@@ -58,29 +44,18 @@ class Call(web.BaseRequest):
         """Return the id of the call: its header's, else its body's `request_id`, else one made here."""
         if not self._id:
             header = self.headers.get(wire.HEADER_REQUEST_ID, "")
-            if len(header) > wire.HEADER_REQUEST_ID_CHARS_MAX or not _VISIBLE.fullmatch(header):
-                header = ""
-            self._id = header or self.command_id or f"{_id_prefix}-{next(_id_numbers):x}"
+            self._id = call_ids.of_header(header) or self.command_id or call_ids.new()
         return self._id
 
     @property
     def id_text(self) -> str:
-        """Return the id as a header can carry it: percent-encoded when it is not plain."""
-        call_id = self.id
-        is_plain = call_id is not self.command_id or _VISIBLE.fullmatch(call_id)
-        return call_id if is_plain else urllib.parse.quote(call_id)
+        """Return the id as a header can carry it."""
+        return call_ids.as_header(self.id)
 
     def read_timeout(self, default_s: float) -> None:
         """Set `timeout_s` from the header, or to `default_s`. Raises CallRefused."""
         header = self.headers.get(wire.HEADER_TIMEOUT_MS)
-        if header is None:
-            self.timeout_s = default_s
-            return
-        is_number = header.isascii() and header.isdigit() and len(header) <= len(str(wire.TIMEOUT_MS_MAX))
-        if not is_number or not wire.TIMEOUT_MS_MIN <= int(header) <= wire.TIMEOUT_MS_MAX:
-            allowed = f"must be {wire.TIMEOUT_MS_MIN} to {wire.TIMEOUT_MS_MAX}"
-            raise CallRefused("invalid-request", f"{wire.HEADER_TIMEOUT_MS}: {header!r}; {allowed}")
-        self.timeout_s = int(header) / 1000
+        self.timeout_s = default_s if header is None else timeout_s_of(header)
 
     async def body_bytes(self) -> bytes:
         """Return the JSON body, b"" if there is none. Raises CallRefused when it is too large or not JSON."""
@@ -118,6 +93,15 @@ class Call(web.BaseRequest):
             raise CallRefused("invalid-request", detail, ends_connection=True) from None
 
 
+def timeout_s_of(header: str) -> float:
+    """Return the seconds that a client gives a call. Raises CallRefused."""
+    is_number = header.isascii() and header.isdigit() and len(header) <= len(str(wire.TIMEOUT_MS_MAX))
+    if not is_number or not wire.TIMEOUT_MS_MIN <= int(header) <= wire.TIMEOUT_MS_MAX:
+        allowed = f"must be {wire.TIMEOUT_MS_MIN} to {wire.TIMEOUT_MS_MAX}"
+        raise CallRefused("invalid-request", f"{wire.HEADER_TIMEOUT_MS}: {header!r}; {allowed}")
+    return int(header) / 1000
+
+
 def _too_large() -> CallRefused:
     detail = f"body: more than {wire.BODY_BYTES_MAX} bytes"
     return CallRefused("payload-too-large", detail, ends_connection=True)
@@ -143,12 +127,11 @@ class Reply(web.StreamResponse):
             raise ConnectionResetError("the client is gone")
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive and request.version >= (1, 1)
-        connection = "" if self._keep_alive else "Connection: close\r\n"
-        head = self._head_bytes(request, f"{connection}Content-Length: {len(self._bytes)}\r\n")
+        head = self._head_bytes(request, answer_bytes.length_lines(self._bytes, is_kept=self._keep_alive))
         transport.write(head if request.method == "HEAD" else head + self._bytes)
         self._eof_sent = True
-        if transport.get_write_buffer_size() > _UNDRAINED_BYTES_MAX:
-            await _until_read(request)
+        if transport.get_write_buffer_size() > UNDRAINED_BYTES_MAX:
+            await until_read(request.writer, request.place)
         if not request.content.is_eof():
             await _drop_body(request)
         request.place.rest()
@@ -156,8 +139,7 @@ class Reply(web.StreamResponse):
 
     def _head_bytes(self, call: Call, lines: str) -> bytes:
         """Return status line and headers, `lines` among them."""
-        text = f"{_head(self.status, self._type)}{self._lines}{lines}{wire.HEADER_REQUEST_ID}: {call.id_text}"
-        return f"{text}\r\n\r\n".encode("ascii")
+        return answer_bytes.head(self.status, self._type, f"{self._lines}{lines}", call.id)
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Do nothing: the answer went out as a whole."""
@@ -173,32 +155,11 @@ async def _drop_body(call: Call) -> None:
                 left -= len(await call.content.readany())
 
 
-async def _until_read(call: Call) -> None:
+async def until_read(writer: AbstractStreamWriter, place: Place) -> None:
     """Wait until the client has read most of what waits for it, or end its connection."""
     try:
         async with asyncio.timeout(_UNREAD_S):
-            await call.writer.drain()
+            await writer.drain()
     except TimeoutError:
-        call.place.unread()
+        place.unread()
         raise ConnectionResetError("the client does not read") from None
-
-
-class _Heads:
-    """Status lines together with the headers that change only once a second."""
-
-    second: int = 0
-    texts: dict[tuple[int, str], str] = {}
-
-
-def _head(status: int, content_type: str) -> str:
-    second = int(time.time())
-    if second != _Heads.second:
-        _Heads.second, _Heads.texts = second, {}
-    text = _Heads.texts.get((status, content_type))
-    if text is None:
-        text = _Heads.texts[status, content_type] = (
-            f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\n"
-            f"Date: {email.utils.formatdate(second, usegmt=True)}\r\n"
-            f"Content-Type: {content_type}\r\n"
-        )
-    return text

@@ -49,9 +49,9 @@ class Callers:
         headers = call.headers
         host = headers.get(hdrs.HOST, "")
         if host not in self._good:
-            self._check_host(host)
+            self.check_host(host)
         if not call.raw_path.startswith("/"):
-            self._check_host(call.url.raw_authority)
+            self.check_host(call.url.raw_authority)
         origin, site = headers.get(hdrs.ORIGIN), headers.get(_SITE)
         if origin is not None:
             self._check_origin(origin, host)
@@ -59,8 +59,11 @@ class Callers:
             detail = f"{_SITE}: {site!r}; pages of others cannot call this node"
             raise CallRefused("forbidden-origin", detail)
 
-    def _check_host(self, host: str) -> None:
-        """Refuse a name that is not this node's. A program that gives none is not a browser."""
+    def check_host(self, host: str) -> None:
+        """Refuse a name that is not this node's. A program that gives none is not a browser.
+
+        Raises CallRefused.
+        """
         if host and not self._is_any_host and not self._is_own(host.lower()):
             detail = (
                 f"Host: {host[:300]!r}; this node does not know itself by this name: call it by its address,"

@@ -5,17 +5,20 @@ this package.
 """
 
 import asyncio
+import contextlib
 from typing import Final, cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import StreamWriter
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from holdfast import wire
-from http_api.server.call import Call
+from http_api.server.call import UNDRAINED_BYTES_MAX, Call, until_read
 from http_api.server.connection_room import ConnectionRoom
+from http_api.server.fast_lane import FastLane, LaneCall
 from http_api.server.middleware import Front, problem_reply
 from http_api.server.refusals import CallRefused
 
@@ -27,8 +30,24 @@ _NO_KEEPALIVE_S: Final = 10 * 24 * 3600.0
 """aiohttp's own time for idle connections, which must not come before that of the room."""
 
 
+_HELD_BYTES_MAX: Final = 64 * 1024
+"""Bytes behind a call in the fast lane that are kept until its answer; then reading stops until it."""
+_SEEN_OF_AIOHTTP: Final = frozenset({"_waiter", "_close"})
+"""What the fast lane looks at in aiohttp's connection. Where it is missing there is no lane."""
+
+
 class _Protocol(RequestHandler):
-    """A connection. Bytes that are not HTTP are answered with a problem, and logs do not quote them."""
+    """A connection. Bytes that are not HTTP are answered with a problem, and logs do not quote them.
+
+    Its owner and parser is aiohttp. As long as all that came were plain requests, and aiohttp is waiting for
+    the next one, the fast lane may take that: aiohttp never hears of it. The first byte that is anything else
+    leaves the connection to aiohttp for good, because nothing here knows then where a request begins.
+    """
+
+    _lane_call: LaneCall | None = None
+    _lane_idle: "asyncio.Future[None] | None" = None
+    _reading: "asyncio.Task[None] | None" = None
+    _held = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; for a probe only, if the journal could run out of descriptors with one more."""
@@ -36,17 +55,110 @@ class _Protocol(RequestHandler):
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         self.place = server.room.come(self, str(peer[0]) if peer else "")
+        self._lane = server.lane if self.place.refused is None else None
         server.watch()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of a request."""
+        if self._lane_call is not None:
+            self._hold(data)
+            return
+        lane = self._lane
+        if lane is not None and data:
+            asked = lane.read(data)
+            if asked is None:
+                self._lane = None
+            elif self._is_waiting():
+                self._lane_call = lane.take(asked, self)
+                if self._lane_call is not None:
+                    self.place.begin()
+                    self._lane_call.begin()
+                    return
         self.place.heard()
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End."""
         self.place.gone()
+        if self._lane_call is not None:
+            self._lane_call.leave()
+            self._lane_ended()
+        if self._reading is not None:
+            self._reading.cancel()
         super().connection_lost(exc)
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's
+        """Let the call in the lane have its answer first, as aiohttp does with its own."""
+        if self._lane_call is not None:
+            self._lane_idle = asyncio.get_running_loop().create_future()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._lane_idle
+        await super().shutdown(timeout)
+
+    # -- the fast lane --------------------------------------------------------------------------------------
+
+    def _is_waiting(self) -> bool:
+        """Whether aiohttp waits for the next request, and the client has read all answers."""
+        waiter, transport = self._waiter, self.transport
+        return (
+            waiter is not None
+            and not waiter.done()
+            and transport is not None
+            and not transport.get_write_buffer_size()
+        )
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what comes behind a call in the lane: answers have the order of the requests."""
+        self._held += data
+        if len(self._held) > _HELD_BYTES_MAX and self.transport is not None:
+            self.transport.pause_reading()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer can still be sent."""
+        return self.transport is not None and not self.transport.is_closing()
+
+    def lane_answered(self, answer: bytes, *, is_kept: bool) -> None:
+        """Send the answer of the call that the lane has; without `is_kept` the connection ends behind it."""
+        transport = self.transport
+        assert transport is not None, "a call asks before it answers"
+        transport.write(answer)
+        if not is_kept or self._close:
+            self.place.rest()
+            self._held = b""
+            self._lane_ended()
+            self.force_close()
+        elif transport.get_write_buffer_size() > UNDRAINED_BYTES_MAX:
+            self._reading = asyncio.get_running_loop().create_task(self._until_read())
+        else:
+            self._lane_rests()
+
+    async def _until_read(self) -> None:
+        """Wait until the client has read most of an answer, or end the connection."""
+        with contextlib.suppress(ConnectionError):
+            await until_read(StreamWriter(self, asyncio.get_running_loop()), self.place)
+            self._reading = None
+            self._lane_rests()
+
+    def _lane_rests(self) -> None:
+        """Begin to wait for the next request, or go on with what has come already."""
+        self._lane_ended()
+        transport = self.transport
+        if transport is None:
+            return
+        self.keep_alive(True)  # the room knows how long a connection may rest; aiohttp did not see the call
+        self.place.rest()
+        held, self._held = self._held, b""
+        if len(held) > _HELD_BYTES_MAX:
+            transport.resume_reading()
+        if held:
+            self.data_received(held)
+
+    def _lane_ended(self) -> None:
+        self._lane_call = None
+        if self._lane_idle is not None and not self._lane_idle.done():
+            self._lane_idle.set_result(None)
 
     def end(self) -> None:
         """Close this connection at once."""
@@ -70,6 +182,7 @@ class _Server(web.Server):
     """A server of such connections, as many as `room` has place for."""
 
     room: ConnectionRoom
+    lane: FastLane | None
     _look_handle: asyncio.TimerHandle | None = None
 
     def __call__(self) -> RequestHandler:
@@ -98,8 +211,11 @@ class _Server(web.Server):
             self.watch()
 
 
-def make_server(front: Front, room: ConnectionRoom) -> web.Server:
-    """Return a server whose calls `front` answers, with `room` for connections. Needs a running loop."""
+def make_server(front: Front, room: ConnectionRoom, lane: FastLane | None) -> web.Server:
+    """Return a server whose calls `front` answers, or `lane` before it, with `room` for connections.
+
+    Needs a running loop.
+    """
     loop = asyncio.get_running_loop()
 
     def make_call(
@@ -116,4 +232,5 @@ def make_server(front: Front, room: ConnectionRoom) -> web.Server:
 
     server = _Server(front.handle, request_factory=make_call, handler_cancellation=True)
     server.room = room
+    server.lane = lane if set(RequestHandler.__slots__) >= _SEEN_OF_AIOHTTP else None
     return server

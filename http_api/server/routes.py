@@ -4,8 +4,9 @@ import re
 import urllib.parse
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from api import answers
 from api.gateway import Gateway
 from http_api.server.call import Call, Reply
 from http_api.server.refusals import CallRefused
@@ -15,12 +16,32 @@ Handler = Callable[[Gateway, Call], Awaitable[Reply]]
 _QUERY_FIELDS_MAX = 16
 """Query parameters of one call, at most."""
 
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Direct(Generic[R]):
+    """What becomes of a call that is one command.
+
+    A request makes the `command`, which `gives` a result, of which an `answer` is made. With this the fast
+    lane can carry it out without its handler, which uses the same.
+    """
+
+    command: Callable[[Any], Any]
+    gives: type[R]
+    answer: Callable[[R, int], Any]
+
+    def encoded(self, result: R, revision: int) -> bytes:
+        """Return the body of the answer."""
+        return answers.encode(self.answer(result, revision))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One call: its path, its handler, and what /openapi.json says about it.
 
-    It answers with the JSON of a `gives` or an `or_gives`; without either, with text of `media_type`.
+    It answers with the JSON of a `gives` or an `or_gives`; without either, with text of `media_type`. What a
+    `direct` one takes can make its command, and its path has no parts.
     """
 
     method: str
@@ -33,6 +54,7 @@ class Route:
     status: int = 200
     query: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    direct: Direct[Any] | None = None
 
 
 class Router:
@@ -51,6 +73,11 @@ class Router:
                 self._patterns.append((_pattern(route.path), route))
             else:
                 self._exact[route.method, route.path] = route
+
+    def direct(self, method: str, target: str) -> Route | None:
+        """Return the route of a call that the fast lane may carry out."""
+        route = self._exact.get((method, target))
+        return route if route is not None and route.direct is not None else None
 
     def resolve(self, call: Call) -> Route:
         """Return the route, and set the call's path value and query. Raises CallRefused."""

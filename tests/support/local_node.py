@@ -52,6 +52,11 @@ class LocalNode:
         self.told_troubles: tuple[str, ...] = ()
         self.failure: Exception | None = None
         self.timeouts_s: list[float] = []
+        self.begun: list[tuple[Command, asyncio.Future[LocalAnswer]]] = []
+        self.abandoned: list[Command] = []
+        self.holds_outcomes = False
+        self.fixed_ms: int | None = None
+        """The time of all commands, for answers that must not depend on the clock."""
         self.cancelled = asyncio.Event()
         self.transfers: list[str | None] = []
         self.members = Members({"n1": Member("127.0.0.1:2", is_voter=True)})
@@ -75,6 +80,20 @@ class LocalNode:
         """Apply one command."""
         self._check(timeout_s)
         return self._apply(command)
+
+    def begin(self, command: Command, timeout_s: float) -> asyncio.Future[LocalAnswer]:
+        """Apply one command. With `holds_outcomes` the test says when, and sets the outcome itself."""
+        self._check(timeout_s)
+        begun: asyncio.Future[LocalAnswer] = self._loop.create_future()
+        self.begun.append((command, begun))
+        if not self.holds_outcomes:
+            begun.set_result(self._apply(command))
+        return begun
+
+    def abandon(self, command: Command, begun: object) -> None:
+        """Note what was given up."""
+        assert any(begun is known for _, known in self.begun)
+        self.abandoned.append(command)
 
     async def acquire(self, command: MayWait, timeout_s: float) -> LocalAnswer:
         """Apply a request and wait for its end; undo it when cancelled."""
@@ -150,7 +169,8 @@ class LocalNode:
     def _apply(self, command: Command | None) -> LocalAnswer:
         """Apply a command, or only let time pass, and wake the waiters that it concerns."""
         batches = () if command is None else (Batch("local", (next(self._seqs),), (command,)),)
-        outcome = self.machine.apply(Entry(int(self._loop.time() * 1000), batches))
+        now_ms = int(self._loop.time() * 1000) if self.fixed_ms is None else self.fixed_ms
+        outcome = self.machine.apply(Entry(now_ms, batches))
         self.events.append(outcome.events)
         for settled in outcome.settled:
             waiter = self._waiters.get(settled.hold_id)
@@ -165,7 +185,7 @@ class LocalNode:
         if self._timer is not None:
             self._timer.cancel()
         deadline_ms = self.machine.next_deadline_ms()
-        if deadline_ms is not None:
+        if deadline_ms is not None and self.fixed_ms is None:
             self._timer = self._loop.call_at((deadline_ms + 1) / 1000, self._apply, None)
 
     def close(self) -> None:

@@ -74,6 +74,16 @@ def test_an_even_number_of_nodes_is_allowed_with_a_warning() -> None:
     assert warning.startswith("peers: 2 nodes")
 
 
+def test_the_fast_lane_can_be_switched_off(tmp_path: Path) -> None:
+    """By flag, variable or file; it is on unless that is asked for."""
+    assert not load([], {}).no_fast_lane
+    assert load(["--no-fast-lane"], {}).no_fast_lane
+    assert load([], {"HOLDFAST_NO_FAST_LANE": "true"}).no_fast_lane
+    assert load(["--config", _write(tmp_path, "no_fast_lane = true")], {}).no_fast_lane
+    with pytest.raises(ConfigError, match="must be true or false"):
+        load([], {"HOLDFAST_NO_FAST_LANE": "yes"})
+
+
 def test_a_secret_file_is_read_without_its_last_newline(tmp_path: Path) -> None:
     """What an editor adds at the end of a file is not part of the secret."""
     path = tmp_path / "secret"

@@ -44,8 +44,9 @@ def check_problem(got: Got, status: int, code: str, outcome: str = "not-applied"
 class Served:
     """A node and its server."""
 
-    def __init__(self, node: LocalNode, port: int, session: aiohttp.ClientSession) -> None:
-        self.node, self.port, self._session = node, port, session
+    def __init__(self, node: LocalNode, runner: web.ServerRunner, session: aiohttp.ClientSession) -> None:
+        self.node, self.runner, self._session = node, runner, session
+        self.port: int = runner.addresses[0][1]
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Got:
         """Send JSON, or `data=` as it is; return the answer, parsed when it is JSON."""
@@ -91,16 +92,18 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(room_limits: RoomLimits = ROOM, callers: Callers | None = None) -> AsyncIterator[Served]:
+async def serving(
+    room_limits: RoomLimits = ROOM, callers: Callers | None = None, *, fast_lane: bool = True
+) -> AsyncIterator[Served]:
     """Run a server for the length of a test."""
     node = LocalNode()
-    server = build_server(node, REQUEST_TIMEOUT_MS, room_limits, callers)
+    server = build_server(node, REQUEST_TIMEOUT_MS, room_limits, callers, fast_lane=fast_lane)
     runner = web.ServerRunner(server, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         async with aiohttp.ClientSession() as session:
-            yield Served(node, runner.addresses[0][1], session)
+            yield Served(node, runner, session)
     finally:
         await runner.cleanup()
         node.close()

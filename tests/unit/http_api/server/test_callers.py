@@ -157,6 +157,6 @@ async def test_many_names_do_not_fill_the_memory() -> None:
     callers = Callers(["*"])
     async with serving(callers=callers) as served:
         for number in range(1100):
-            callers._check_host(f"{number}.example")
+            callers.check_host(f"{number}.example")
         assert len(callers._good) <= 1000
         assert (await ask(served, {}, host="n1"))[0] == 200
