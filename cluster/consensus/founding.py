@@ -23,9 +23,9 @@ from lockstate.versions import GROUP, GROUPS_COUNT
 CLUSTER_ID_LENGTH_MAX: Final = 64
 """The characters of a cluster id, at most; this release makes ids of half as many."""
 ADVICE: Final = (
-    "No node of this cluster was ever ready unless one has logged event=founded; only if none has: stop all"
-    " nodes, empty all their data directories, and start them again (see 'The first start' in"
-    " docs/operating.md)"
+    "No node of this cluster was ever ready unless one that still has its directory has logged event=founded;"
+    " only if none of these has: stop all nodes, empty all their data directories, and start them again (see"
+    " 'The first start' in docs/operating.md)"
 )
 """What an operator is told when a founding cannot go on."""
 

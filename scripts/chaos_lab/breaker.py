@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from scripts.chaos_lab.faults.fault import Fault
-from scripts.chaos_lab.history import HistoryWriter
+from scripts.chaos_lab.faults.fault import Fault, PromiseBroken
+from scripts.chaos_lab.history import HistoryWriter, Witnessed
 from scripts.chaos_lab.lab import now_ns
 from scripts.chaos_lab.schedule import PAUSE, Step
 from scripts.chaos_lab.targets.target import LabFailure, Target
@@ -79,7 +79,11 @@ class Breaker:
         began_ns = now_ns()
         broken = _Broken(fault, step.fault)
         self._present.append(broken)
-        where = fault.begin()
+        try:
+            where = fault.begin()
+        except PromiseBroken as seen:
+            self._history.write(Witnessed(at_ns=now_ns(), text=f"{step.fault}: {seen}"))
+            where = []
         broken.ends_s = time.monotonic() + step.lasts_s
         broken.name = f"{step.fault} ({', '.join(where)})" if where else step.fault
         broken.fault_id = self._history.fault_begin(step.fault, where, began_ns, **step.options)

@@ -6,9 +6,8 @@ or to those that are bound to one node. A run without clients of one kind has no
 `reach` was part of the run, only its clients count: they never wait for each other, so no queue passes for
 a gap.
 
-The budget is for the first: a client that may ask any node listens to the one that it has asked for as long
-as it likes. If all of them have asked a node that is paused, that says something of them, not of the
-cluster.
+The budget is for both of the first two. A client that may ask any node is judged, too, because it is what a
+careful program does: if all of them wait for one node that is silent, their patience was too long.
 """
 
 import itertools
@@ -113,13 +112,23 @@ def longest(times_ns: Sequence[int], begin_ns: int, end_ns: int) -> float | None
 
 
 def over_budget(found: Sequence[Gap], faults: Mapping[str, type[Fault[Any]]], factor: float) -> list[str]:
-    """Return a sentence for each gap, as anybody saw it, above `factor` times the budget of its fault."""
-    return [
-        f"{gap.fault} of {', '.join(gap.where) or 'nothing'}: no answer to anybody for {gap.any_s:.2f} s, the"
-        f" budget is {faults[gap.fault].gap_s_max * factor:.2f} s"
-        for gap in found
-        if gap.fault in faults and gap.any_s is not None and gap.any_s > faults[gap.fault].gap_s_max * factor
-    ]
+    """Return a sentence for each gap above `factor` times the budget of its fault.
+
+    Judged are the gaps of anybody, and those of the clients that may ask any node.
+    """
+    told = []
+    for gap in found:
+        if gap.fault not in faults:
+            continue
+        budget_s = faults[gap.fault].gap_s_max * factor
+        for whom, gap_s in (("anybody", gap.any_s), ("who may ask any node", gap.free_s)):
+            if gap_s is not None and gap_s > budget_s:
+                where = ", ".join(gap.where) or "nothing"
+                told.append(
+                    f"{gap.fault} of {where}: no answer to {whom} for {gap_s:.2f} s, the budget is"
+                    f" {budget_s:.2f} s"
+                )
+    return told
 
 
 def _is_error(item: Operation) -> bool:

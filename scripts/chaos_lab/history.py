@@ -112,6 +112,13 @@ class FinalHolds(Line, tag="final-holds"):
     holders: list[Holder]
 
 
+class Witnessed(Line, tag="witnessed"):
+    """What a fault has seen itself, and no cluster may do."""
+
+    at_ns: int
+    text: str
+
+
 class Note(Line, tag="note"):
     """A sentence for people, such as what the lab could not do here."""
 
@@ -119,7 +126,7 @@ class Note(Line, tag="note"):
     text: str
 
 
-AnyLine = Header | Operation | FaultBegin | FaultEnd | NodeState | FinalHolds | Note
+AnyLine = Header | Operation | FaultBegin | FaultEnd | NodeState | FinalHolds | Witnessed | Note
 
 
 class Fault(msgspec.Struct, kw_only=True, frozen=True):
@@ -146,6 +153,7 @@ class History:
         )
         self.node_states = [line for line in self.lines if isinstance(line, NodeState)]
         self.final_holds = [line for line in self.lines if isinstance(line, FinalHolds)]
+        self.witnessed = [line for line in self.lines if isinstance(line, Witnessed)]
         self.notes = [line for line in self.lines if isinstance(line, Note)]
 
     @property
@@ -277,7 +285,7 @@ def _moments(lines: Iterable[AnyLine]) -> Iterator[int]:
             case Operation() | FinalHolds():
                 yield line.call_ns
                 yield line.return_ns
-            case FaultBegin() | FaultEnd() | NodeState() | Note():
+            case FaultBegin() | FaultEnd() | NodeState() | Witnessed() | Note():
                 yield line.at_ns
             case Header():
                 pass

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.process
 RUN_S = 6.0
 STOPPED_RUN_S = 12.0
 """Some of it passes until all client processes have started."""
+STOPPED_RUNS_MAX = 5
+"""Whether a client is stopped just between its read and its write is a matter of luck."""
 
 
 async def recorded(
@@ -64,9 +66,11 @@ async def test_all_workloads_on_a_healthy_cluster(cluster: LocalCluster, tmp_pat
 async def test_only_a_fence_stops_clients_that_were_stopped(cluster: LocalCluster, tmp_path: Path) -> None:
     """Processes are stopped beyond their lease: without a fence they lose updates, with one none."""
     workloads = [StoppedClients, StoppedClientsWithoutFence]
-    history = await recorded(cluster, tmp_path / "history", workloads, STOPPED_RUN_S)
-    assert check_all(history) == []
-    assert lost_updates(history, is_fenced=True) == []
-    assert lost_updates(history, is_fenced=False)
-    stale = [item for item in history.of(StoppedClients.name) if item.code == "stale-token"]
-    assert stale, "no client was stopped between its read and its write"
+    for run in range(STOPPED_RUNS_MAX):
+        history = await recorded(cluster, tmp_path / f"history-{run}", workloads, STOPPED_RUN_S)
+        assert check_all(history) == []
+        assert lost_updates(history, is_fenced=True) == []
+        stale = [item for item in history.of(StoppedClients.name) if item.code == "stale-token"]
+        if stale and lost_updates(history, is_fenced=False):
+            return
+    pytest.fail("no client was stopped between its read and its write, in either workload")

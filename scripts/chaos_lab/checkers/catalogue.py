@@ -30,6 +30,7 @@ CHECKERS: dict[str, Checker] = {
     "one-outcome": outcomes.one_outcome,
     "final-holds": endings.final_holds,
     "equal-nodes": endings.equal_nodes,
+    "witnessed": endings.witnessed,
     "queue-order": queues.queue_order,
     "watch": watches.watches,
     "rates": rates.rate_windows,

@@ -36,6 +36,11 @@ def equal_nodes(history: History) -> list[Violation]:
     return [Violation(checker="equal-nodes", text=f"the nodes differ in the end: {said}", at_ns=at_ns)]
 
 
+def witnessed(history: History) -> list[Violation]:
+    """No fault has seen itself what no cluster may do."""
+    return [Violation(checker="witnessed", text=line.text, at_ns=line.at_ns) for line in history.witnessed]
+
+
 def _at_end(hold: Hold, listing: FinalHolds, what: str) -> Violation:
     return Violation(
         checker="final-holds",

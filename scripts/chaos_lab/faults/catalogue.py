@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scripts.chaos_lab.faults import clocks, containers, disks, members, mistakes, network
+from scripts.chaos_lab.faults import clocks, containers, disks, founding, members, mistakes, network
 from scripts.chaos_lab.faults import process_faults as processes
 from scripts.chaos_lab.faults.fault import Fault
 
@@ -20,6 +20,7 @@ _CLASSES: tuple[type[Fault[Any]], ...] = (
     members.MemberAdded,
     members.LostDisk,
     members.MemoryLimit,
+    founding.FoundingDiskLost,
     mistakes.WrongPeers,
     mistakes.ChangedSecret,
     mistakes.OlderVersion,

@@ -13,6 +13,10 @@ LASTS_S: Final = (1.0, 4.0)
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 
 
+class PromiseBroken(Exception):
+    """A fault has seen itself what no cluster may do. The message says what."""
+
+
 class Fault(ABC, Generic[AnyTarget]):
     """A fault at one moment of a run. `begin` and `end` block, in a thread of the lab.
 
@@ -45,7 +49,10 @@ class Fault(ABC, Generic[AnyTarget]):
 
     @abstractmethod
     def begin(self) -> list[str]:
-        """Break it; return where (nodes, links, clients). Raises LabFailure when it cannot be broken."""
+        """Break it; return where (nodes, links, clients).
+
+        Raises LabFailure when it cannot be broken, and PromiseBroken.
+        """
 
     @abstractmethod
     def end(self) -> None:

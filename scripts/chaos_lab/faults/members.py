@@ -3,8 +3,8 @@
 import resource
 import shutil
 import time
-from collections.abc import Callable
-from typing import ClassVar, Final
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, Protocol
 
 from scripts.chaos_lab.faults.fault import Fault
 from scripts.chaos_lab.targets.processes import ProcessTarget
@@ -16,18 +16,30 @@ CHANGE_S: Final = 60.0
 ROOM_BYTES: Final = 4 * 1024 * 1024
 
 
-def add_member(target: Target, node_id: str, peer: str) -> None:
+class Asked(Protocol):
+    """A cluster whose nodes can be asked."""
+
+    def urls(self) -> Mapping[str, str]:
+        """Return the URL of each node."""
+
+    def ask(
+        self, node_id: str, path: str, timeout_s: float = ..., *, method: str = ..., body: object = ...
+    ) -> tuple[int, Any] | None:
+        """Send one request; None if unanswered."""
+
+
+def add_member(target: Asked, node_id: str, peer: str) -> None:
     """Add a node that runs, and wait until it counts. Raises LabFailure."""
     _change(target, "POST", {"id": node_id, "peer": peer}, lambda states: states.get(node_id) == "voter")
 
 
-def remove_member(target: Target, node_id: str) -> None:
+def remove_member(target: Asked, node_id: str) -> None:
     """Remove a node, whether it runs or not. Raises LabFailure."""
     _change(target, "DELETE", {"id": node_id}, lambda states: node_id not in states)
 
 
 def _change(
-    target: Target, method: str, body: dict[str, str], is_made: Callable[[dict[str, str]], bool]
+    target: Asked, method: str, body: dict[str, str], is_made: Callable[[dict[str, str]], bool]
 ) -> None:
     """Ask for a change, of any node that answers, until it is made."""
     deadline_s = time.monotonic() + CHANGE_S

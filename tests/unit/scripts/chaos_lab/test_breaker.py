@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 from scripts.chaos_lab.breaker import Breaker
-from scripts.chaos_lab.faults.fault import Fault
+from scripts.chaos_lab.checkers.catalogue import check_all
+from scripts.chaos_lab.faults.fault import Fault, PromiseBroken
 from scripts.chaos_lab.history import History, HistoryWriter, read_history
 from scripts.chaos_lab.schedule import Step
 from scripts.chaos_lab.targets.target import LabFailure, Target
@@ -81,7 +82,17 @@ class Unhealed(Noted):
         raise OSError("stuck")
 
 
-FAULTS: dict[str, type[Fault[Any]]] = {each.name: each for each in (Noted, Failing, Unhealed)}
+class Seeing(Noted):
+    """A fault that sees a broken promise."""
+
+    name = "seeing"
+
+    def begin(self) -> list[str]:
+        """See it."""
+        raise PromiseBroken("n1, n2 lead in term 7")
+
+
+FAULTS: dict[str, type[Fault[Any]]] = {each.name: each for each in (Noted, Failing, Unhealed, Seeing)}
 
 
 @pytest.fixture
@@ -162,6 +173,16 @@ def test_a_fault_that_cannot_begin_is_healed_and_told(target: PaperTarget, histo
         breaker(target, history).run([step("failing")], soon())
     assert target.said == ["end", "ready"]
     assert recorded(history).faults == []
+
+
+def test_what_a_fault_sees_itself_is_in_the_history(target: PaperTarget, history: HistoryWriter) -> None:
+    """And a checker objects to it, whoever checks the history again; the schedule goes on."""
+    breaker(target, history).run([step("seeing"), step()], soon())
+    assert [word.split()[0] for word in target.said] == ["end", "ready", "begin", "end", "ready"]
+    [violation] = check_all(recorded(history))
+    assert (violation.checker, violation.verdict) == ("witnessed", "broken")
+    assert violation.text == "seeing: n1, n2 lead in term 7"
+    assert violation.at_ns > 0
 
 
 def test_what_cannot_be_healed_is_told_and_the_others_are_healed(

@@ -88,12 +88,13 @@ def test_a_gap_above_the_budget_is_told() -> None:
     """Times the factor for slow machines; a fault without a budget has none to break."""
     budget_s = FAULTS["kill-leader"].gap_s_max
     found = [
-        Gap(fault="kill-leader", where=["n1"], any_s=budget_s * 1.5, free_s=99.0, bound_s=99.0),
-        Gap(fault="kill-leader", where=["n2"], any_s=None),
+        Gap(fault="kill-leader", where=["n1"], any_s=budget_s * 1.5, free_s=None, bound_s=99.0),
+        Gap(fault="kill-leader", where=["n2"], any_s=budget_s, free_s=budget_s * 1.5, bound_s=99.0),
         Gap(fault="somebody-elses", where=[], any_s=99.0),
     ]
-    (told,) = over_budget(found, FAULTS, 1.0)
-    assert "kill-leader of n1: no answer to anybody for" in told
+    to_anybody, to_free = over_budget(found, FAULTS, 1.0)
+    assert "kill-leader of n1: no answer to anybody for" in to_anybody
+    assert "kill-leader of n2: no answer to who may ask any node for" in to_free
     assert over_budget(found, FAULTS, 2.0) == []
 
 

@@ -12,7 +12,7 @@ from scripts.chaos_lab import soak
 from scripts.chaos_lab.checkers.violation import Violation
 from scripts.chaos_lab.late_leases import LateLeases
 from scripts.chaos_lab.run import HISTORY_FILE, Plan, Report
-from scripts.chaos_lab.soak import Sample, Soak, leaks, metric
+from scripts.chaos_lab.soak import Sample, Soak, kept_bytes, leaks, metric
 
 MIB = 1024 * 1024
 BEFORE = Sample(node="n1", resident_bytes=50 * MIB, files=18, disk_bytes=2 * MIB, requests=0, term=1)
@@ -22,15 +22,18 @@ BEFORE = Sample(node="n1", resident_bytes=50 * MIB, files=18, disk_bytes=2 * MIB
     ("change", "what"),
     [
         ({"files": 29}, "open files"),
-        ({"resident_bytes": 133 * MIB}, "bytes of memory"),
+        ({"resident_bytes": 83 * MIB}, "bytes of memory"),
+        ({"resident_bytes": 163 * MIB, "kept_bytes": 80 * MIB}, "bytes of memory"),
         ({"requests": 1}, "remembered requests"),
         ({"disk_bytes": 513 * MIB}, "bytes on the disk"),
     ],
 )
 def test_what_does_not_go_down_again_is_a_leak(change: dict[str, int], what: str) -> None:
     """A little more of files, memory and disk is none; what is told names the node and the bound."""
-    little = {"files": 28, "resident_bytes": 132 * MIB, "disk_bytes": 512 * MIB, "term": 90}
-    assert leaks([BEFORE], [msgspec.structs.replace(BEFORE, **little)]) == []
+    little = {"files": 28, "resident_bytes": 82 * MIB, "disk_bytes": 512 * MIB, "term": 90}
+    kept = {"resident_bytes": 162 * MIB, "kept_bytes": 80 * MIB}
+    for harmless in (little, little | kept):
+        assert leaks([BEFORE], [msgspec.structs.replace(BEFORE, **harmless)]) == []
     [found] = leaks([BEFORE], [msgspec.structs.replace(BEFORE, **change)])
     assert found.startswith("n1 has")
     assert what in found
@@ -41,6 +44,16 @@ def test_a_metric_without_labels_is_read() -> None:
     text = "# TYPE holdfast_term gauge\nholdfast_terms 9\nholdfast_term 3\n"
     assert metric(text, "holdfast_term") == 3
     assert metric(text, "holdfast_requests") == 0
+
+
+def test_what_a_node_keeps_on_purpose_has_a_bound() -> None:
+    """Events, log and state count as the node tells, up to what it may have: more of them is a leak, too."""
+    usual = "holdfast_history_events 1000\nholdfast_log_entries 10\nholdfast_log_bytes 500\n"
+    assert kept_bytes(usual + "holdfast_state_bytes 7\n") == 1000 * 700 + 10 * 400 + 500 + 7
+    full = kept_bytes("holdfast_history_events 110000\n")
+    assert kept_bytes("holdfast_history_events 100000\n") < full
+    assert kept_bytes("holdfast_history_events 900000\n") == full
+    assert kept_bytes("") == 0
 
 
 def report(*, problems: list[str], violations: list[Violation]) -> Report:
