@@ -1,6 +1,7 @@
 """Compaction: late nodes catch up from a snapshot; snapshot and journal are the whole state."""
 
 import asyncio
+from urllib.parse import quote
 
 import pytest
 
@@ -16,11 +17,12 @@ pytestmark = pytest.mark.process
 
 # With few clients nearly every command is an entry of its own.
 CLIENTS = 4
-HOLDS = 4_000
-MANY_HOLDS = 16_000
+CELLS = 1_250
+MANY_CELLS = 5_000
 """Enough that a transfer takes several heartbeats, and can be broken in the middle."""
-CONCURRENT = 100
-NOTE_BYTES = 1_000
+CELL_BYTES = 4_000
+AT_ONCE = 14
+"""So many cells fit into one request."""
 
 
 async def equal_states(cluster: LocalCluster, http: Http, prefix: str) -> dict[str, int]:
@@ -29,6 +31,32 @@ async def equal_states(cluster: LocalCluster, http: Http, prefix: str) -> dict[s
     states = [await http.tokens(node_id, prefix, is_stale=True) for node_id in node_ids(cluster)]
     assert states[0] == states[1] == states[2]
     return states[0]
+
+
+async def check_filled(cluster: LocalCluster, http: Http, cells: int) -> None:
+    """Wait until all nodes are at one revision; check that each has all that `fill` wrote, and delete it."""
+    await until(lambda: len(revisions(cluster)) == 1, "all nodes at one revision")
+    states = [await cells_of(http, node_id) for node_id in node_ids(cluster)]
+    assert states[0] == states[1] == states[2]
+    assert len(states[0]) == cells
+    is_more = True
+    while is_more:
+        deleted = await http.call(cluster.leader(), "DELETE", f"{wire.CELLS}?prefix=large-")
+        cells -= deleted.body["deleted"]
+        is_more = deleted.body["more"]
+    assert cells == 0
+
+
+async def cells_of(http: Http, node_id: str) -> dict[str, tuple[int, str]]:
+    """Return revision and value of what `fill` wrote, as this node has it."""
+    found: dict[str, tuple[int, str]] = {}
+    after: str | None = ""
+    while after is not None:
+        query = f"?prefix=large-&limit=1000&consistency=stale&after={quote(after)}"
+        page = (await http.call(node_id, "GET", wire.CELLS + query)).body
+        found |= {cell["key"]: (cell["mod_revision"], cell["value"]) for cell in page["cells"]}
+        after = page["next"]
+    return found
 
 
 async def test_snapshot_installed(compacting: LocalCluster) -> None:
@@ -51,26 +79,21 @@ async def test_snapshot_installed(compacting: LocalCluster) -> None:
         assert await http.tokens(absent, "away/") == state
 
 
-async def fill(http: Http, node_id: str, session_id: str, holds: int = HOLDS) -> None:
+async def fill(http: Http, node_id: str, cells: int = CELLS) -> None:
     """Make the state larger than what a link takes at once."""
-    for first in range(0, holds, CONCURRENT):
-        numbers = range(first, first + CONCURRENT)
-        names = [f"large-{number}" for number in numbers]
-        note = "n" * NOTE_BYTES
-        answers = await asyncio.gather(
-            *[http.acquire(node_id, name, session_id=session_id, note=note) for name in names]
-        )
-        assert {got.status for got in answers} == {200}
+    for first in range(0, cells, AT_ONCE):
+        numbers = range(first, min(first + AT_ONCE, cells))
+        puts = [{"put": f"large-{number}", "value": str(number).zfill(CELL_BYTES)} for number in numbers]
+        got = await http.call(node_id, "POST", wire.CELLS_TRANSACT, {"then": puts})
+        assert got.status == 200, got.body
 
 
 async def test_large_snapshot(compacting: LocalCluster) -> None:
     """A snapshot larger than a link takes at once goes out as the follower reads, and disturbs nobody."""
     cluster = compacting
-    leader, (absent, other) = cluster.leader(), followers(cluster)
+    leader, (absent, _) = cluster.leader(), followers(cluster)
     async with http_to(cluster) as http:
-        opened = await http.call(leader, "POST", wire.SESSIONS, {"ttl_ms": 600_000})
-        session_id = opened.body["session_id"]
-        await fill(http, leader, session_id)
+        await fill(http, leader)
         leader_said, absent_said = LogSince(cluster, leader), LogSince(cluster, absent)
         cluster.kill(absent)
         async with Load(urls(cluster), prefix="large-load", clients=CLIENTS) as load:
@@ -89,9 +112,7 @@ async def test_large_snapshot(compacting: LocalCluster) -> None:
         assert not leader_said.lines("event=leadership ")
         assert not history_checkers.violations(load.history)
         assert not history_checkers.errors(load.history)
-        assert len(await equal_states(cluster, http, "large-")) == HOLDS
-        closed = await http.call(other, "DELETE", wire.SESSION.format(session_id=session_id))
-        assert len(closed.body["released"]) == HOLDS
+        await check_filled(cluster, http, CELLS)
 
 
 def number_in(line: str, field: str) -> int:
@@ -102,12 +123,10 @@ def number_in(line: str, field: str) -> int:
 async def test_transfer_resumed(compacting: LocalCluster) -> None:
     """After its connection broke in the middle, a large snapshot goes on where it was, and is whole."""
     cluster = compacting
-    leader, (absent, other) = cluster.leader(), followers(cluster)
+    leader, (absent, _) = cluster.leader(), followers(cluster)
     incoming = cluster.data_dir(absent) / "incoming.tmp"
     async with http_to(cluster) as http:
-        opened = await http.call(leader, "POST", wire.SESSIONS, {"ttl_ms": 600_000})
-        session_id = opened.body["session_id"]
-        await fill(http, leader, session_id, MANY_HOLDS)
+        await fill(http, leader, MANY_CELLS)
         cluster.kill(absent)
         leader_said = LogSince(cluster, leader)
         async with Load(urls(cluster), prefix="resumed-load", clients=CLIENTS):
@@ -127,9 +146,7 @@ async def test_transfer_resumed(compacting: LocalCluster) -> None:
         assert number_in(second, "from") >= have_bytes
         assert number_in(first, "index") == number_in(second, "index")
         assert not absent_said.lines("event=snapshot-refused")
-        assert len(await equal_states(cluster, http, "large-")) == MANY_HOLDS
-        closed = await http.call(other, "DELETE", wire.SESSION.format(session_id=session_id))
-        assert len(closed.body["released"]) == MANY_HOLDS
+        await check_filled(cluster, http, MANY_CELLS)
 
 
 async def test_restarted_from_snapshots(compacting: LocalCluster) -> None:

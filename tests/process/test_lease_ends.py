@@ -7,11 +7,13 @@ import pytest
 
 from scripts.local_cluster import LocalCluster
 from tests.process.nodes import Http, http_to, node_ids
+from tests.support.machine_speed import slowness
 
 pytestmark = pytest.mark.process
 
 TTL_MS = 200
 LATE_MS_MAX = 50
+"""On the reference machine."""
 ROUNDS = 9
 
 
@@ -29,7 +31,7 @@ async def free_after_ms(http: Http, holder_node: str, waiter_node: str, name: st
 
 
 async def test_lease_ends_in_time(cluster: LocalCluster) -> None:
-    """A lock with a lease of 200 ms is another's within 250 ms, and never before 200 ms."""
+    """A lock with a lease of 200 ms is another's within 250 ms, more on a slow machine, and never before."""
     nodes = node_ids(cluster)
     async with http_to(cluster) as http:
         took_ms = [
@@ -37,4 +39,4 @@ async def test_lease_ends_in_time(cluster: LocalCluster) -> None:
         ]
     print(f"a lease of {TTL_MS} ms was another's after, ms:", [round(item, 1) for item in sorted(took_ms)])
     assert min(took_ms) >= TTL_MS
-    assert statistics.median(took_ms) <= TTL_MS + LATE_MS_MAX
+    assert statistics.median(took_ms) <= TTL_MS + LATE_MS_MAX * slowness()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 """Seconds after which `wait_until` fails: long enough for anything that ever happens."""
 POLL_S = 0.02
 
