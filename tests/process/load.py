@@ -16,6 +16,8 @@ T = TypeVar("T")
 TIMEOUT_S = 30.0
 """The patience of every client: three nodes have started again by then, even on a slow machine."""
 TTL_MS = 60_000
+KEPT_TTL_MS = 3_600_000
+"""What is kept for good is held when a test ends, however long it took."""
 WAIT_MS = 20_000
 
 
@@ -95,14 +97,16 @@ class Load:
                 is_forgotten = (
                     is_shared and self._forget_every > 0 and choices.randrange(self._forget_every) == 0
                 )
-                hold = await self._acquire(client, sdk, name)
+                hold = await self._acquire(client, sdk, name, KEPT_TTL_MS if is_kept else self._ttl_ms)
                 if hold is not None and not is_kept and not is_forgotten:
                     await self._release(client, sdk, hold)
 
-    async def _acquire(self, client: int, sdk: holdfast.Client, name: str) -> holdfast.Hold | None:
+    async def _acquire(
+        self, client: int, sdk: holdfast.Client, name: str, ttl_ms: int
+    ) -> holdfast.Hold | None:
         operation = Operation(client=client, kind="acquire", name=name, started_s=now_s())
         hold = await self._record(
-            operation, GRANTED, lambda: sdk.acquire(name, ttl=self._ttl_ms / 1000, timeout=WAIT_MS / 1000)
+            operation, GRANTED, lambda: sdk.acquire(name, ttl=ttl_ms / 1000, timeout=WAIT_MS / 1000)
         )
         if hold is not None:
             operation.token, operation.hold_id = hold.token, hold.hold_id

