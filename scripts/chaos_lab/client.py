@@ -55,7 +55,7 @@ class Client:
         self.node = node
         self.choices = lab.random(workload, number)
         self._session = lab.open_session()
-        self._turn = number
+        self._number = self._turn = number
 
     async def __aenter__(self) -> Self:
         return self
@@ -141,6 +141,10 @@ class Client:
     def move_on(self) -> None:
         """Ask the next node from now on."""
         self._turn += 1
+
+    def go_home(self) -> None:
+        """Ask the node of its number first again, as clients do that spread over a cluster."""
+        self._turn = self._number
 
     # --- what several workloads ask
 

@@ -27,6 +27,8 @@ TAIL_S = 5.0
 
 REACH = "reach"
 """The workload that is there for this."""
+DECIDED = "lock-held"
+"""The refusal that only a serving cluster gives: here, of a lock that a client got without hearing of it."""
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +52,7 @@ def gaps(history: History) -> list[Gap]:
     """Return the gap of each fault, in order."""
     faults = history.faults
     asked = history.of(REACH) or history.operations
-    answered = [item for item in asked if item.outcome == "ok"]
+    answered = [item for item in asked if item.outcome == "ok" or item.code == DECIDED]
     anybody = _while_asked(asked, answered)
     free = _while_asked(asked, [item for item in answered if not item.bound])
     by_node: dict[str, list[Operation]] = {}

@@ -8,6 +8,9 @@ from scripts.chaos_lab.client import Client
 from scripts.chaos_lab.lab import Lab, Workload
 
 TTL_MS: Final = 5000
+HOME_S: Final = 1.0
+"""How often a client that may ask any node goes back to its first one. Otherwise all of them would meet at
+one node after a few faults, and wait together when that is the next to stand still."""
 
 
 class Reach(Workload):
@@ -26,7 +29,11 @@ class Reach(Workload):
     async def _client(self, lab: Lab, number: int, node: str, until_s: float) -> None:
         name = f"{lab.prefix}/{self.name}/{number}"
         async with Client(lab, self.name, number, node=node) as client:
+            home_s = time.monotonic()
             while time.monotonic() < until_s:
+                if time.monotonic() > home_s + HOME_S:
+                    client.go_home()
+                    home_s = time.monotonic()
                 grant = await client.acquire(name, ttl_ms=TTL_MS)
                 if grant.is_ok:
                     await client.release(name, grant.hold_id)

@@ -95,8 +95,11 @@ class Disk:
         self._tell_record()
 
     def record(self) -> tuple[bytes, bytes]:
-        """Return what the platter has in identity.json and cluster.json; empty where there is none."""
-        files = {path.name: bytes(inode.synced) for path, inode in self._durable.items()}
+        """Return what was put on the platter as identity.json and cluster.json; empty where there is none.
+
+        Who reads it here is not to be blinded by what has rotten since.
+        """
+        files = {path.name: inode.as_written() for path, inode in self._durable.items()}
         return files.get("identity.json", b""), files.get("cluster.json", b"")
 
     def _tell_record(self) -> None:

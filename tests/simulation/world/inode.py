@@ -146,6 +146,14 @@ class Inode:
                     content[at] = written
         self.rotten.clear()
 
+    def as_written(self) -> bytes:
+        """Return what was put on the platter, as if nothing of it had rotten since."""
+        content = bytearray(self.synced)
+        for at, (written, now) in self.rotten.items():
+            if content[at] == now:
+                content[at] = written
+        return bytes(content)
+
     def _note_part(self, data: bytes, offset: int) -> None:
         """Record what is written, as far as it may say something of what was there before."""
         self._forget_parts(offset)

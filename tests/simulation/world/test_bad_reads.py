@@ -125,3 +125,19 @@ def test_a_copy_knows_what_is_rotten() -> None:
     assert files.misled
     twin.repair()
     assert process(twin).read(SNAPSHOT) == CONTENT
+
+
+def test_what_has_rotten_is_still_known_as_written() -> None:
+    """A checker that asks what a node has stored must not be blinded by what the node cannot see either."""
+    identity, record = ROOT / "identity.json", ROOT / "cluster.json"
+    disk = written(identity, b'{"content":1}')
+    assert disk.rot()
+    assert bytes(disk.names[identity].synced) != b'{"content":1}'
+    told: list[tuple[bytes, bytes]] = []
+    disk.on_record = lambda *both: told.append(both)
+    files = process(disk)
+    fd = files.create(record)
+    files.write(fd, b"{}")
+    files.fdatasync(fd)
+    files.fsync_dir(ROOT)
+    assert told == [(b'{"content":1}', b"{}")]

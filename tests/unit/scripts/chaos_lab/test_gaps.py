@@ -10,7 +10,7 @@ from scripts.chaos_lab.history import AnyLine, FaultBegin, FaultEnd, History, Op
 S = 1_000_000_000
 
 
-def operation(at_s: float, *, bound: str = "", outcome: str = "ok") -> Operation:
+def operation(at_s: float, *, bound: str = "", outcome: str = "ok", code: str = "") -> Operation:
     """Return an operation that returned at a time."""
     return Operation(
         id=round(at_s * 1000),
@@ -22,6 +22,7 @@ def operation(at_s: float, *, bound: str = "", outcome: str = "ok") -> Operation
         call_ns=round((at_s - 0.01) * S),
         return_ns=round(at_s * S),
         outcome=outcome,  # type: ignore[arg-type]
+        code=code,
     )
 
 
@@ -54,6 +55,17 @@ def test_the_gap_of_each_fault_is_its_own() -> None:
     assert first.broken_s == pytest.approx(4.1)
     assert second.any_s == pytest.approx(0.1)
     assert second.errors == 1
+
+
+def test_only_a_refusal_that_the_cluster_decides_is_an_answer() -> None:
+    """Who is told that a lock is held was served; who is told that there is no leader was not."""
+    every = [operation(number / 10) for number in range(50) if not 20 < number < 40]
+    held = [operation(3, outcome="refused", code="lock-held")]
+    lost = [operation(3, outcome="refused", code="no-leader")]
+    (served,) = gaps(History([*fault(1, "kill-leader", 2, 4), *every, *held]))
+    (alone,) = gaps(History([*fault(1, "kill-leader", 2, 4), *every, *lost]))
+    assert served.free_s == pytest.approx(1.0)
+    assert alone.free_s == pytest.approx(2.0)
 
 
 def test_nobody_waits_for_what_comes_after_the_run() -> None:

@@ -159,3 +159,27 @@ async def test_what_was_sent_twice_has_no_sure_refusal() -> None:
     seen, attempt = await after_a_break(is_back=True)
     assert seen == ["DELETE", "DELETE"]
     assert (attempt.fate, attempt.code) == ("lost", "session-expired")
+
+
+async def test_a_client_stays_with_a_node_that_answers_until_it_goes_home(tmp_path: Path) -> None:
+    """Clients that never went back would all meet at one node after a few faults."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response(GRANTED[1])
+
+    async def refuse(_request: web.Request) -> web.Response:
+        return web.json_response(NO_LEADER[1], status=503)
+
+    good, bad = web.Application(), web.Application()
+    good.router.add_post("/v1/locks/acquire", answer)
+    bad.router.add_post("/v1/locks/acquire", refuse)
+    async with TestServer(good) as serving, TestServer(bad) as silent:
+        nodes = {"n1": str(silent.make_url("")).rstrip("/"), "n2": str(serving.make_url("")).rstrip("/")}
+        with HistoryWriter(tmp_path / "history") as history:
+            async with Client(Lab(nodes, history, seed=1, patience_s=5), "w", 0) as client:
+                for _ in range(2):
+                    await client.acquire("a", ttl_ms=1000)
+                client.go_home()
+                await client.acquire("a", ttl_ms=1000)
+    told = [(item.node, item.attempts) for item in read_history(tmp_path / "history").operations]
+    assert told == [("n2", 2), ("n2", 1), ("n2", 2)]
