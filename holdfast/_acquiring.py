@@ -13,7 +13,7 @@ from holdfast._durations import Seconds, to_ms, to_s
 from holdfast._errors import LeaseExpired, LeaseLost, LockHeld, LockTimeout, SessionExpired
 from holdfast._hold import Hold, Session
 from holdfast._keeping import Kept, current_task_alive
-from holdfast._lease import RELEASED, now_s
+from holdfast._lease import RELEASED
 from holdfast._operation import Operation
 from holdfast._operations import Grant, Wanted
 from holdfast._transport import Transport
@@ -89,18 +89,18 @@ async def grant(transport: Transport, operation: Callable[[Wanted], Operation[Gr
     """Ask until it is granted or the time is up. Raises LockTimeout, and whatever refuses it."""
     if terms.session is not None:
         terms.session.refuse_forked()
-    deadline_s = None if terms.timeout_s is None else now_s() + terms.timeout_s
+    deadline_s = None if terms.timeout_s is None else transport.clock.now_s() + terms.timeout_s
     while True:
         wait_ms = None
         if deadline_s is not None:
-            wait_ms = min(to_ms(max(0.0, deadline_s - now_s()), "timeout"), wire.WAIT_MS_MAX)
-        asked_s = now_s()
+            wait_ms = min(to_ms(max(0.0, deadline_s - transport.clock.now_s()), "timeout"), wire.WAIT_MS_MAX)
+        asked_s = transport.clock.now_s()
         try:
             return await transport.call(operation(terms.wanted(wait_ms)))
         except LockHeld as error:
             # The longest wait that the cluster allows may be over, which is not that of the caller.
-            has_waited_longest = now_s() - asked_s >= wire.WAIT_MS_MAX / 1000
-            if has_waited_longest and (deadline_s is None or now_s() < deadline_s):
+            has_waited_longest = transport.clock.now_s() - asked_s >= wire.WAIT_MS_MAX / 1000
+            if has_waited_longest and (deadline_s is None or transport.clock.now_s() < deadline_s):
                 continue
             if deadline_s is None:
                 raise
@@ -112,7 +112,7 @@ async def confirm(hold: Hold) -> None:
 
     One that cannot be started anew is released. Raises LeaseLost when it was lost before we heard of it.
     """
-    if now_s() < hold.lease.renew_at_s:
+    if hold.clock.now_s() < hold.lease.renew_at_s:
         return
     is_confirmed = False
     try:

@@ -9,8 +9,8 @@ from typing import Final
 
 from holdfast import _rotate_secret, wire
 from holdfast._client import Client
+from holdfast._clock import now_s
 from holdfast._errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
-from holdfast._lease import now_s
 from holdfast._values import Member
 
 POLL_S: Final = 0.2

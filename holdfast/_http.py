@@ -7,7 +7,7 @@ import asyncio
 import os
 import warnings
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +29,9 @@ class Connections:
     one loop and end with it. After a fork the child begins without any.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, new_connector: "Callable[[], Connector] | None" = None) -> None:
+        """Connect over TCP, unless `new_connector` makes another pool for each loop."""
+        self._new_connector = new_connector or Connector
         self._loop: asyncio.AbstractEventLoop | None = None
         self._http: aiohttp.ClientSession | None = None
         self._opened: AsyncGenerator[aiohttp.ClientSession] | None = None
@@ -84,7 +86,7 @@ class Connections:
         if self._http is None or self._loop is not loop or self._http.closed:
             self._loop = loop
             # Letting go of the generator of another loop makes that loop close it.
-            self._opened = _open()
+            self._opened = _open(self._new_connector())
             self._http = await anext(self._opened)
         return self._http
 
@@ -103,12 +105,12 @@ class Connections:
         self._http = self._opened = None
 
 
-async def _open() -> AsyncGenerator[aiohttp.ClientSession]:
+async def _open(connector: "Connector") -> AsyncGenerator[aiohttp.ClientSession]:
     """Open a session. It is closed with the generator, which a loop does at its end if nobody did before."""
     tracing = aiohttp.TraceConfig()
     tracing.on_request_headers_sent.append(_note_sent)
     session = aiohttp.ClientSession(
-        connector=_Connector(),
+        connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S_MAX),
         trace_configs=[tracing],
@@ -133,7 +135,7 @@ _sending: ContextVar[Sending | None] = ContextVar("_sending", default=None)
 """What the running task sends: a connection tells it which one it is."""
 
 
-class _Connector(aiohttp.TCPConnector):
+class Connector(aiohttp.TCPConnector):
     """A pool that a forked child does not close when it collects its copy.
 
     Closing would take the parent's sockets out of the epoll set that parent and child share.

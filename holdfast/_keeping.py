@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from holdfast._errors import LeaseExpired, LeaseLost, LockError, OutcomeUnknown, SessionExpired, Unavailable
-from holdfast._lease import EXPIRED, FORKED, MAX_HOLD, NOT_RENEWED, OWNER_GONE, RELEASED, Lease, Leased, now_s
+from holdfast._lease import EXPIRED, FORKED, MAX_HOLD, NOT_RENEWED, OWNER_GONE, RELEASED, Lease, Leased
 from holdfast._transport import Transport
 
 _log = logging.getLogger("holdfast")
@@ -28,7 +28,7 @@ class Kept(Leased):
     """
 
     def __init__(self, transport: Transport, lease: Lease) -> None:
-        super().__init__(lease)
+        super().__init__(lease, transport.clock)
         self._transport = transport
         self._guard: _Guard | None = None
         self._task: asyncio.Task[None] | None = None
@@ -49,7 +49,7 @@ class Kept(Leased):
 
     def keep(self, *, max_hold_s: float | None, is_alive: Callable[[], bool]) -> None:
         """Renew it from now on, in a task of the running loop, while its owner is alive."""
-        ends_at_s = math.inf if max_hold_s is None else now_s() + max_hold_s
+        ends_at_s = math.inf if max_hold_s is None else self.clock.now_s() + max_hold_s
         task = asyncio.create_task(self._keep(ends_at_s, is_alive))
         task.add_done_callback(self._kept_no_longer)
         self._task = task
@@ -61,16 +61,17 @@ class Kept(Leased):
 
     async def _keep(self, ends_at_s: float, is_alive: Callable[[], bool]) -> None:
         while True:
-            await asyncio.sleep(max(0.0, min(_renew_at_s(self.lease), ends_at_s) - now_s()))
-            if now_s() >= ends_at_s:
+            wake_at_s = min(_renew_at_s(self.lease), ends_at_s)
+            await self.clock.sleep(max(0.0, wake_at_s - self.clock.now_s()))
+            if self.clock.now_s() >= ends_at_s:
                 return self.end(MAX_HOLD)
             if not is_alive():
                 _log.warning("not released, expires by itself: its task or thread has ended: %s", self)
                 return self.end(OWNER_GONE)
-            remaining_s = self.lease.remaining_s(now_s())
+            remaining_s = self.lease.remaining_s(self.clock.now_s())
             try:
                 # The exchange repeats on its own; the outer timeout also ends an attempt under way in time.
-                async with asyncio.timeout(remaining_s):
+                async with self.clock.timeout(remaining_s):
                     await self.extend(remaining_s)
             except (LockError, TimeoutError) as error:
                 return self.end(EXPIRED, error)  # an answer that comes later does not count
@@ -82,7 +83,7 @@ class Kept(Leased):
 
     def end_after(self, max_hold_s: float) -> None:
         """End it after so long, though something else keeps it alive."""
-        timer = asyncio.get_running_loop().call_later(max_hold_s, self.end, MAX_HOLD)
+        timer = self.clock.call_later(max_hold_s, lambda: self.end(MAX_HOLD))
         self.when_ended(timer.cancel)
 
     async def give_up(self) -> None:
@@ -133,7 +134,7 @@ class Kept(Leased):
         if reason:
             self._end_late(reason)
             raise self.loss(reason)
-        remaining_s = self.lease.remaining_s(now_s())
+        remaining_s = self.lease.remaining_s(self.clock.now_s())
         self.end(RELEASED)
         # The body has ended in time, so an unreachable cluster does not make it fail.
         await self._transport.finish(self._release_quietly(remaining_s))

@@ -1,12 +1,12 @@
 """How long something that was granted can be relied on, by the client's own clock."""
 
 import os
-import time
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
+from holdfast._clock import REAL, Clock
 from holdfast._durations import Seconds, to_s
 from holdfast._errors import LeaseLost
 
@@ -31,16 +31,6 @@ NOT_RENEWED: Final = "not-renewed"
 """The reason when something else than the cluster ended the renewals, such as the end of the event loop."""
 AT_RISK: Final = "at-risk"
 """The reason when less time is left than the caller needs."""
-
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def now_s() -> float:
-    """Read this machine's monotonic clock, in seconds.
-
-    On Linux it is the one that goes on while the machine is suspended: the cluster did not stop meanwhile.
-    """
-    return time.clock_gettime(_CLOCK)
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -80,8 +70,9 @@ class Leased:
     the end (`when_ended`) is called once, in the thread that ends it.
     """
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: Lease, clock: Clock = REAL) -> None:
         self.own_lease = lease
+        self.clock = clock
         self.cause: BaseException | None = None
         self._ended_by = ""
         self._pid = os.getpid()
@@ -110,19 +101,19 @@ class Leased:
             return FORKED
         if self._ended_by:
             return self._ended_by
-        return "" if self.lease.remaining_s(now_s()) > 0 else EXPIRED
+        return "" if self.lease.remaining_s(self.clock.now_s()) > 0 else EXPIRED
 
     @property
     def state(self) -> str:
         """`held`, `at-risk` (its renewal is overdue) or `lost` (also when it was released)."""
         if self.reason:
             return "lost"
-        return AT_RISK if now_s() >= self.lease.at_risk_at_s else "held"
+        return AT_RISK if self.clock.now_s() >= self.lease.at_risk_at_s else "held"
 
     @property
     def remaining(self) -> float:
         """For how many seconds it can still be relied on, by our own clock; 0 when it cannot."""
-        return 0.0 if self.reason else self.lease.remaining_s(now_s())
+        return 0.0 if self.reason else self.lease.remaining_s(self.clock.now_s())
 
     @property
     def is_valid(self) -> bool:

@@ -27,8 +27,8 @@ import aiohttp
 
 from holdfast import wire
 from holdfast._client import Client
+from holdfast._clock import now_s
 from holdfast._errors import InvalidRequest, LockError, Unavailable
-from holdfast._lease import now_s
 
 WAIT_MS: Final = 300_000
 """Milliseconds that the nodes may take for each step, unless the command line says otherwise."""

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdfast import _exchange
+from holdfast._clock import REAL, Clock
 from holdfast._errors import LockError
 from holdfast._exchange import Answered, Attempt, Exchange, Retry
-from holdfast._lease import now_s
 from holdfast._operation import Operation
 from holdfast._sending import NoAnswer, Sending
 
@@ -32,12 +32,21 @@ WITHDRAW_AFTER_S = 0.5
 class Transport:
     """Carries out operations on the nodes of a cluster, over the connections of the running loop."""
 
-    def __init__(self, nodes: Sequence[str], timeout_s: float) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        timeout_s: float,
+        *,
+        clock: Clock = REAL,
+        connections: "Connections | None" = None,
+    ) -> None:
+        """Send to these nodes, over `connections` (made with the first request if there are none)."""
         self.nodes = tuple(nodes)
         self.timeout_s = timeout_s
+        self.clock = clock
         # Clients spread over the nodes by chance; each then stays with the node that answers.
         self.node = random.randrange(len(self.nodes))  # noqa: S311 - load spreading, not a secret
-        self._connections: Connections | None = None
+        self._connections = connections
         self._finishing: set[asyncio.Task[Any]] = set()
 
     @property
@@ -162,12 +171,13 @@ class _Work(Generic[T]):
 
     def __init__(self, transport: Transport, operation: Operation[T], timeout_s: float) -> None:
         self._transport = transport
+        self._clock = transport.clock
         self._operation = operation
         self._exchange = Exchange(
             operation,
             nodes_count=len(transport.nodes),
             node=transport.node,
-            now_s=now_s(),
+            now_s=transport.clock.now_s(),
             timeout_s=timeout_s,
         )
         self._sending = Sending()
@@ -194,11 +204,11 @@ class _Work(Generic[T]):
             if isinstance(step, Answered):
                 self._transport.node = step.node
                 return step.value
-            await asyncio.sleep(step.delay_s)
+            self._exchange.skip(await self._clock.pause(step.delay_s))
 
     async def _try(self) -> Answered[T] | Retry:
         """Make one attempt and tell the exchange how it went."""
-        attempt = self._exchange.attempt(now_s())
+        attempt = self._exchange.attempt(self._clock.now_s())
         jitter = random.random()  # noqa: S311 - spreads load, not a secret
         sending = self._sending = Sending()
         withdrawing = None
@@ -210,12 +220,12 @@ class _Work(Generic[T]):
             if sending.is_withdrawn:
                 raise _Withdrawn from error
             return self._exchange.on_silence(
-                str(error), was_sent=sending.was_sent, now_s=now_s(), jitter=jitter
+                str(error), was_sent=sending.was_sent, now_s=self._clock.now_s(), jitter=jitter
             )
         finally:
             if withdrawing is not None:
                 withdrawing.cancel()
-        return self._exchange.on_answer(status, body, now_s=now_s(), jitter=jitter)
+        return self._exchange.on_answer(status, body, now_s=self._clock.now_s(), jitter=jitter)
 
 
 def _hear(task: "asyncio.Task[Any]") -> None:

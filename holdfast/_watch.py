@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from holdfast import _exchange, wire
+from holdfast._clock import now_s
 from holdfast._errors import OutcomeUnknown, Unavailable, refusal
-from holdfast._lease import now_s
 from holdfast._sending import NoAnswer
 from holdfast._sse import Block, Parser
 from holdfast._transport import Transport

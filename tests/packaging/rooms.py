@@ -123,7 +123,7 @@ IN_API = {
 WITHOUT_IO = {
     "aiohttp": "return what is to be sent; holdfast/_transport.py sends it",
     "asyncio": "return how long to wait; holdfast/_transport.py waits",
-    "time": "take the time as an argument; holdfast/_lease.py reads the clock",
+    "time": "take the time as an argument; holdfast/_clock.py reads the clock",
     "random": "take the random number as an argument, so that tests can choose it",
     "socket": "return what is to be sent; holdfast/_transport.py sends it",
     "threading": "these rules are called from one task or thread at a time",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast._lease import now_s
+from holdfast._clock import now_s
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.load import Load

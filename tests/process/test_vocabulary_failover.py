@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from holdfast import wire
-from holdfast._lease import now_s
+from holdfast._clock import now_s
 from scripts.local_cluster import LocalCluster
 from tests.process import history_checkers
 from tests.process.amount_checkers import Amount, too_much

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import holdfast
-from holdfast._lease import now_s
+from holdfast._clock import now_s
 from tests.unit.holdfast.scripted import (
     ScriptedNode,
     Step,
