@@ -1,8 +1,9 @@
 """How long clients got no answer while something was broken, and for how long they were told nothing.
 
-The gap of a fault is the longest time between two answers in a row, from the begin of the fault until the
-next one begins: answers to anybody (was the cluster there at all?), to the clients that may ask any node,
-or to those that are bound to one node. A run without clients of one kind has no such gap. If the workload
+The gap of a fault is the longest time between two answers in a row that begins with the fault or behind it,
+until the next one begins: answers to anybody (was the cluster there at all?), to the clients that may ask any
+node, or to those that are bound to one node. What begins while one fault is broken or heals is of that one,
+however far it reaches into the next. A run without clients of one kind has no such gap. If the workload
 `reach` was part of the run, only its clients count: they never wait for each other, so no queue passes for
 a gap.
 
@@ -25,6 +26,8 @@ TAIL_S = 5.0
 """For how long after its end a fault is answered for, if no other begins before: nodes come back late."""
 
 
+JUST_BEFORE_S = 0.2
+"""Answers stand so close together that a gap which began that long before a fault may well be its own."""
 REACH = "reach"
 """The workload that is there for this."""
 DECIDED = "lock-held"
@@ -61,11 +64,13 @@ def gaps(history: History) -> list[Gap]:
             by_node.setdefault(item.bound, []).append(item)
     bound = {node: _while_asked(asked, items) for node, items in by_node.items()}
     found = []
+    before_ns = 0
     for number, fault in enumerate(faults):
-        begin_ns = fault.begin_ns
+        begin_ns = min(before_ns, fault.begin_ns - round(JUST_BEFORE_S * 1e9))
         end_ns = fault.end_ns + round(TAIL_S * 1e9)
         if number + 1 < len(faults):
-            end_ns = min(end_ns, max(faults[number + 1].begin_ns, begin_ns))
+            end_ns = min(end_ns, max(faults[number + 1].begin_ns, fault.begin_ns))
+        before_ns = end_ns
         broken = {word for place in fault.where for word in re.findall(r"\w+", place)}
         waits = {node: longest(times, begin_ns, end_ns) for node, times in bound.items()}
         found.append(
@@ -77,7 +82,8 @@ def gaps(history: History) -> list[Gap]:
                 bound_s=_longest(wait for node, wait in waits.items() if node not in broken),
                 broken_s=_longest(wait for node, wait in waits.items() if node in broken),
                 errors=sum(
-                    _is_error(item) and begin_ns <= item.return_ns <= end_ns for item in history.operations
+                    _is_error(item) and fault.begin_ns <= item.return_ns <= end_ns
+                    for item in history.operations
                 ),
             )
         )
@@ -101,13 +107,11 @@ def _longest(waits: Iterable[float | None]) -> float | None:
 
 
 def longest(times_ns: Sequence[int], begin_ns: int, end_ns: int) -> float | None:
-    """Return the longest time between two of the sorted times that touches the span, in seconds.
+    """Return the longest time between two of the sorted times that begins in the span, in seconds.
 
-    The time from the last one before the span counts from there; None if there are not two.
+    It counts up to the first one behind the span; None if there are not two.
     """
-    first = max(0, bisect_left(times_ns, begin_ns) - 1)
-    last = bisect_right(times_ns, end_ns) + 1
-    inside = times_ns[first:last]
+    inside = times_ns[bisect_left(times_ns, begin_ns) : bisect_right(times_ns, end_ns) + 1]
     if len(inside) < 2:  # noqa: PLR2004 - a gap has two ends
         return None
     return max(after - before for before, after in itertools.pairwise(inside)) / 1e9

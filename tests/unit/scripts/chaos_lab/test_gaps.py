@@ -80,11 +80,26 @@ def test_nobody_waits_for_what_comes_after_the_run() -> None:
     assert gap.any_s == pytest.approx(5.89 - 2.9)
 
 
-def test_a_gap_reaches_from_before_the_fault_to_after_it() -> None:
-    """An answer just before counts as its begin; without any answer behind it there is no end to measure."""
-    assert longest([0, 3 * S, 9 * S], 4 * S, 5 * S) == 6.0
-    assert longest([0, 3 * S], 4 * S, 5 * S) is None
+def test_a_gap_reaches_to_after_the_span() -> None:
+    """It has to begin there; without any answer behind it there is no end to measure."""
+    assert longest([0, 3 * S, 9 * S], 2 * S, 5 * S) == 6.0
+    assert longest([0, 3 * S, 9 * S], 4 * S, 5 * S) is None
+    assert longest([0, 3 * S], 2 * S, 5 * S) is None
     assert longest([], 4 * S, 5 * S) is None
+
+
+def test_a_gap_is_of_the_fault_with_which_it_began() -> None:
+    """A cluster that heals from one fault when the next one begins is not silent because of that one."""
+    every = [number / 10 for number in range(300)]
+    silent = [(0.45, 0.95), (10.05, 13.45), (20.95, 22.05)]
+    answers = [operation(at) for at in every if not any(begin < at < end for begin, end in silent)]
+    lines = [*fault(1, "ring", 10, 12), *fault(2, "member-added", 13, 14), *fault(3, "kill-leader", 21, 22)]
+    first, second, third = gaps(History([*lines, *answers]))
+    assert [gap.any_s for gap in (first, second, third)] == [
+        pytest.approx(3.5),
+        pytest.approx(0.1),
+        pytest.approx(1.2),
+    ]
 
 
 def test_without_clients_of_a_kind_there_is_no_gap() -> None:
