@@ -26,8 +26,9 @@ TAIL_S = 5.0
 """For how long after its end a fault is answered for, if no other begins before: nodes come back late."""
 
 
-JUST_BEFORE_S = 0.2
-"""Answers stand so close together that a gap which began that long before a fault may well be its own."""
+JUST_BEFORE_NS = 200_000_000
+"""Answers stand so close together that a gap which began that long before a fault is its own:
+the last answer came just before."""
 REACH = "reach"
 """The workload that is there for this."""
 DECIDED = "lock-held"
@@ -66,10 +67,10 @@ def gaps(history: History) -> list[Gap]:
     found = []
     before_ns = 0
     for number, fault in enumerate(faults):
-        begin_ns = min(before_ns, fault.begin_ns - round(JUST_BEFORE_S * 1e9))
+        begin_ns = min(before_ns, fault.begin_ns - JUST_BEFORE_NS)
         end_ns = fault.end_ns + round(TAIL_S * 1e9)
         if number + 1 < len(faults):
-            end_ns = min(end_ns, max(faults[number + 1].begin_ns, fault.begin_ns))
+            end_ns = min(end_ns, max(faults[number + 1].begin_ns - JUST_BEFORE_NS, begin_ns))
         before_ns = end_ns
         broken = {word for place in fault.where for word in re.findall(r"\w+", place)}
         waits = {node: longest(times, begin_ns, end_ns) for node, times in bound.items()}
