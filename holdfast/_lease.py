@@ -165,6 +165,7 @@ class Leased:
     def loss(self, reason: str) -> LeaseLost:
         """Return the error that says why this cannot be relied on."""
         verdict = "cannot be relied on" if reason == RELEASED else "is lost"
-        error = LeaseLost(f"{self.described} {verdict}: {self.cause or reason}", reason)
+        why = (str(self.cause) if self.cause is not None else "") or reason  # a TimeoutError says nothing
+        error = LeaseLost(f"{self.described} {verdict}: {why}", reason)
         error.__cause__ = self.cause
         return error

@@ -87,6 +87,13 @@ ROOMS = {
     "holdfast": Room(
         (), "the SDK must install without the server; put shared names into holdfast/wire.py"
     ),
+    "holdfast/testing": Room(
+        (
+            "api", "cluster.consensus.member_list", "cluster.errors", "cluster.observing", "holdfast",
+            "http_api", "lockstate",
+        ),
+        "a cluster in memory is the state machine behind the API, without the log and the disk of a node",
+    ),
     "holdfast/wire.py": Room((), "client and node both read it: it is data, and imports nothing"),
 }  # fmt: skip
 """By folder or file, the longest that fits. Parts of a package that stand here are rooms of their own."""

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import assert_type
 
 import holdfast
+from holdfast.testing import Flaky, MemoryCluster, NullClient, NullHold
 
 
 async def tasks(client: holdfast.Client) -> None:
@@ -39,6 +40,22 @@ async def tasks(client: holdfast.Client) -> None:
     assert_type(await client.cells.put(("app", 7), b"v", session=session), holdfast.CellWritten)
     compare: list[holdfast.CellCompare] = [holdfast.StillHeld(hold), holdfast.CellIs("a", version=3)]
     assert_type(await client.cells.transact(compare=compare), holdfast.Transacted)
+
+
+def tests() -> None:
+    """Use what there is for tests."""
+    with MemoryCluster() as cluster:
+        assert_type(cluster.client(owner="a"), holdfast.Client)
+        assert_type(cluster.sync_client(timeout=timedelta(seconds=5)), holdfast.SyncClient)
+        cluster.when_waiting = lambda: cluster.advance(timedelta(seconds=5))
+        assert_type(cluster.waiting, int)
+        flaky = Flaky(cluster)
+        flaky.lose("acquire", applied=True, times=None)
+        flaky.delay("release", timedelta(seconds=5))
+        assert_type(flaky.client(), holdfast.Client)
+        assert_type(flaky.sent, tuple[str, ...])
+    with NullClient() as client, client.lock("a") as hold:
+        assert_type(hold, NullHold)
 
 
 def threads(client: holdfast.SyncClient) -> None:
