@@ -41,6 +41,7 @@ _RANGES: Final = {
     "connections_per_address": (0, 1_000_000),
     "state_bytes_max": (0, 1 << 50),
 }
+_FILES: Final = ("tls_cert", "tls_key", "tls_client_ca")
 _WORDS: Final = {"log_level": ("debug", "info", "warning", "error"), "log_format": ("text", "json")}
 
 
@@ -107,6 +108,11 @@ class NodeConfig:
     """Where the secret was read from; it is read again when it changes."""
     rotation: Secrets | None = field(default=None, repr=False)
     """What the file says, if the secret is being exchanged: the current one is `secret`."""
+    tls_cert: Path | None = None
+    """The certificate that clients are shown; without it they are served without TLS."""
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    """The authorities of which one must have signed the certificate of each client."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of bounds or does not fit together."""
@@ -125,6 +131,7 @@ class NodeConfig:
             allowed = f"must be 0 (by the memory there is), or {STATE_BYTES_LEAST} or more"
             raise WrongValueError("state_bytes_max", self.state_bytes_max, allowed)
         self._check_elections()
+        self._check_tls()
 
     def _check_peers(self) -> None:
         """Refuse a cluster that is empty, or that this node is not part of."""
@@ -160,6 +167,14 @@ class NodeConfig:
             allowed = f"must be above election_ms_min = {self.election_ms_min}"
             raise WrongValueError("election_ms_max", self.election_ms_max, allowed)
 
+    def _check_tls(self) -> None:
+        """Refuse half of what TLS needs: nobody asked for it to be served without."""
+        if (self.tls_cert is None) != (self.tls_key is None):
+            missing = "tls_key" if self.tls_key is None else "tls_cert"
+            raise WrongValueError(missing, "", "a certificate and its key are given together")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise WrongValueError("tls_client_ca", str(self.tls_client_ca), "needs tls_cert and tls_key")
+
     @property
     def is_single(self) -> bool:
         """Whether this node begins as a cluster of its own."""
@@ -193,10 +208,15 @@ class NodeConfig:
         count = len(self.peers)
         if count > 1 and count % 2 == 0 and not self.join:
             found.append(f"peers: {count} nodes survive no more failures than {count - 1}; use an odd number")
-        if not _is_loopback(self.http.host):
+        if not _is_loopback(self.http.host) and self.tls_client_ca is None:
+            missing = "no TLS and no login" if self.tls_cert is None else "no login, and no --tls-client-ca"
             found.append(
-                f"http: {self.http}: there is no TLS and no login: whoever reaches this address may take and"
+                f"http: {self.http}: there is {missing}: whoever reaches this address may take and"
                 " release every lock and change the members; see docs/security.md"
+            )
+        if self.tls_cert is not None and urllib.parse.urlsplit(self.advertise_http).scheme != "https":
+            found.append(
+                f"advertise_http: {self.advertise_http}: this node speaks only TLS: should it be https://?"
             )
         return tuple(found)
 
@@ -261,6 +281,7 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
     # The rest keeps the defaults of NodeConfig where nothing is given.
     rest: dict[str, Any] = {name: _parse_number(name, given[name].text) for name in NUMBERS if name in given}
     rest |= {name: given[name].text for name in _WORDS if name in given}
+    rest |= {name: _parse_file(name, given[name].text) for name in _FILES if name in given}
     return NodeConfig(
         node_id=node_id,
         data_dir=Path(data_dir),
@@ -277,7 +298,10 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         allow_origins=_parse_list(
             "allow_origin", text("allow_origin", ""), _ALLOWED_ORIGIN, "SCHEME://HOST[:PORT], null or *"
         ),
-        advertise_http=text("advertise_http", _reachable_url(http, peers.get(node_id))).rstrip("/"),
+        advertise_http=text(
+            "advertise_http",
+            _reachable_url("https" if "tls_cert" in given else "http", http, peers.get(node_id)),
+        ).rstrip("/"),
         **rest,
     )
 
@@ -355,12 +379,18 @@ def _secrets(given: Mapping[str, Given]) -> Secrets:
         raise WrongValueError("secret_file", path, str(error)) from None
 
 
-def _reachable_url(http: Address, own: Address | None) -> str:
+def _parse_file(setting: str, text: str) -> Path:
+    if not text:
+        raise WrongValueError(setting, text, "must name a file")
+    return Path(text)
+
+
+def _reachable_url(scheme: str, http: Address, own: Address | None) -> str:
     """Return the URL of `http`; when that listens everywhere, with our host among the peers."""
     host = http.host
     if host in _WILDCARDS:
         host = own.host if own is not None and own.host not in _WILDCARDS else "127.0.0.1"
-    return f"http://{Address(host, http.port)}"
+    return f"{scheme}://{Address(host, http.port)}"
 
 
 def _check_url(url: str) -> None:

@@ -40,6 +40,12 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "secret": ("TEXT", "shared by all nodes, 16 bytes or more; other users of the machine can see flags"),
     "secret_file": ("FILE", "read the secret from this file; a newline at its end does not count"),
     "advertise_http": ("URL", "where clients reach this node (default: made from --http)"),
+    "tls_cert": ("FILE", "speak only TLS 1.3 with clients, with the certificates in this file (PEM)"),
+    "tls_key": ("FILE", "the private key of that certificate (PEM)"),
+    "tls_client_ca": (
+        "FILE",
+        "let only clients in whose certificate one of these authorities has signed (PEM)",
+    ),
     "heartbeat_ms": ("MS", "interval of the leader's heartbeats (default: 100)"),
     "election_ms_min": ("MS", "shortest silence after which a node wants to lead (default: 500)"),
     "election_ms_max": ("MS", "longest such silence (default: 1000)"),

@@ -254,6 +254,11 @@ class Node:
                 await self._secret_watch.stop()
             await group.links.stop()
 
+    @property
+    def has_secret_file(self) -> bool:
+        """Whether this node has read its secret from a file, which can be read again."""
+        return self._secret_watch is not None
+
     def read_secret(self) -> None:
         """Read the secret file again, at once."""
         if self._secret_watch is None:

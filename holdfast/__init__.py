@@ -41,6 +41,7 @@ from holdfast._errors import (
     Refused,
     SessionExpired,
     StaleToken,
+    TlsRefused,
     Unavailable,
 )
 from holdfast._fencing import FencedResource
@@ -56,6 +57,7 @@ from holdfast._sync_holds import (
     SyncSession,
     SyncSessionContext,
 )
+from holdfast._tls import Tls
 from holdfast._values import (
     ClusterInfo,
     ElectionInfo,
@@ -139,6 +141,8 @@ __all__ = [
     "SyncSessionContext",
     "SyncWatch",
     "Taken",
+    "Tls",
+    "TlsRefused",
     "TokenCheck",
     "Transacted",
     "Unavailable",

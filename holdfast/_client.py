@@ -25,6 +25,7 @@ from holdfast._keeping import Kept
 from holdfast._lease import FORKED, RELEASED
 from holdfast._names import Name, to_name
 from holdfast._rates_and_fences import Fence, RateLimiter
+from holdfast._tls import Tls, Trust, from_environment
 from holdfast._transport import Transport
 from holdfast._watch import Watch
 
@@ -52,14 +53,22 @@ class Client:
         *,
         timeout: Seconds = 10.0,
         owner: str | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """Prepare for these nodes; nothing is sent yet. `owner` is shown to others as the holder.
 
         Nodes are URLs or HOST:PORT: a list, or one string with commas between them. The default is what the
         environment variable HOLDFAST_NODES says, and else ports 7700 to 7702 of this machine.
-        Raises ValueError for what cannot be the URL of a node.
+        `tls` is for nodes that speak TLS; the default is what the variables HOLDFAST_CA, HOLDFAST_CERT and
+        HOLDFAST_KEY say. With either, HOST:PORT is short for https://. Raises ValueError for what cannot be
+        the URL of a node, and for files that cannot be used.
         """
-        self._transport = Transport(_exchange.node_urls(nodes, os.environ), to_s(timeout, "timeout"))
+        given = tls or from_environment(os.environ)
+        urls = _exchange.node_urls(nodes, os.environ, has_tls=given is not None)
+        if tls is not None and (plain := [url for url in urls if not url.startswith("https://")]):
+            raise ValueError(f"{plain[0]!r} is not the URL of a node that speaks TLS; write it like https://")
+        trust = None if given is None else Trust(given)
+        self._transport = Transport(urls, to_s(timeout, "timeout"), trust=trust)
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         self._kept: set[Kept] = set()
 

@@ -14,6 +14,7 @@ LockError
  |    +-- Compacted              the events asked for are gone: look at the present, watch from now on
  |    +-- MemberChangeRefused    the members of the cluster stay as they are
  +-- Unavailable       no        no node could do it before the deadline; surely not applied
+ |    +-- TlsRefused             certificates are wrong: no node will ever do it, so it is not tried for long
  +-- OutcomeUnknown    perhaps   it was sent, and no answer came before the deadline
  +-- LeaseLost         it did,   but the lock cannot be relied on any longer: stop the protected work
 """
@@ -97,6 +98,13 @@ class Unavailable(LockError):
     def __init__(self, detail: str, code: str = "unavailable") -> None:
         super().__init__(detail)
         self.code = code
+
+
+class TlsRefused(Unavailable):
+    """This client trusts no node, or no node trusts it: a certificate is wrong, missing or too old."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, "tls-refused")
 
 
 class OutcomeUnknown(LockError):

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast import wire
-from holdfast._errors import LockError, OutcomeUnknown, Unavailable, refusal
+from holdfast._errors import LockError, OutcomeUnknown, TlsRefused, Unavailable, refusal
 from holdfast._operation import Operation, TimedAnswer
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ NODES_VARIABLE = "HOLDFAST_NODES"
 DEFAULT_PORT = 7700
 """The port that a node listens on for clients unless it is told another one."""
 EXAMPLE_NODE = f"http://127.0.0.1:{DEFAULT_PORT}"
-DEFAULT_NODES = ",".join(f"http://127.0.0.1:{DEFAULT_PORT + i}" for i in range(3))
+DEFAULT_NODES = ",".join(f"127.0.0.1:{DEFAULT_PORT + i}" for i in range(3))
 """One node on this machine with its default port, or three as `scripts/cluster up` starts them."""
 
 _REPEATABLE = frozenset({421, 429, 502, 503, 504})
@@ -110,6 +110,7 @@ class Exchange(Generic[T]):
         self._share_s = min(ATTEMPT_S_MAX, timeout_s / max(2, nodes_count))
         self._failures = 0
         self._may_be_applied = False
+        self._untrusted: set[int] = set()
 
     @property
     def may_be_applied(self) -> bool:
@@ -149,6 +150,19 @@ class Exchange(Generic[T]):
         """Handle a broken connection or a timeout. Raises Unavailable or OutcomeUnknown when time is up."""
         self._may_be_applied |= was_sent and not self._operation.changes_nothing
         return self._again("unavailable", detail, retry_after_ms=0, now_s=now_s, jitter=jitter)
+
+    def on_no_trust(self, detail: str, *, was_sent: bool, now_s: float, jitter: float) -> Retry:
+        """Handle a failure of TLS. Raises TlsRefused or OutcomeUnknown when no node is left to try.
+
+        `was_sent` speaks of attempts on other connections: on this one nothing was read.
+        """
+        self._untrusted.add(self._node)
+        if len(self._untrusted) < self._nodes_count:
+            return self.on_silence(detail, was_sent=was_sent, now_s=now_s, jitter=jitter)
+        self._may_be_applied |= was_sent and not self._operation.changes_nothing
+        if self._may_be_applied:
+            raise self._failure("", detail)
+        raise TlsRefused(detail)
 
     def on_answer(self, status: int, body: bytes, *, now_s: float, jitter: float) -> Answered[T] | Retry:
         """Handle an answer. `jitter` is random, 0 to 1. Raises Refused, Unavailable or OutcomeUnknown."""
@@ -215,26 +229,29 @@ def probe(node: int) -> Attempt:
     return Attempt(node, "GET", wire.LIVEZ, b"", headers, PROBE_S)
 
 
-def node_urls(nodes: str | Iterable[str] | None, environment: Mapping[str, str]) -> tuple[str, ...]:
+def node_urls(
+    nodes: str | Iterable[str] | None, environment: Mapping[str, str], *, has_tls: bool = False
+) -> tuple[str, ...]:
     """Return the URLs of nodes, without a slash at the end.
 
     They are given as a list or as one string with commas; None means what HOLDFAST_NODES says, and without it
-    the nodes on this machine. HOST:PORT and HOST are short for a URL. Raises ValueError.
+    the nodes on this machine. HOST:PORT and HOST are short for a URL: of https if the client `has_tls`.
+    Raises ValueError.
     """
     if nodes is None:
         nodes = environment.get(NODES_VARIABLE) or DEFAULT_NODES
     if isinstance(nodes, str):
         nodes = [node for node in nodes.split(",") if node.strip()]
-    urls = tuple(_node_url(node.strip()) for node in nodes)
+    urls = tuple(_node_url(node.strip(), "https" if has_tls else "http") for node in nodes)
     if not urls:
         raise ValueError(f"nodes: name at least one, such as {EXAMPLE_NODE}")
     return urls
 
 
-def _node_url(node: str) -> str:
+def _node_url(node: str, scheme: str) -> str:
     """Return the URL of one node. Raises ValueError."""
     is_short = "://" not in node
-    url = (f"http://{node}" if is_short else node).rstrip("/")
+    url = (f"{scheme}://{node}" if is_short else node).rstrip("/")
     try:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:

@@ -5,6 +5,7 @@ It is imported when the first request is sent: the import of aiohttp takes longe
 
 import asyncio
 import os
+import ssl
 import warnings
 import weakref
 from collections.abc import AsyncGenerator, Callable
@@ -16,7 +17,8 @@ import aiohttp
 from aiohttp.tracing import Trace
 
 from holdfast._exchange import Attempt
-from holdfast._sending import NoAnswer, Sending
+from holdfast._sending import NoAnswer, NoTrust, Sending
+from holdfast._tls import Trust, verdict_of
 
 CONNECT_S_MAX = 2.0
 """Seconds that a connection may take: a node that is slower is as good as down."""
@@ -29,8 +31,14 @@ class Connections:
     one loop and end with it. After a fork the child begins without any.
     """
 
-    def __init__(self, new_connector: "Callable[[], Connector] | None" = None) -> None:
-        """Connect over TCP, unless `new_connector` makes another pool for each loop."""
+    def __init__(
+        self, new_connector: "Callable[[], Connector] | None" = None, *, trust: Trust | None = None
+    ) -> None:
+        """Connect over TCP, unless `new_connector` makes another pool for each loop.
+
+        `trust` judges the nodes whose URLs are https://.
+        """
+        self._trust = trust
         self._new_connector = new_connector or Connector
         self._loop: asyncio.AbstractEventLoop | None = None
         self._http: aiohttp.ClientSession | None = None
@@ -50,6 +58,7 @@ class Connections:
                     data=attempt.body or None,
                     headers=attempt.headers,
                     allow_redirects=False,
+                    ssl=self._ssl(),
                     trace_request_ctx=sending,
                 ) as response,
             ):
@@ -58,7 +67,7 @@ class Connections:
                     response.close()  # no other request may follow on a connection that was half closed
                 return response.status, body
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise NoAnswer(f"{url}: {str(error) or 'no answer in time'}") from error
+            raise _no_answer(url, error, "no answer in time") from error
         finally:
             sending.transport = None
 
@@ -73,12 +82,18 @@ class Connections:
         _sending.set(None)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S_MAX, sock_read=silence_s)
         try:
-            async with http.get(url, headers=headers, timeout=timeout, allow_redirects=False) as response:
+            async with http.get(
+                url, headers=headers, timeout=timeout, allow_redirects=False, ssl=self._ssl()
+            ) as response:
                 yield response.status, b""
                 async for chunk in response.content.iter_any():
                     yield response.status, chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise NoAnswer(f"{url}: {str(error) or 'the stream fell silent'}") from error
+            raise _no_answer(url, error, "the stream fell silent") from error
+
+    def _ssl(self) -> ssl.SSLContext | bool:
+        """Return what connections to https:// nodes are made with."""
+        return True if self._trust is None else self._trust.context()
 
     async def session(self) -> aiohttp.ClientSession:
         """Return the session of the running loop."""
@@ -105,6 +120,14 @@ class Connections:
         self._http = self._opened = None
 
 
+def _no_answer(url: str, error: Exception, otherwise: str) -> NoAnswer:
+    """Return what an error means for the request."""
+    verdict = verdict_of(error)
+    if verdict is None:
+        return NoAnswer(f"{url}: {str(error) or otherwise}")
+    return NoTrust(f"{url}: {verdict}", was_sent=not isinstance(error, aiohttp.ClientConnectorError))
+
+
 async def _open(connector: "Connector") -> AsyncGenerator[aiohttp.ClientSession]:
     """Open a session. It is closed with the generator, which a loop does at its end if nobody did before."""
     tracing = aiohttp.TraceConfig()
@@ -128,7 +151,7 @@ async def _note_sent(
 ) -> None:
     del session, parameters
     if context.trace_request_ctx is not None:
-        context.trace_request_ctx.was_sent = True
+        context.trace_request_ctx.sent_count += 1
 
 
 _sending: ContextVar[Sending | None] = ContextVar("_sending", default=None)

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 import aiohttp
 
-from holdfast import wire
+from holdfast import _tls, wire
 from holdfast._client import Client
 from holdfast._clock import now_s
 from holdfast._errors import InvalidRequest, LockError, Unavailable
@@ -180,7 +180,10 @@ async def _missing(client: Client, step: str) -> str:
         nodes = (await client.cluster()).nodes
     except LockError as error:
         return f"no node answers ({error})"
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ASK_S)) as session:
+    given = _tls.from_environment(os.environ)
+    connector = aiohttp.TCPConnector(ssl=True if given is None else _tls.make_context(given))
+    timeout = aiohttp.ClientTimeout(total=ASK_S)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         said = await asyncio.gather(*(_ask(session, node.http) for node in nodes))
     silent = [node.id for node, values in zip(nodes, said, strict=True) if values is None]
     if silent:

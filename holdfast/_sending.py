@@ -1,10 +1,24 @@
 """One request under way: whether it has begun to go out, and how to take it back."""
 
 import asyncio
+import contextlib
+import os
+import socket
 
 
 class NoAnswer(Exception):
     """A connection broke, or nothing came in time. The text says which node, and how."""
+
+
+class NoTrust(NoAnswer):
+    """TLS fails with this node, and will as long as both sides have the certificates that they have.
+
+    `was_sent` says that the request went out first: the node has closed the connection without reading it.
+    """
+
+    def __init__(self, text: str, *, was_sent: bool) -> None:
+        super().__init__(text)
+        self.was_sent = was_sent
 
 
 class Sending:
@@ -15,9 +29,14 @@ class Sending:
     """
 
     def __init__(self) -> None:
-        self.was_sent = False
+        self.sent_count = 0
         self.is_withdrawn = False
         self.transport: asyncio.Transport | None = None
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether it has begun to go out."""
+        return self.sent_count > 0
 
     def withdraw(self) -> None:
         """Tell the node that nobody waits for the answer any longer, but hear what it says.
@@ -32,4 +51,12 @@ class Sending:
         if self.transport.can_write_eof():
             self.transport.write_eof()
         else:
-            self.transport.close()
+            _end_sending(self.transport)
+
+
+def _end_sending(transport: asyncio.Transport) -> None:
+    """End our side of a connection with TLS. That has no way to say so and go on to hear; its socket has."""
+    own = transport.get_extra_info("socket")
+    # A connection that has just ended needs no end.
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(own.fileno())) as same:
+        same.shutdown(socket.SHUT_WR)

@@ -22,6 +22,7 @@ from holdfast._sync_holds import (
     SyncSession,
     SyncSessionContext,
 )
+from holdfast._tls import Tls
 from holdfast._watch import Watch
 
 
@@ -39,9 +40,10 @@ class SyncClient:
         *,
         timeout: Seconds = 10.0,
         owner: str | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """Prepare for these nodes; nothing is sent yet. See `Client`."""
-        self._client = Client(nodes, timeout=timeout, owner=owner)
+        self._client = Client(nodes, timeout=timeout, owner=owner, tls=tls)
         _portal.register(self._client)
 
     def __enter__(self) -> Self:

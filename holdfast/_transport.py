@@ -11,7 +11,8 @@ from holdfast._clock import REAL, Clock
 from holdfast._errors import LockError
 from holdfast._exchange import Answered, Attempt, Exchange, Retry
 from holdfast._operation import Operation
-from holdfast._sending import NoAnswer, Sending
+from holdfast._sending import NoAnswer, NoTrust, Sending
+from holdfast._tls import Tls, Trust
 
 if TYPE_CHECKING:
     from holdfast._http import Connections
@@ -37,10 +38,17 @@ class Transport:
         nodes: Sequence[str],
         timeout_s: float,
         *,
+        trust: Trust | None = None,
         clock: Clock = REAL,
         connections: "Connections | None" = None,
     ) -> None:
-        """Send to these nodes, over `connections` (made with the first request if there are none)."""
+        """Send to these nodes, over `connections` (made with the first request if there are none).
+
+        `trust` is for nodes whose URLs are https://; without it they are judged as this machine does.
+        """
+        if trust is None and any(node.startswith("https://") for node in nodes):
+            trust = Trust(Tls())
+        self.trust = trust
         self.nodes = tuple(nodes)
         self.timeout_s = timeout_s
         self.clock = clock
@@ -55,7 +63,7 @@ class Transport:
         if self._connections is None:
             from holdfast._http import Connections  # noqa: PLC0415 - see above
 
-            self._connections = Connections()
+            self._connections = Connections(trust=self.trust)
         return self._connections
 
     async def close(self) -> None:
@@ -219,6 +227,11 @@ class _Work(Generic[T]):
         except NoAnswer as error:
             if sending.is_withdrawn:
                 raise _Withdrawn from error
+            if isinstance(error, NoTrust):
+                was_sent = sending.sent_count > error.was_sent
+                return self._exchange.on_no_trust(
+                    str(error), was_sent=was_sent, now_s=self._clock.now_s(), jitter=jitter
+                )
             return self._exchange.on_silence(
                 str(error), was_sent=sending.was_sent, now_s=self._clock.now_s(), jitter=jitter
             )

@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast import _exchange, wire
 from holdfast._clock import now_s
-from holdfast._errors import OutcomeUnknown, Unavailable, refusal
-from holdfast._sending import NoAnswer
+from holdfast._errors import OutcomeUnknown, TlsRefused, Unavailable, refusal
+from holdfast._sending import NoAnswer, NoTrust
 from holdfast._sse import Block, Parser
 from holdfast._transport import Transport
 from holdfast._values import Event
@@ -40,6 +40,7 @@ class Watch:
         self._blocks: list[Block] = []
         self._failed_since_s: float | None = None
         self._failures = 0
+        self._untrusted: set[int] = set()
 
     @property
     def last_id(self) -> str:
@@ -89,6 +90,8 @@ class Watch:
             await self._leave("the stream has ended")
             return
         except NoAnswer as error:
+            if isinstance(error, NoTrust):
+                await self._distrust(str(error))
             await self._leave(str(error))
             return
         except BaseException:
@@ -99,6 +102,7 @@ class Watch:
             await self._refused(status, piece)
         elif piece:
             self._failed_since_s, self._failures = None, 0
+            self._untrusted.clear()
             self._blocks += self._parser.feed(piece)
 
     def _open(self) -> AsyncGenerator[tuple[int, bytes]]:
@@ -126,6 +130,13 @@ class Watch:
             await self.close()
             raise refusal(code, detail, document)
         await self._leave(detail)
+
+    async def _distrust(self, why: str) -> None:
+        """Note a node with which TLS fails. Raises TlsRefused when there is no other."""
+        self._untrusted.add(self._node)
+        if len(self._untrusted) == len(self._transport.nodes):
+            await self.close()
+            raise TlsRefused(why)
 
     async def _leave(self, why: str) -> None:
         """Turn to the next node, after a while if all have failed. Raises Unavailable."""

@@ -20,7 +20,7 @@ import uvloop
 from aiohttp import web
 
 from cluster.config import Address, NodeConfig, load
-from cluster.errors import IdentityRefused, NodeFailed, StartupError
+from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupError
 from cluster.node import Node
 from cluster.observing import memory
 from cluster.storage.forked_child import Child
@@ -31,6 +31,8 @@ from http_api.ready_log import ReadyLog
 from http_api.server import logs
 from http_api.server.callers import Callers
 from http_api.server.connection_room import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, RoomLimits
+from http_api.server.tls_context import TlsFiles, TlsUnusable
+from http_api.tls_watch import TlsWatch
 
 logger = logging.getLogger("http_api")
 
@@ -70,6 +72,7 @@ async def _run(config: NodeConfig) -> int:
     for warning in config.warnings:
         logger.warning("event=config-warning detail=%r", warning)
     caught = signals.Signals(asyncio.get_running_loop())
+    tls = _tls_of(config)
     # Bound first: an address in use is found before the data directory is touched.
     with contextlib.closing(_bind(config.http)) as listener:
         config = _with_port(config, listener)
@@ -78,15 +81,22 @@ async def _run(config: NodeConfig) -> int:
         node = Node(config, child=child)
         asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
         await node.start()
-        caught.reload_with(node.read_secret)
+        caught.reload_with(partial(_reload, node, tls))
         callers = Callers((*config.hosts, socket.gethostname()), config.allow_origins)
         server = build_server(
-            node, config.request_timeout_ms, _room_limits(config), callers, fast_lane=not config.no_fast_lane
+            node,
+            config.request_timeout_ms,
+            _room_limits(config),
+            callers,
+            fast_lane=not config.no_fast_lane,
+            tls=tls.door if tls is not None else None,
         )
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
         await runner.setup()
         site = web.SockSite(runner, listener, backlog=_backlog())
         await site.start()
+        if tls is not None:
+            tls.start()
         _calm_collector()
         pages = HugePages(child)
         pages.begin()
@@ -102,6 +112,8 @@ async def _run(config: NodeConfig) -> int:
         node.begin_shutdown()
         await runner.cleanup()  # open calls get their answers from a node that still runs
         pages.stop()
+        if tls is not None:
+            await tls.stop()
         if node.failure is None:
             await node.stop()
         # A node may also have broken since it was told to stop.
@@ -109,6 +121,24 @@ async def _run(config: NodeConfig) -> int:
             return await _close_failed(node, node.failure)
     logger.info("event=stopped node_id=%s", config.node_id)
     return 0
+
+
+def _tls_of(config: NodeConfig) -> TlsWatch | None:
+    """Return what clients need for TLS, None if they are served without. Raises ConfigError."""
+    if config.tls_cert is None or config.tls_key is None:
+        return None
+    try:
+        return TlsWatch(TlsFiles(config.tls_cert, config.tls_key, config.tls_client_ca))
+    except TlsUnusable as error:
+        raise ConfigError(str(error)) from None
+
+
+def _reload(node: Node, tls: TlsWatch | None) -> None:
+    """Read again what can change while the node runs: the files of secret and TLS, of those that it has."""
+    if tls is not None:
+        tls.read_now()
+    if tls is None or node.has_secret_file:
+        node.read_secret()
 
 
 def _on_uncaught(node: Node, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

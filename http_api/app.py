@@ -1,5 +1,6 @@
 """The HTTP face of a node, put together: the calls of version 1 behind one server."""
 
+from itertools import chain
 from typing import Final
 
 from aiohttp import web
@@ -15,6 +16,7 @@ from http_api.server.fast_lane import FastLane
 from http_api.server.metrics import RequestCounts
 from http_api.server.middleware import Front
 from http_api.server.routes import Router
+from http_api.server.tls_gate import TlsDoor
 from http_api.v1 import schema
 from http_api.v1.table import RESERVED, make_routes
 
@@ -28,15 +30,17 @@ def build_server(
     callers: Callers | None = None,
     *,
     fast_lane: bool = True,
+    tls: TlsDoor | None = None,
 ) -> web.Server:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop.
 
     Without `fast_lane` all calls take the way through aiohttp; the answers are the same.
+    With `tls` the server speaks nothing else.
     """
     room = ConnectionRoom(room_limits, origin_of)
-    counts = RequestCounts(room.samples)
+    counts = RequestCounts(room.samples if tls is None else lambda: chain(room.samples(), tls.samples()))
     access_log = AccessLog(counts)
     router = Router(make_routes(counts), reserved=RESERVED)
     shared = Gateway(node), router, access_log, request_timeout_ms, callers or Callers()
     lane = FastLane(*shared, decode=schema.decode) if fast_lane else None
-    return make_server(Front(*shared), room, lane)
+    return make_server(Front(*shared), room, lane, tls)

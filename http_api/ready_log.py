@@ -27,8 +27,9 @@ class ReadyLog:
         """Tell of `node`, which listens for clients at `http`."""
         self._node = node
         self._node_id = config.node_id
+        scheme = "http" if config.tls_cert is None else "https"
         self._where = (
-            f"node_id={config.node_id} http=http://{http} peer={config.peer}"
+            f"node_id={config.node_id} http={scheme}://{http} peer={config.peer}"
             f" advertise_http={config.advertise_http}"
         )
         self._is_ready = False

@@ -17,10 +17,11 @@ from aiohttp.web_protocol import RequestHandler
 
 from holdfast import wire
 from http_api.server.call import UNDRAINED_BYTES_MAX, Call, until_read
-from http_api.server.connection_room import ConnectionRoom
+from http_api.server.connection_room import ConnectionRoom, Place
 from http_api.server.fast_lane import FastLane, LaneCall
 from http_api.server.middleware import Front, problem_reply
 from http_api.server.refusals import CallRefused
+from http_api.server.tls_gate import TlsDoor, TlsGate
 
 _LOOK_S: Final = 1.0
 """Seconds between two looks for connections that have been quiet for too long."""
@@ -44,6 +45,8 @@ class _Protocol(RequestHandler):
     leaves the connection to aiohttp for good, because nothing here knows then where a request begins.
     """
 
+    place_taken: Place | None = None
+    """What this connection has already, if it began with a TLS handshake."""
     _lane_call: LaneCall | None = None
     _lane_idle: "asyncio.Future[None] | None" = None
     _reading: "asyncio.Task[None] | None" = None
@@ -53,8 +56,12 @@ class _Protocol(RequestHandler):
         """Begin; for a probe only, if the journal could run out of descriptors with one more."""
         server = cast("_Server", self._manager)
         super().connection_made(transport)
-        peer = transport.get_extra_info("peername")
-        self.place = server.room.come(self, str(peer[0]) if peer else "")
+        if self.place_taken is None:
+            peer = transport.get_extra_info("peername")
+            self.place = server.room.come(self, str(peer[0]) if peer else "")
+        else:
+            self.place = self.place_taken
+            self.place.connection = self
         self._lane = server.lane if self.place.refused is None else None
         server.watch()
 
@@ -183,10 +190,24 @@ class _Server(web.Server):
 
     room: ConnectionRoom
     lane: FastLane | None
+    tls: TlsDoor | None
     _look_handle: asyncio.TimerHandle | None = None
 
     def __call__(self) -> RequestHandler:
-        """Make the protocol of a new connection."""
+        """Make the protocol of a new connection; with TLS, what comes before it."""
+        if self.tls is not None:
+            self.watch()
+            # aiohttp hands it to the loop, which takes any protocol.
+            return cast("RequestHandler", TlsGate(self.tls, self.room, self._admit))
+        return self._protocol()
+
+    def _admit(self, place: Place) -> asyncio.Protocol:
+        """Make the protocol of a client whose handshake is complete."""
+        protocol = self._protocol()
+        protocol.place_taken = place
+        return protocol
+
+    def _protocol(self) -> _Protocol:
         loop = asyncio.get_running_loop()
         return _Protocol(
             self,
@@ -211,10 +232,12 @@ class _Server(web.Server):
             self.watch()
 
 
-def make_server(front: Front, room: ConnectionRoom, lane: FastLane | None) -> web.Server:
+def make_server(
+    front: Front, room: ConnectionRoom, lane: FastLane | None, tls: TlsDoor | None = None
+) -> web.Server:
     """Return a server whose calls `front` answers, or `lane` before it, with `room` for connections.
 
-    Needs a running loop.
+    With `tls` it speaks nothing else. Needs a running loop.
     """
     loop = asyncio.get_running_loop()
 
@@ -232,5 +255,6 @@ def make_server(front: Front, room: ConnectionRoom, lane: FastLane | None) -> we
 
     server = _Server(front.handle, request_factory=make_call, handler_cancellation=True)
     server.room = room
+    server.tls = tls
     server.lane = lane if set(RequestHandler.__slots__) >= _SEEN_OF_AIOHTTP else None
     return server

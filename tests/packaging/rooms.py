@@ -106,6 +106,10 @@ ONLY_IN = {
         "cluster/consensus/library.py",
         "use cluster.consensus.engine.Engine: the library is tamed in cluster/consensus/library.py alone",
     ),
+    "cryptography": (
+        "holdfast/_certificates.py",
+        "TLS needs only ssl; certificates are made in holdfast/_certificates.py alone, imported late",
+    ),
     "uvloop": ("http_api/__main__.py", "use asyncio; the program alone chooses the event loop"),
 }
 

@@ -270,3 +270,36 @@ def test_a_config_is_checked_however_it_is_made() -> None:
             advertise_http=good.advertise_http,
             heartbeat_ms=0,
         )
+
+
+def test_tls_comes_with_its_files() -> None:
+    """Clients are sent to https://, and an address that others reach is told of as far as it is open."""
+    files = ["--tls-cert", "c.pem", "--tls-key", "k.pem"]
+    config = load([*files, "--http", "10.0.0.1:7700"], {"HOLDFAST_TLS_CLIENT_CA": "ca.pem"})
+    assert (config.tls_cert, config.tls_key, config.tls_client_ca) == (
+        Path("c.pem"),
+        Path("k.pem"),
+        Path("ca.pem"),
+    )
+    assert config.advertise_http == "https://10.0.0.1:7700"
+    assert config.warnings == ()
+    (open_to_all,) = load([*files, "--http", "10.0.0.1:7700"], {}).warnings
+    assert "no login" in open_to_all
+    (slip,) = load([*files, "--advertise-http", "http://n1:7700"], {}).warnings
+    assert "https://" in slip
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--tls-cert", "c.pem"], "tls_key: '': a certificate and its key are given together"),
+        (["--tls-key", "k.pem"], "tls_cert: '': a certificate and its key are given together"),
+        (["--tls-client-ca", "ca.pem"], "tls_client_ca: 'ca.pem' (flag --tls-client-ca): needs tls_cert"),
+        (["--tls-cert", "", "--tls-key", "k.pem"], "tls_cert: '' (flag --tls-cert): must name a file"),
+    ],
+)
+def test_half_of_tls_is_refused(argv: list[str], words: str) -> None:
+    """An emptied variable must not open the port without TLS."""
+    with pytest.raises(ConfigError) as caught:
+        load(argv, {})
+    assert words in str(caught.value)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from holdfast import wire
 from http_api.app import build_server
 from http_api.server.callers import Callers
 from http_api.server.connection_room import RoomLimits
+from http_api.server.tls_gate import TlsDoor
 from tests.support import http_contract
 from tests.support.local_node import LocalNode
 
@@ -44,16 +46,23 @@ def check_problem(got: Got, status: int, code: str, outcome: str = "not-applied"
 class Served:
     """A node and its server."""
 
-    def __init__(self, node: LocalNode, runner: web.ServerRunner, session: aiohttp.ClientSession) -> None:
-        self.node, self.runner, self._session = node, runner, session
+    def __init__(
+        self,
+        node: LocalNode,
+        runner: web.ServerRunner,
+        session: aiohttp.ClientSession,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
+        self.node, self.runner, self._session, self.trust = node, runner, session, trust
         self.port: int = runner.addresses[0][1]
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Got:
         """Send JSON, or `data=` as it is; return the answer, parsed when it is JSON."""
         if body is not None:
             options["json"] = body
+        scheme = "http" if self.trust is None else "https"
         async with self._session.request(
-            method, f"http://127.0.0.1:{self.port}{path}", **options
+            method, f"{scheme}://127.0.0.1:{self.port}{path}", ssl=self.trust or True, **options
         ) as response:
             raw = await response.read()
             is_json = "json" in response.headers["Content-Type"]
@@ -76,7 +85,7 @@ class Served:
 
     async def raw(self, sent: bytes) -> bytes:
         """Send bytes on a connection of their own and return all that comes back."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trust)
         try:
             writer.write(sent)
             return await asyncio.wait_for(reader.read(), 10)
@@ -93,17 +102,22 @@ async def until(condition: Callable[[], object]) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(
-    room_limits: RoomLimits = ROOM, callers: Callers | None = None, *, fast_lane: bool = True
+    room_limits: RoomLimits = ROOM,
+    callers: Callers | None = None,
+    *,
+    fast_lane: bool = True,
+    tls: TlsDoor | None = None,
+    trust: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Served]:
-    """Run a server for the length of a test."""
+    """Run a server for the length of a test; with `tls` its clients use `trust`."""
     node = LocalNode()
-    server = build_server(node, REQUEST_TIMEOUT_MS, room_limits, callers, fast_lane=fast_lane)
+    server = build_server(node, REQUEST_TIMEOUT_MS, room_limits, callers, fast_lane=fast_lane, tls=tls)
     runner = web.ServerRunner(server, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         async with aiohttp.ClientSession() as session:
-            yield Served(node, runner, session)
+            yield Served(node, runner, session, trust)
     finally:
         await runner.cleanup()
         node.close()

@@ -31,7 +31,7 @@ def bomb(megabytes: int) -> bytes:
 async def test_encoded_bodies_are_refused_unread(path: str, encoding: bytes) -> None:
     """Whatever the path, they are refused by the head, and nothing happens."""
     async with serving() as served:
-        body = gzip.compress(ACQUIRE)
+        body = gzip.compress(ACQUIRE, mtime=0)  # a time may have the byte %
         got = await served.raw(
             request(path, body) % (b"Content-Encoding: %s\r\nConnection: close\r\n" % encoding)
         )

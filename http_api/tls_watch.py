@@ -1,0 +1,139 @@
+"""The TLS files of a running node: looked at once a minute, and at once when an operator asks for it.
+
+What cannot be used changes nothing: the node goes on with the certificate that it has, and says so. It says
+as well when a certificate ends soon.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from cluster.observing.metrics import Sample, gauge
+from http_api.server import tls_context
+from http_api.server.tls_context import TlsFiles, TlsReady, TlsUnusable
+from http_api.server.tls_gate import TlsDoor
+
+LOOK_S: Final = 60.0
+"""Seconds between two looks at the files."""
+_DAY_S: Final = 86_400
+SOON_DAYS: Final = 14
+"""Days before the end of a certificate from which on the log says so, once a day."""
+_FILES: Final = {"node": "tls_cert", "client-ca": "tls_client_ca"}
+
+logger = logging.getLogger("http_api")
+
+_Signature = tuple[tuple[int, int, int] | None, ...]
+
+
+class TlsWatch:
+    """Keeps the certificate of a server what its files say. One task; `start` and `stop` it."""
+
+    def __init__(self, files: TlsFiles, now_s: Callable[[], float] = time.time) -> None:
+        """Read the files for the first time. Raises TlsUnusable."""
+        self._files = files
+        self._now_s = now_s
+        self._read_last = self._signature()
+        self._ready = _usable(files, now_s())
+        self.door = TlsDoor(self._ready.context, self._samples)
+        self._refused = ""
+        self._told_at_s = float("-inf")
+        self._is_asked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._tell_ends()
+        self._task = asyncio.get_running_loop().create_task(self._watch(), name="watch-tls")
+
+    async def stop(self) -> None:
+        """Look no more. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def read_now(self) -> None:
+        """Read the files at once, changed or not: an operator says that they are finished."""
+        self._is_asked.set()
+
+    async def _watch(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._is_asked.wait()
+            is_asked = self._is_asked.is_set()
+            self._is_asked.clear()
+            self.look(is_asked=is_asked)
+
+    def look(self, *, is_asked: bool = False) -> None:
+        """Read the files if they have changed, or could not be used, or if somebody asks for it."""
+        found = self._signature()
+        if is_asked or self._refused or found != self._read_last:
+            # Noted before: what changes while it is read is found by the next look.
+            self._read_last = found
+            self._read(is_asked=is_asked)
+        if self._now_s() - self._told_at_s >= _DAY_S:
+            self._tell_ends()
+
+    def _read(self, *, is_asked: bool) -> None:
+        try:
+            self._ready = _usable(self._files, self._now_s())
+        except TlsUnusable as error:
+            if is_asked or str(error) != self._refused:
+                reason = f"{error}; the certificate stays what it was"
+                logger.error("event=tls-not-read reason=%r", reason)  # noqa: TRY400 - it says all
+            self._refused = str(error)
+            return
+        self._refused = ""
+        self.door.context = self._ready.context
+        logger.info("event=tls-read path=%r days_left=%d", str(self._files.cert), self._days_left("node"))
+        self._tell_ends()
+
+    def _signature(self) -> _Signature:
+        """Return what changes when the files do."""
+        return tuple(_signature(path) for path in self._files if path is not None)
+
+    def _days_left(self, which: str) -> int:
+        return int((self._ready.ends_at_s[which] - self._now_s()) // _DAY_S)
+
+    def _tell_ends(self) -> None:
+        """Warn of what ends soon."""
+        self._told_at_s = self._now_s()
+        for which in self._ready.ends_at_s:
+            days = self._days_left(which)
+            if days < SOON_DAYS:
+                what = "ends soon" if days >= 0 else "has ended"
+                logger.warning(
+                    "event=tls-certificate-ends setting=%s days_left=%d detail=%r",
+                    *(_FILES[which], days),
+                    f"a certificate {what}, and clients will refuse it, or be refused: put a new one into its"
+                    " place; the node reads it within a minute, and at once at SIGHUP",
+                )
+
+    def _samples(self) -> Iterator[Sample]:
+        name = "holdfast_http_tls_certificate_end_seconds"
+        text = "Second since 1970 in which a certificate ends."
+        for which, end_s in self._ready.ends_at_s.items():
+            yield name, text, "gauge", {"certificate": which}, end_s
+        text = "1 while the TLS files cannot be used, and an earlier certificate is."
+        yield gauge("http_tls_files_refused", text, int(bool(self._refused)))
+
+
+def _usable(files: TlsFiles, now_s: float) -> TlsReady:
+    """Read the files. Raises TlsUnusable, also when authorities of clients have ended."""
+    ready = tls_context.load(files)
+    if files.client_ca is not None and ready.ends_at_s["client-ca"] <= now_s:
+        raise TlsUnusable("tls_client_ca", files.client_ca, "has expired: no client could be let in")
+    return ready
+
+
+def _signature(path: os.PathLike[str]) -> tuple[int, int, int] | None:
+    """Return what changes when a file does, None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - no path object for each look
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino)

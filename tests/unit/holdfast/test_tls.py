@@ -1,0 +1,303 @@
+"""Clients of nodes with TLS: they trust whom they are told to, and say at once when they cannot."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import _exchange, _tls, wire
+from holdfast._sending import Sending
+from holdfast._tls import Tls, Trust
+from http_api.server import tls_context
+from http_api.server.tls_context import TlsFiles
+from http_api.server.tls_gate import TlsDoor
+from tests.support.certificates import Certificates, authority
+from tests.unit.holdfast.conftest import NewClient, a_node
+from tests.unit.http_api.serving import Served, serving, until
+
+LONG_S = 60
+"""A timeout that no test wants to see the end of."""
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    """Make an authority."""
+    return Certificates(tmp_path)
+
+
+@contextlib.asynccontextmanager
+async def tls_node(files: TlsFiles) -> AsyncIterator[tuple[Served, str]]:
+    """Give a node with TLS, and its URL."""
+    async with serving(tls=TlsDoor(tls_context.load(files).context)) as served:
+        yield served, f"https://127.0.0.1:{served.port}"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (_tls.CA_VARIABLE, _tls.CERT_VARIABLE, _tls.KEY_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("wants_clients", [True, False])
+async def test_a_client_uses_locks_and_watches(
+    certificates: Certificates, new_client: NewClient, *, wants_clients: bool
+) -> None:
+    """All that there is goes through TLS."""
+    tls = certificates.tls(is_known=wants_clients)
+    async with (
+        tls_node(certificates.files(wants_clients=wants_clients)) as (_, url),
+        new_client(url, tls=tls) as client,
+        new_client(url, tls=tls) as other,
+    ):
+        watch = client.watch("a")
+        await watch.begin()
+        async with other.lock("a") as hold:
+            assert hold.token == 1
+            assert (await anext(watch)).event == "granted"
+            with pytest.raises(holdfast.LockTimeout):
+                await client.lock("a").acquire(timeout=0.05)
+        await watch.close()
+
+
+async def test_the_environment_says_how(
+    certificates: Certificates, new_client: NewClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its variables HOST:PORT is short for a URL with TLS."""
+    pair = certificates.client()
+    monkeypatch.setenv(_tls.CA_VARIABLE, str(certificates.ca))
+    monkeypatch.setenv(_tls.CERT_VARIABLE, str(pair.cert))
+    monkeypatch.setenv(_tls.KEY_VARIABLE, str(pair.key))
+    async with (
+        tls_node(certificates.files(wants_clients=True)) as (served, _),
+        new_client(f"127.0.0.1:{served.port}") as client,
+    ):
+        assert (await client.cluster()).node_id == "n1"
+
+
+def _wrong(case: str, certificates: Certificates) -> tuple[TlsFiles, Tls]:
+    """Return what a node has and what a client has, of which one is wrong."""
+    files = certificates.files(wants_clients=True)
+    good = certificates.tls(is_known=True)
+    match case:
+        case "authority":
+            other = certificates.write("other", authority("somebody else"))
+            return files, Tls(other.cert, good.cert, good.key)
+        case "name":
+            return TlsFiles(*certificates.node("n9", "n9.example.com", "10.9.9.9"), files.client_ca), good
+        case "no certificate":
+            return files, Tls(certificates.ca)
+        case "a stranger's":
+            return files, Tls(certificates.ca, *certificates.client("eve", by="somebody else"))
+        case _:
+            raise AssertionError(case)
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("authority", "not trusted"),
+        ("name", "not for this"),
+        ("no certificate", "HOLDFAST_CERT"),
+        ("a stranger's", "does not know the authority"),
+    ],
+)
+async def test_what_can_never_succeed_fails_at_once(
+    certificates: Certificates, new_client: NewClient, case: str, words: str
+) -> None:
+    """Long before the timeout, and with words that say what is wrong; surely nothing was done."""
+    files, tls = _wrong(case, certificates)
+    async with tls_node(files) as (served, url):
+        async with new_client([url, f"https://localhost:{served.port}"], tls=tls, timeout=LONG_S) as client:
+            async with asyncio.timeout(LONG_S / 2):
+                with pytest.raises(holdfast.TlsRefused, match=words) as caught:
+                    await client.acquire("a")
+                with pytest.raises(holdfast.TlsRefused, match=words):
+                    await client.watch("a").begin()
+            assert isinstance(caught.value, holdfast.Unavailable)
+            assert caught.value.code == "tls-refused"
+        assert served.node.machine.revision == 0
+
+
+async def test_an_expired_certificate_of_a_node(certificates: Certificates, new_client: NewClient) -> None:
+    """A node that has run past the end of its certificate is not trusted."""
+    files = certificates.files()
+    context = tls_context.load(files).context
+    context.load_cert_chain(*certificates.expired_node())
+    async with serving(tls=TlsDoor(context)) as served:
+        url = f"https://127.0.0.1:{served.port}"
+        ca = certificates.old_ca
+        async with new_client(url, tls=Tls(ca), timeout=LONG_S) as client, asyncio.timeout(LONG_S / 2):
+            with pytest.raises(holdfast.TlsRefused, match="has expired"):
+                await client.acquire("a")
+
+
+async def test_an_expired_certificate_of_a_client(certificates: Certificates, new_client: NewClient) -> None:
+    """It is told so by the node."""
+    late = certificates.expired_client()
+    files = certificates.files()._replace(client_ca=certificates.old_ca)
+    async with (
+        tls_node(files) as (_, url),
+        new_client(url, tls=Tls(certificates.ca, *late), timeout=LONG_S) as client,
+    ):
+        async with asyncio.timeout(LONG_S / 2):
+            with pytest.raises(holdfast.TlsRefused, match="client's certificate has expired"):
+                await client.acquire("a")
+
+
+async def test_a_node_that_can_be_trusted_is_enough(
+    certificates: Certificates, new_client: NewClient
+) -> None:
+    """One node has a wrong certificate; its clients go on with the others."""
+    bad = TlsFiles(*certificates.node("bad", "elsewhere.example.com"))
+    async with tls_node(bad) as (_, wrong), tls_node(certificates.files()) as (_, right):
+        for _ in range(4):
+            async with new_client([wrong, right], tls=certificates.tls()) as client:
+                await (await client.acquire("a", timeout=1)).release()
+
+
+async def test_a_node_that_may_come_back_is_waited_for(
+    certificates: Certificates, new_client: NewClient
+) -> None:
+    """A node that is down is no reason to give up at once: it may be the one that can be trusted."""
+    bad = TlsFiles(*certificates.node("bad", "elsewhere.example.com"))
+    async with (
+        tls_node(bad) as (_, wrong),
+        new_client([wrong, "https://127.0.0.1:1"], tls=certificates.tls(), timeout=0.5) as client,
+    ):
+        with pytest.raises(holdfast.Unavailable) as caught:
+            await client.acquire("a")
+        assert not isinstance(caught.value, holdfast.TlsRefused)
+
+
+async def test_tls_against_a_node_without(certificates: Certificates, new_client: NewClient) -> None:
+    """The URL is wrong, and the error says so."""
+    async with a_node() as (_, url), asyncio.timeout(LONG_S / 2):
+        secure = url.replace("http://", "https://")
+        async with new_client(secure, tls=certificates.tls(), timeout=LONG_S) as client:
+            with pytest.raises(holdfast.TlsRefused, match="does not speak TLS"):
+                await client.acquire("a")
+
+
+async def test_no_tls_against_a_node_with(certificates: Certificates, new_client: NewClient) -> None:
+    """So here."""
+    async with (
+        tls_node(certificates.files()) as (_, url),
+        asyncio.timeout(LONG_S / 2),
+        new_client(url.replace("https://", "http://"), timeout=LONG_S) as client,
+    ):
+        with pytest.raises(holdfast.InvalidRequest, match="https://"):
+            await client.acquire("a")
+
+
+async def test_a_wait_that_is_cancelled_leaves_nothing(certificates: Certificates) -> None:
+    """TLS cannot end one direction of a connection; the node hears of it nevertheless."""
+    async with (
+        tls_node(certificates.files()) as (served, url),
+        holdfast.Client(url, tls=certificates.tls()) as client,
+    ):
+        state = served.node.machine.state
+        hold = await client.acquire("a")
+        waiting = asyncio.create_task(client.acquire("a", timeout=None))
+        await until(lambda: state.tickets)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await until(lambda: not state.tickets)
+        await hold.release()
+        assert not state.holds
+
+
+async def test_a_grant_on_its_way_is_heard_after_the_withdrawal(certificates: Certificates) -> None:
+    """What the node answered before it learns that nobody waits still arrives, and can be undone."""
+    async with (
+        tls_node(certificates.files()) as (served, url),
+        holdfast.Client(url, tls=certificates.tls()) as client,
+    ):
+        await client.cluster()
+        served.node.holds_outcomes = True
+        sending = Sending()
+        attempt = _exchange.Attempt(
+            0,
+            "POST",
+            wire.LOCK_ACQUIRE,
+            b'{"name":"a","ttl_ms":60000}',
+            {"Content-Type": wire.JSON},
+            10.0,
+        )
+        asking = asyncio.create_task(client._transport.attempt(attempt, sending))
+        await until(lambda: served.node.begun)
+        command, begun = served.node.begun[0]
+        begun.set_result(served.node._apply(command))
+        sending.withdraw()
+        status, body = await asking
+        assert (status, b'"hold_id"' in body) == (200, True)
+
+
+def test_plain_urls_do_not_go_with_tls(certificates: Certificates) -> None:
+    """Whoever asks for TLS must not get less by a slip in a URL."""
+    with pytest.raises(ValueError, match="https://"):
+        holdfast.Client("https://n1:7700,http://n2:7700", tls=certificates.tls())
+
+
+@pytest.mark.parametrize("spoilt", ["missing", "empty", "key", "other key", "no key", "directory"])
+def test_files_that_cannot_be_used_are_named(certificates: Certificates, tmp_path: Path, spoilt: str) -> None:
+    """When the client is made, not when it is used."""
+    pair = certificates.client()
+    wrong = tmp_path / "wrong.pem"
+    tls, words = {
+        "missing": (Tls(wrong), r"ca \(HOLDFAST_CA\).*wrong.pem.*No such file"),
+        "empty": (Tls(pair.key), r"ca \(HOLDFAST_CA\).*client-key.pem"),
+        "key": (Tls(certificates.ca, pair.cert, wrong), r"key \(HOLDFAST_KEY\).*wrong.pem"),
+        "other key": (
+            Tls(certificates.ca, pair.cert, certificates.node().key),
+            "not that of the certificate",
+        ),
+        "no key": (Tls(certificates.ca, None, pair.key), "key without cert"),
+        "directory": (Tls(tmp_path), "Is a directory"),
+    }[spoilt]
+    for kind in (holdfast.Client, holdfast.SyncClient):
+        with pytest.raises(ValueError, match=words):
+            kind("n1", tls=tls)
+
+
+def test_a_clients_own_certificate_is_no_authority(certificates: Certificates) -> None:
+    """To trust a file in which there is no authority would be to trust nobody."""
+    with pytest.raises(ValueError, match="no authority"):
+        _tls.make_context(Tls(certificates.client().cert))
+
+
+def test_files_are_read_again_when_they_change(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client lives longer than its certificate; files that are wrong change nothing."""
+    now_s = 0.0
+    tls = certificates.tls(is_known=True)
+    trust = Trust(tls, lambda: now_s)
+    first = trust.context()
+    new = certificates.client()
+    assert trust.context() is first
+    now_s += _tls.LOOK_S
+    second = trust.context()
+    assert second is not first
+    new.key.write_text("nonsense")
+    os.utime(new.key, (1, 1))
+    now_s += _tls.LOOK_S
+    assert trust.context() is second
+    assert "not read" in caplog.text
+    certificates.client()
+    now_s += _tls.LOOK_S
+    assert trust.context() not in (first, second)
+    third = trust.context()
+    now_s += _tls.LOOK_S
+    assert trust.context() is third
+
+
+def test_without_files_those_of_the_machine_are_asked() -> None:
+    """A certificate that the world trusts needs no file."""
+    assert holdfast.Client("https://locks.example.com")._transport.trust is not None
+    assert holdfast.Client("http://locks.example.com")._transport.trust is None
+    assert _tls.from_environment({_tls.CA_VARIABLE: ""}) is None

@@ -1,0 +1,121 @@
+"""The TLS files of a running node: new ones are taken, wrong ones change nothing, old ones are told of."""
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from http_api import tls_watch
+from http_api.server.tls_context import TlsUnusable
+from http_api.tls_watch import TlsWatch
+from tests.support.certificates import Certificates
+from tests.unit.http_api.serving import until
+
+DAY_S = 86_400
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    """Make an authority."""
+    return Certificates(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _all_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+def values(watch: TlsWatch) -> dict[str, float]:
+    """Return the samples by name and label."""
+    return {
+        "".join([name.removeprefix("holdfast_http_tls_"), *labels.values()]): value
+        for name, _, _, labels, value in watch.door.samples()
+    }
+
+
+def test_files_that_have_not_changed_are_left_alone(certificates: Certificates) -> None:
+    """A look costs a few system calls."""
+    watch = TlsWatch(certificates.files())
+    context = watch.door.context
+    watch.look()
+    assert watch.door.context is context
+    watch.look(is_asked=True)
+    assert watch.door.context is not context
+
+
+def test_new_files_are_taken(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:
+    """From then on for all new connections."""
+    watch = TlsWatch(certificates.files())
+    context, end_s = watch.door.context, values(watch)["certificate_end_secondsnode"]
+    certificates.node(days=60)
+    watch.look()
+    assert watch.door.context is not context
+    assert values(watch)["certificate_end_secondsnode"] > end_s
+    assert "event=tls-read" in caplog.text
+
+
+def test_wrong_files_change_nothing(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:
+    """They are told once, seen in a metric, and tried again: half of them may be still to come."""
+    files = certificates.files(wants_clients=True)
+    watch = TlsWatch(files)
+    context, good = watch.door.context, files.key.read_bytes()
+    files.key.write_text("junk")
+    for _ in range(3):
+        watch.look()
+    assert watch.door.context is context
+    assert values(watch)["files_refused"] == 1
+    assert caplog.text.count("event=tls-not-read") == 1
+    watch.look(is_asked=True)
+    assert caplog.text.count("event=tls-not-read") == 2
+    files.key.unlink()
+    watch.look()
+    assert caplog.text.count("event=tls-not-read") == 3
+    files.key.write_bytes(good)
+    watch.look()
+    assert values(watch)["files_refused"] == 0
+    assert watch.door.context is not context
+
+
+def test_the_end_is_told_once_a_day(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:
+    """From two weeks before."""
+    now_s = time.time()
+    watch = TlsWatch(certificates.files(), lambda: now_s)
+    watch.look()
+    told = []
+    for _ in range(35):
+        now_s += DAY_S
+        caplog.clear()
+        watch.look()
+        watch.look()
+        told.append(caplog.text.count("event=tls-certificate-ends"))
+    assert told == [0] * 15 + [1] * 20
+    assert "has ended" in caplog.text
+
+
+def test_authorities_that_have_all_ended_let_nobody_in(certificates: Certificates) -> None:
+    """So a node does not begin with them."""
+    files = certificates.files(wants_clients=True)
+    with pytest.raises(TlsUnusable, match=r"tls_client_ca.*has expired"):
+        TlsWatch(files, lambda: time.time() + 4000 * DAY_S)
+
+
+async def test_a_task_looks_by_itself_and_when_asked(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a minute, and at SIGHUP."""
+    watch = TlsWatch(certificates.files())
+    watch.start()
+    context = watch.door.context
+    watch.read_now()
+    await until(lambda: watch.door.context is not context)
+    monkeypatch.setattr(tls_watch, "LOOK_S", 0.01)
+    watch.read_now()  # the look under way still waits for a minute
+    certificates.node()
+    read = watch.door.context
+    await until(lambda: watch.door.context is not read)
+    read = watch.door.context
+    certificates.node(days=2)
+    await until(lambda: watch.door.context is not read)
+    await watch.stop()
+    await watch.stop()
