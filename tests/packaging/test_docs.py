@@ -14,8 +14,10 @@ import pytest
 from cluster import config_sources, errors
 from cluster.commands import outbox
 from holdfast import _exit_codes, wire
+from http_api.tls_watch import TlsWatch
 from lockstate import limits
 from scripts.local_cluster import LocalCluster
+from tests.support.certificates import Certificates
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATING = (ROOT / "docs" / "operating.md").read_text("utf-8")
@@ -139,14 +141,17 @@ def test_log_table_is_complete() -> None:
 
 
 @pytest.mark.process
-def test_metrics_table_is_complete(cluster: LocalCluster) -> None:
+def test_metrics_table_is_complete(cluster: LocalCluster, tmp_path: Path) -> None:
     """The table of metrics has every metric that a node shows, and no other."""
     with urllib.request.urlopen(cluster.nodes()[0].http + "/metrics") as answer:
         shown = set(re.findall(r"^# TYPE (\w+)", answer.read().decode(), re.MULTILINE))
     # A node shows a counter with labels from the first time that it counts.
     counted = {"holdfast_commands_total", "holdfast_events_total", "holdfast_failures_total"}
+    door = TlsWatch(Certificates(tmp_path).files()).door
+    door.count("ok")
+    with_tls = {sample[0] for sample in door.samples()}
     table = codes(section("Metrics"))
-    assert {name for name in table if name.startswith("holdfast_")} == shown | counted
+    assert {name for name in table if name.startswith("holdfast_")} == shown | counted | with_tls
 
 
 def test_exit_codes_are_those_of_the_errors() -> None:

@@ -162,7 +162,7 @@ async def test_a_node_that_can_be_trusted_is_enough(
 async def test_a_node_that_may_come_back_is_waited_for(
     certificates: Certificates, new_client: NewClient
 ) -> None:
-    """A node that is down is no reason to give up at once: it may be the one that can be trusted."""
+    """A node that is down may be the one that can be trusted: its return is awaited."""
     bad = TlsFiles(*certificates.node("bad", "elsewhere.example.com"))
     async with (
         tls_node(bad) as (_, wrong),

@@ -240,7 +240,7 @@ async def test_handshakes_count_against_the_share_of_an_address(
     "junk", [b"\x00" * 100, b"\x16\x03\x01\x00\x05hello", b"\x80\x2e\x01\x03\x01" + b"\x00" * 60]
 )
 async def test_garbage_is_refused(certificates: Certificates, junk: bytes) -> None:
-    """What is no handshake ends the connection, and nothing else."""
+    """Bytes of other protocols end their connection, and nothing else."""
     async with tls_serving(certificates) as (served, door):
         trust, served.trust = served.trust, None
         await served.raw(junk)
