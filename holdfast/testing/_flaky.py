@@ -141,7 +141,7 @@ class _FlakyConnections(MemoryConnections):
         answer = None
         if fault.applied or fault.delay_s is not None:
             answer = await super().send(url, attempt, sending)
-        sending.was_sent = True  # for all that the client can know
+        sending.sent_count += 1  # for all that the client can know
         if fault.code:
             return _problem(fault)
         if fault.delay_s is None or answer is None:
@@ -152,7 +152,7 @@ class _FlakyConnections(MemoryConnections):
 
     async def _pass(self, delay_s: float, attempt: Attempt, sending: Sending) -> None:
         """Wait by the clock. Raises NoAnswer when the client has lost its patience before."""
-        sending.was_sent = True
+        sending.sent_count += 1
         await self._clock.sleep(min(delay_s, attempt.give_up_s))
         if delay_s > attempt.give_up_s:
             raise NoAnswer("no answer in time")
