@@ -5,7 +5,8 @@ with MemoryCluster() as cluster, cluster.sync_client() as client:
     cluster.advance(31)  # the lease is over; no real time has passed
     assert client.lock("report").try_acquire() is not None
 
-MemoryCluster and Flaky run the code of a node, and need it: `pip install 'holdfast[node]'`.
+`plugin.py` has fixtures for pytest. All but the Null classes run the code of a node, and need it:
+`pip install 'holdfast[node]'`.
 """
 
 from typing import TYPE_CHECKING
@@ -13,33 +14,36 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast.testing._cluster import MemoryCluster
     from holdfast.testing._flaky import Flaky
+    from holdfast.testing._loopback import LoopbackCluster, StartFailed
     from holdfast.testing._null import NullClient, NullHold, NullLock
 
-__all__ = ["Flaky", "MemoryCluster", "NullClient", "NullHold", "NullLock"]
+__all__ = ["Flaky", "LoopbackCluster", "MemoryCluster", "NullClient", "NullHold", "NullLock", "StartFailed"]
 
 _HOMES = {
     "Flaky": "_flaky",
+    "LoopbackCluster": "_loopback",
     "MemoryCluster": "_cluster",
     "NullClient": "_null",
     "NullHold": "_null",
     "NullLock": "_null",
+    "StartFailed": "_loopback",
 }
 """Where each name lives: imported with its first use, so that nobody pays for what is not used."""
 
-_OF_NODES = {"aiohttp", "api", "cluster", "http_api", "lockstate", "pysyncobj"}
-"""What belongs to the node part, and to what that needs."""
+_WITHOUT_NODE = {"_null"}
+"""What runs where only the client is installed."""
+_OF_NODES = ("aiohttp", "api", "cluster", "http_api", "lockstate", "pysyncobj", "uvloop")
+"""What a node consists of, and what that needs."""
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib  # noqa: PLC0415 - with the first use
+    import importlib.util  # noqa: PLC0415 - with the first use
 
-    try:
-        home = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _OF_NODES:
-            raise
-        missing = f"{name} runs the code of a node, which is not installed ({error.name} is missing)"
-        raise ImportError(f"{missing}: pip install 'holdfast[node]'", name=error.name) from error
-    return getattr(home, name)
+    home = _HOMES[name]
+    missing = [] if home in _WITHOUT_NODE else [m for m in _OF_NODES if importlib.util.find_spec(m) is None]
+    if missing:
+        need = f"{name} runs the code of a node, which is not installed ({', '.join(missing)} missing)"
+        raise ImportError(f"{need}: pip install 'holdfast[node]'", name=missing[0])
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -1,5 +1,7 @@
 """A cluster in memory, for tests of programs that use Holdfast."""
 
+import os
+import socket
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -117,15 +119,16 @@ class _MemoryClient(Client):
     """A client that was given its way to the node. It keeps the cluster from being collected."""
 
     def __init__(self, cluster: MemoryCluster, transport: Transport, owner: str | None) -> None:
-        super().__init__(HTTP, owner=owner)
+        # Not that of Client, which takes nodes and TLS from the environment.
         self._cluster = cluster
         self._transport = transport
+        self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
+        self._kept = set()
 
 
 class _MemorySyncClient(SyncClient):
     """A client for threads whose twin was given its way to the node."""
 
     def __init__(self, twin: Client) -> None:
-        super().__init__(HTTP)
         self._client = twin
         _portal.register(twin)

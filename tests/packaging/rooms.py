@@ -92,7 +92,7 @@ ROOMS = {
             "api", "cluster.consensus.member_list", "cluster.errors", "cluster.observing", "holdfast",
             "http_api", "lockstate",
         ),
-        "a cluster in memory is the state machine behind the API, without the log and the disk of a node",
+        "a cluster in memory is the state machine behind the API; real nodes are processes (_loopback.py)",
     ),
     "holdfast/wire.py": Room((), "client and node both read it: it is data, and imports nothing"),
 }  # fmt: skip
