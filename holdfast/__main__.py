@@ -14,7 +14,7 @@ from importlib import metadata
 
 import msgspec
 
-from holdfast import _cluster_commands, _errors, _exit_codes
+from holdfast import _cert_commands, _cluster_commands, _errors, _exit_codes
 from holdfast._client import Client
 from holdfast._run import run_under_lock
 
@@ -72,6 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     commands.add_parser("status", help="show the nodes and what hinders them; exit 0 when there is a leader")
     _cluster_commands.add_parser(commands, duration_ms)
+    _cert_commands.add_parser(commands)
     return parser
 
 
@@ -224,6 +225,17 @@ _COMMANDS = {
 }
 
 
+def _cert(arguments: argparse.Namespace) -> int:
+    """Make certificates, for which no node is asked."""
+    try:
+        return _cert_commands.run(arguments)
+    except ValueError as error:
+        return _fail(_exit_codes.USAGE, str(error), "see `holdfast cert --help`")
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}"
+        return _fail(_exit_codes.REFUSED, what, "nothing was replaced; put that right and repeat the command")
+
+
 def _print_json(value: object) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
@@ -259,6 +271,11 @@ _FAILURES: tuple[tuple[type[_errors.LockError], int, str], ...] = (
         "the hold was over already; what must last longer goes under `run`",
     ),
     (_errors.Refused, _exit_codes.REFUSED, "correct the call; see `holdfast COMMAND --help`"),
+    (
+        _errors.TlsRefused,
+        _exit_codes.UNAVAILABLE,
+        "nothing was changed; look at HOLDFAST_CA, HOLDFAST_CERT, HOLDFAST_KEY and the nodes' files",
+    ),
     (
         _errors.Unavailable,
         _exit_codes.UNAVAILABLE,
@@ -304,6 +321,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments.argv = words[cut + 1 :]
     if (arguments.command == "run") != bool(arguments.argv):
         parser.error("only run takes a command, after --, as in: holdfast run NAME -- make deploy")
+    if arguments.command == "cert":
+        sys.exit(_cert(arguments))
     try:
         sys.exit(asyncio.run(_main(arguments)))
     except KeyboardInterrupt:

@@ -84,7 +84,10 @@ def _signed(
     validity: _Validity,
 ) -> Issued:
     """Make a key, and a certificate for it. Raises ValueError."""
-    signer = x509.load_pem_x509_certificate(authority.certificate)
+    try:
+        signer = x509.load_pem_x509_certificate(authority.certificate)
+    except ValueError:
+        raise ValueError("the certificate of the authority cannot be read: it is no PEM file") from None
     signing = _signing_key(authority, signer)
     if validity.end > signer.not_valid_after_utc:
         end = f"{signer.not_valid_after_utc:%Y-%m-%d}"
@@ -107,6 +110,8 @@ def _signing_key(authority: Issued, signer: x509.Certificate) -> ec.EllipticCurv
     """Return the key of an authority that `new_authority` has made. Raises ValueError."""
     try:
         key = serialization.load_pem_private_key(authority.key, password=None)
+    except ValueError:
+        raise ValueError("the key of the authority cannot be read: it is no PEM file") from None
     except TypeError:
         raise ValueError("the key of the authority is encrypted, and cannot be used here") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):

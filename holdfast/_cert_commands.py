@@ -1,0 +1,148 @@
+"""The commands of `holdfast cert`: certificates for those who have no authority of their own."""
+
+# ruff: noqa: T201 - commands print their answers
+
+import argparse
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from holdfast._certificates import Issued
+
+CA_DAYS: Final = 3650
+DAYS: Final = 365
+DAYS_MAX: Final = 36_500
+
+_CA: Final = "ca"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
+"""Names are those of files, too."""
+_KEY_MODE: Final = 0o600
+_CERT_MODE: Final = 0o644
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Describe the commands."""
+    cert = commands.add_parser(
+        "cert",
+        help="make certificates for nodes and clients",
+        description="Make an authority of your own, and certificates for nodes and clients. Each gives two"
+        " files, NAME.pem and NAME-key.pem; keys are readable for their owner only. Needs no node.",
+    )
+    kinds = cert.add_subparsers(dest="kind", required=True, metavar="KIND")
+    ca = kinds.add_parser("ca", help="make the authority: ca.pem, which all need, and ca-key.pem, a secret")
+    ca.add_argument("--name", metavar="NAME", default="Holdfast", help="its name (default: Holdfast)")
+    node = kinds.add_parser("node", help="make the certificate of a node")
+    node.add_argument("name", metavar="NAME", type=_name, help="the node, such as n1; the files get its name")
+    node.add_argument(
+        "hosts", metavar="HOST", nargs="+", help="a name or address by which clients will call the node"
+    )
+    client = kinds.add_parser("client", help="make the certificate of a client")
+    client.add_argument("name", metavar="NAME", type=_name, help="the client; the files get its name")
+    for kind, days in {ca: CA_DAYS, node: DAYS, client: DAYS}.items():
+        kind.add_argument("--days", type=_days, default=days, help=f"days until it ends (default: {days})")
+        kind.add_argument("--dir", metavar="DIR", type=Path, default=Path(), help="where the files are")
+        kind.add_argument("--force", action="store_true", help="replace files that are there")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make the files and say which. Raises ValueError and OSError."""
+    made = _load()
+    directory: Path = arguments.dir
+    name: str = _CA if arguments.kind == "ca" else arguments.name
+    cert, key = directory / f"{name}.pem", directory / f"{name}-key.pem"
+    if not arguments.force:
+        # Told before anything is made. That nothing is replaced is seen to when the files are written.
+        for path in (cert, key):
+            if path.exists():
+                raise ValueError(f"{path} is there already: name another --dir, or replace it with --force")
+    issued: Issued
+    match arguments.kind:
+        case "ca":
+            issued = made.new_authority(arguments.name, days=arguments.days)
+        case "node":
+            authority = _authority(made, directory)
+            issued = made.for_node(authority, name, arguments.hosts, days=arguments.days)
+        case _:
+            issued = made.for_client(_authority(made, directory), name, days=arguments.days)
+    directory.mkdir(parents=True, exist_ok=True)
+    # The key first: without its certificate it is worth nothing, and a repetition says that it is there.
+    with (
+        _written(key, issued.key, _KEY_MODE) as new_key,
+        _written(cert, issued.certificate, _CERT_MODE) as new,
+    ):
+        _put(new_key, key, is_forced=arguments.force)
+        _put(new, cert, is_forced=arguments.force)
+    print(f"{cert} and {key}, until {made.end_of(issued.certificate):%Y-%m-%d}")
+    return 0
+
+
+def _load() -> ModuleType:
+    """Return what makes certificates. Raises ValueError if its package is missing."""
+    try:
+        from holdfast import _certificates  # noqa: PLC0415 - only these commands need cryptography
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "cryptography":
+            raise
+        advice = "`holdfast cert` needs the package cryptography: pip install 'holdfast[cert]'"
+        raise ValueError(advice) from None
+    return _certificates
+
+
+def _authority(made: ModuleType, directory: Path) -> "Issued":
+    """Read the authority of a directory. Raises ValueError."""
+    try:
+        issued: Issued = made.Issued(
+            (directory / f"{_CA}.pem").read_bytes(), (directory / f"{_CA}-key.pem").read_bytes()
+        )
+    except FileNotFoundError as error:
+        what = f"{error.filename} is not there: make an authority first, with `holdfast cert ca`"
+        raise ValueError(what) from None
+    return issued
+
+
+@contextlib.contextmanager
+def _written(path: Path, content: bytes, mode: int) -> Iterator[Path]:
+    """Write a file beside `path`, which nobody else can read while it is made; it is gone afterwards."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _KEY_MODE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _put(temporary: Path, path: Path, *, is_forced: bool) -> None:
+    """Give a file its name, in one move. Raises ValueError if it is taken, and not to be replaced."""
+    if is_forced:
+        temporary.replace(path)
+        return
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        raise ValueError(f"{path} is there already: replace it with --force") from None
+
+
+def _name(text: str) -> str:
+    """Read a name that can be that of a file."""
+    if not _NAME.fullmatch(text) or text in {_CA, f"{_CA}-key"} or text.endswith("-key"):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: a name has 1 to 63 letters, digits, '.', '_', '@' or '-', begins with a letter or"
+            " digit, does not end in -key, and is another one than ca"
+        )
+    return text
+
+
+def _days(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= DAYS_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r}: a number of days from 1 to {DAYS_MAX}")
+    return int(text)
