@@ -1,6 +1,7 @@
 """The command line of scripts/cluster: a cluster of real nodes on this machine, for trying things out."""
 
 import argparse
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,9 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="P",
         help=f"new cluster: HTTP from port P, peers from P+100; 0: free ports (default: {DEFAULT_BASE_PORT})",
     )
+    up.add_argument(
+        "--tls", action="store_true", help="new cluster: TLS, with certificates for nodes and clients"
+    )
     commands.add_parser("down", help="stop all nodes; the data stays")
     commands.add_parser("status", help="show the nodes; exit 0 if the cluster has a leader")
     for name, text in (
@@ -69,9 +73,11 @@ def _up(arguments: argparse.Namespace) -> int:
         arguments.dir,
         nodes=arguments.nodes,
         base_port=arguments.base_port,
+        tls=arguments.tls,
         progress=lambda text: print(f"cluster: {text}", file=sys.stderr),
     )
-    print(f"export HOLDFAST_NODES={','.join(node.http for node in cluster.nodes())}")
+    for name, value in cluster.client_environment.items():
+        print(f"export {name}={shlex.quote(value)}")
     return 0
 
 

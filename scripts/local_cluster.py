@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import signal
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -64,14 +65,16 @@ class LocalCluster:
         nodes: int = 3,
         base_port: int = 0,
         extra_args: Sequence[str] = (),
+        tls: bool = False,
         timeout_s: float = UP_S,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Self:
         """Start the cluster of `directory`, made new if there is none, and return when it answers.
 
-        All nodes must be up: a cluster's first election needs every one of them. An existing cluster keeps
-        its nodes, ports, arguments and secret. `base_port` 0 finds free ports. Raises ClusterFailure with the
-        tail of a log, and PortsBusyError; what was started is stopped again.
+        All nodes must be up: a cluster's first election needs every one of them. An existing cluster
+        keeps its nodes, ports, arguments and secret. `base_port` 0 finds free ports. With `tls` a new cluster
+        speaks TLS, and wants certificates of its clients: `client_environment` has them.
+        Raises ClusterFailure with the tail of a log, and PortsBusyError; what was started is stopped again.
         """
         path = Path(directory).resolve()
         if not (path / cluster_file.FILE).exists():
@@ -79,7 +82,7 @@ class LocalCluster:
             ports.check_free(base_port, nodes)  # before anything is written
         with _only_up(path):
             if not (path / cluster_file.FILE).exists():
-                cluster_file.create(path, nodes, base_port, extra_args)
+                cluster_file.create(path, nodes, base_port, extra_args, tls=tls)
             cluster = cls(path)
             dead = [node.id for node in cluster.nodes() if not cluster.is_alive(node.id)]
             try:
@@ -112,6 +115,16 @@ class LocalCluster:
     def secret(self) -> str:
         """The secret that the nodes share."""
         return str(cluster_file.read(self.directory)["secret"])
+
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """The variables by which clients find the nodes and, if these have TLS, are let in."""
+        found = {"HOLDFAST_NODES": ",".join(node.http for node in self.nodes())}
+        if cluster_file.has_tls(cluster_file.read(self.directory)):
+            cert, key = cluster_file.certificate(self.directory, cluster_file.CLIENT)
+            ca, _ = cluster_file.certificate(self.directory, "ca")
+            found |= {"HOLDFAST_CA": str(ca), "HOLDFAST_CERT": str(cert), "HOLDFAST_KEY": str(key)}
+        return found
 
     def nodes(self) -> list[LocalNode]:
         """Return all nodes, in order."""
@@ -247,7 +260,13 @@ class LocalCluster:
 
     def connection(self, node_id: str, timeout_s: float) -> http.client.HTTPConnection:
         """Return a connection to a node, which is opened by the first request."""
-        return http.client.HTTPConnection(urlsplit(self.node(node_id).http).netloc, timeout=timeout_s)
+        url = urlsplit(self.node(node_id).http)
+        if url.scheme == "http":
+            return http.client.HTTPConnection(url.netloc, timeout=timeout_s)
+        ca, _ = cluster_file.certificate(self.directory, "ca")
+        context = ssl.create_default_context(cafile=ca)
+        context.load_cert_chain(*cluster_file.certificate(self.directory, cluster_file.CLIENT))
+        return http.client.HTTPSConnection(url.netloc, timeout=timeout_s, context=context)
 
     def view(self, node_id: str, timeout_s: float = ASK_S) -> dict[str, Any] | None:
         """Return the cluster as a node sees it (/v1/cluster), None if it does not say."""
@@ -348,8 +367,17 @@ class LocalCluster:
             *(["--join"] if joins else []),
             "--secret-file",
             str(self.directory / cluster_file.SECRET_FILE),
+            *self._tls_args(node_id, document),
             *document["extra_args"],
         ]
+
+    def _tls_args(self, node_id: str, document: dict[str, Any]) -> list[str]:
+        """Return what a node is told of its certificates, if it has any."""
+        if not cluster_file.has_tls(document):
+            return []
+        cert, key = cluster_file.certificate(self.directory, node_id)
+        ca, _ = cluster_file.certificate(self.directory, "ca")
+        return ["--tls-cert", str(cert), "--tls-key", str(key), "--tls-client-ca", str(ca)]
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

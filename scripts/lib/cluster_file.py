@@ -3,34 +3,50 @@
 import json
 import os
 import secrets
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from scripts.lib import ports
 
+PROJECT = Path(__file__).resolve().parents[2]
 FILE = "cluster.json"
 SECRET_FILE = "secret"  # noqa: S105 - the name of a file
+TLS_DIRECTORY = "tls"
+"""Where a cluster with TLS has its certificates: `ca.pem`, one for each node, and that of its clients."""
+CLIENT = "client"
 
 
-def create(directory: Path, nodes: int, base_port: int, extra_args: Sequence[str]) -> None:
-    """Write the files of a new cluster on loopback. Raises PortsBusyError."""
+def create(
+    directory: Path, nodes: int, base_port: int, extra_args: Sequence[str], *, tls: bool = False
+) -> None:
+    """Write the files of a new cluster on loopback, with certificates for `tls`. Raises PortsBusyError."""
     base = base_port or ports.find_base(nodes)
     ports.check_free(base, nodes)
     addresses = {
         f"n{i}": (f"{ports.HOST}:{http_port}", f"{ports.HOST}:{peer_port}")
         for i, (http_port, peer_port) in enumerate(ports.of_cluster(base, nodes), 1)
     }
-    create_at(directory, addresses, extra_args)
+    create_at(directory, addresses, extra_args, tls=tls)
 
 
 def create_at(
-    directory: Path, addresses: Mapping[str, tuple[str, str]], extra_args: Sequence[str] = ()
+    directory: Path,
+    addresses: Mapping[str, tuple[str, str]],
+    extra_args: Sequence[str] = (),
+    *,
+    tls: bool = False,
 ) -> None:
     """Write the files of a new cluster whose nodes have these HTTP and peer addresses."""
-    members = [_member(node_id, *pair) for node_id, pair in addresses.items()]
+    members = [_member(node_id, *pair, tls=tls) for node_id, pair in addresses.items()]
+    if tls:
+        _make_authority(directory)
     for node_id in addresses:
         (directory / node_id).mkdir(parents=True, exist_ok=True)
+        if tls:
+            _certify_node(directory, node_id, addresses[node_id][0])
     secret = secrets.token_hex(32)
     _write_private(directory / SECRET_FILE, secret + "\n")
     write(directory / FILE, {"nodes": members, "secret": secret, "extra_args": list(extra_args)})
@@ -65,7 +81,10 @@ def make_node(directory: Path, node_id: str, addresses: tuple[str, str] | None =
         ((http_port, peer_port),) = ports.of_cluster(ports.find_base(1), 1)
         addresses = f"{ports.HOST}:{http_port}", f"{ports.HOST}:{peer_port}"
     _, peer = addresses
-    document["nodes"].append(_member(node_id, *addresses))
+    tls = has_tls(document)
+    document["nodes"].append(_member(node_id, *addresses, tls=tls))
+    if tls:
+        _certify_node(directory, node_id, addresses[0])
     document.setdefault("joined", []).append(node_id)
     (directory / node_id).mkdir(exist_ok=True)
     write(directory / FILE, document)
@@ -88,9 +107,39 @@ def forget_node(directory: Path, node_id: str) -> None:
     write(directory / FILE, document)
 
 
-def _member(node_id: str, http: str, peer: str) -> dict[str, Any]:
+def has_tls(document: Mapping[str, Any]) -> bool:
+    """Whether the nodes of a cluster speak TLS with clients."""
+    return any(node["http"].startswith("https://") for node in document["nodes"])
+
+
+def certificate(directory: Path, name: str) -> tuple[Path, Path]:
+    """Return where a certificate and its key are."""
+    folder = directory / TLS_DIRECTORY
+    return folder / f"{name}.pem", folder / f"{name}-key.pem"
+
+
+def _make_authority(directory: Path) -> None:
+    """Make the authority of a cluster, and the certificate of its clients."""
+    where = str(directory / TLS_DIRECTORY)
+    _make_certificate("ca", "--dir", where)
+    _make_certificate("client", CLIENT, "--dir", where)
+
+
+def _certify_node(directory: Path, node_id: str, http: str) -> None:
+    """Make the certificate of a node."""
+    host = http.rpartition(":")[0].strip("[]")
+    _make_certificate("node", node_id, host, "localhost", "--dir", str(directory / TLS_DIRECTORY))
+
+
+def _make_certificate(*words: str) -> None:
+    """Run `holdfast cert`. `--force` replaces what an `up` that was interrupted has left."""
+    command = [sys.executable, "-m", "holdfast", "cert", *words, "--force"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=PROJECT)
+
+
+def _member(node_id: str, http: str, peer: str, *, tls: bool) -> dict[str, Any]:
     """Return a node that does not run yet, as it stands in the cluster's file."""
-    return {"id": node_id, "http": f"http://{http}", "peer": peer, "pid": 0}
+    return {"id": node_id, "http": f"{'https' if tls else 'http'}://{http}", "peer": peer, "pid": 0}
 
 
 def _keep_first_peers(document: dict[str, Any]) -> None:
