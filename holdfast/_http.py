@@ -122,10 +122,11 @@ class Connections:
 
 def _no_answer(url: str, error: Exception, otherwise: str) -> NoAnswer:
     """Return what an error means for the request."""
-    verdict = verdict_of(error)
+    is_connected = not isinstance(error, aiohttp.ClientConnectorError)
+    verdict = verdict_of(error, is_connected=is_connected)
     if verdict is None:
         return NoAnswer(f"{url}: {str(error) or otherwise}")
-    return NoTrust(f"{url}: {verdict}", was_sent=not isinstance(error, aiohttp.ClientConnectorError))
+    return NoTrust(f"{url}: {verdict}", was_sent=is_connected)
 
 
 async def _open(connector: "Connector") -> AsyncGenerator[aiohttp.ClientSession]:

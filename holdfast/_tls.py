@@ -143,8 +143,12 @@ def _no_password() -> str:
     raise ValueError("tls: the key is encrypted, and nobody can be asked for its password: give one without")
 
 
-def verdict_of(error: BaseException) -> str | None:
-    """Return why TLS with a node fails, and will fail again; None if it was something else."""
+def verdict_of(error: BaseException, *, is_connected: bool) -> str | None:
+    """Return why TLS with a node fails, and will fail again; None if it was something else.
+
+    Once a client `is_connected`, it may have sent its request, and only one thing says that no node has read
+    it: the node's own word, under TLS, that it does not take the client's certificate.
+    """
     seen: BaseException | None = error
     while seen is not None:
         if type(seen).__module__ != ssl.__name__:
@@ -153,12 +157,14 @@ def verdict_of(error: BaseException) -> str | None:
             unknown = f"its certificate is not trusted: {seen.verify_message} (ca=, {CA_VARIABLE})"
             return _VERDICTS.get(seen.verify_code, unknown)
         elif isinstance(seen, ssl.SSLError):
-            return _verdict_of_reason(seen.reason or str(seen))
+            return _verdict_of_reason(seen.reason or str(seen), is_connected=is_connected)
         seen = seen.__cause__ or seen.__context__
     return None
 
 
-def _verdict_of_reason(reason: str) -> str | None:
+def _verdict_of_reason(reason: str, *, is_connected: bool) -> str | None:
+    if is_connected and not ("ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)):
+        return None
     if reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}:
         return "it does not speak TLS: its URL begins with http://"
     if reason in {"UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE"}:

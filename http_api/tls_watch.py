@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -47,6 +48,7 @@ class TlsWatch:
     def start(self) -> None:
         """Begin to look."""
         self._tell_ends()
+        self._tell_open_key()
         self._task = asyncio.get_running_loop().create_task(self._watch(), name="watch-tls")
 
     async def stop(self) -> None:
@@ -112,6 +114,13 @@ class TlsWatch:
                     f"a certificate {what}, and clients will refuse it, or be refused: put a new one into its"
                     " place; the node reads it within a minute, and at once at SIGHUP",
                 )
+
+    def _tell_open_key(self) -> None:
+        """Warn of a key that all users of the machine can read."""
+        with contextlib.suppress(OSError):  # gone meanwhile: the next look tells of that
+            if self._files.key.stat().st_mode & stat.S_IROTH:
+                detail = f"tls_key: {str(self._files.key)!r}: other users can read it; chmod 600 it"
+                logger.warning("event=config-warning detail=%r", detail)
 
     def _samples(self) -> Iterator[Sample]:
         name = "holdfast_http_tls_certificate_end_seconds"

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import os
+import socket
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -301,3 +303,45 @@ def test_without_files_those_of_the_machine_are_asked() -> None:
     assert holdfast.Client("https://locks.example.com")._transport.trust is not None
     assert holdfast.Client("http://locks.example.com")._transport.trust is None
     assert _tls.from_environment({_tls.CA_VARIABLE: ""}) is None
+
+
+def _failure(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, f"[SSL: {reason}] something")
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    "reason", ["WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "SSLV3_ALERT_HANDSHAKE_FAILURE"]
+)
+def test_a_connection_that_is_spoilt_later_proves_nothing(reason: str) -> None:
+    """Somebody on the path may spoil an answer. What it was about may have been done."""
+    assert _tls.verdict_of(_failure(reason), is_connected=False) is not None
+    assert _tls.verdict_of(_failure(reason), is_connected=True) is None
+
+
+def test_a_node_says_late_that_a_certificate_is_missing() -> None:
+    """In TLS 1.3 a client may send its request before the node has looked at its certificate."""
+    said = _tls.verdict_of(_failure("TLSV13_ALERT_CERTIFICATE_REQUIRED"), is_connected=True)
+    assert said is not None
+    assert "HOLDFAST_CERT" in said
+
+
+async def test_an_answer_that_is_spoilt_leaves_the_outcome_open(certificates: Certificates) -> None:
+    """The request was carried out, and its answer is no TLS: nobody may say that nothing was done."""
+    pair = certificates.node()
+    context = tls_context.load(TlsFiles(*pair)).context
+
+    async def spoil(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        raw = socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno()))
+        with raw:
+            raw.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        writer.transport.abort()
+
+    server = await asyncio.start_server(spoil, "127.0.0.1", 0, ssl=context)
+    async with server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with holdfast.Client(url, tls=certificates.tls(), timeout=0.5) as client:
+            with pytest.raises(holdfast.OutcomeUnknown):
+                await client.acquire("a")

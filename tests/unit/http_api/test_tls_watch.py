@@ -119,3 +119,16 @@ async def test_a_task_looks_by_itself_and_when_asked(
     await until(lambda: watch.door.context is not read)
     await watch.stop()
     await watch.stop()
+
+
+async def test_a_key_that_others_can_read_is_told_of(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Like other settings that are hardly intended."""
+    files = certificates.files()
+    for mode, count in {0o600: 0, 0o640: 0, 0o644: 1}.items():
+        files.key.chmod(mode)
+        watch = TlsWatch(files)
+        watch.start()
+        await watch.stop()
+        assert caplog.text.count("event=config-warning") == count
