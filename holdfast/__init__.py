@@ -8,6 +8,8 @@ with holdfast.SyncClient() as client, client.lock(("order", 42), timeout=60) as 
     ship(token=hold.token)
 """
 
+from typing import TYPE_CHECKING
+
 from holdfast._acquiring import Acquirable, Lock, Semaphore, SessionContext
 from holdfast._cell_values import (
     Cell,
@@ -76,6 +78,10 @@ from holdfast._values import (
     Waiter,
 )
 from holdfast._watch import Watch
+
+if TYPE_CHECKING:
+    from holdfast._decorators import locked, once
+    from holdfast._leader import leader
 
 __all__ = [
     "Acquirable",
@@ -148,4 +154,20 @@ __all__ = [
     "Unavailable",
     "Waiter",
     "Watch",
+    "leader",
+    "locked",
+    "once",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import the decorators with their first use: most programs have none."""
+    if name in {"locked", "once"}:
+        from holdfast import _decorators  # noqa: PLC0415 - see above
+
+        return getattr(_decorators, name)
+    if name == "leader":
+        from holdfast import _leader  # noqa: PLC0415 - see above
+
+        return _leader.leader
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

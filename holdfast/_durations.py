@@ -7,6 +7,21 @@ from typing import TypeAlias
 Seconds: TypeAlias = float | timedelta
 """A length of time: a number of seconds, or a timedelta."""
 
+_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def parse_s(length: "Seconds | str", name: str) -> float:
+    """Return a length in seconds that may also be a text such as 30s, 5m or 24h. Raises ValueError."""
+    if not isinstance(length, str):
+        return to_s(length, name)
+    unit = next((unit for unit in _UNITS_S if length.endswith(unit)), "")
+    try:
+        return to_s(float(length.removesuffix(unit)) * _UNITS_S[unit], name)
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"{name}: {length!r} is not a length of time; write it like 30s, 5m or 24h"
+        ) from None
+
 
 def to_s(length: Seconds, name: str) -> float:
     """Return a length in seconds. Raises ValueError, naming the argument, for anything else."""

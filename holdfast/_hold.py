@@ -62,6 +62,9 @@ class Hold(Kept):
     cancels the block when it is lost.
     """
 
+    ends_by_itself = False
+    """Whether giving it back leaves it to its lease, which then ends by itself: nobody gets it before."""
+
     def __init__(self, transport: Transport, grant: Grant, session: Session | None) -> None:
         super().__init__(transport, grant.lease)
         self.kind: HoldKind = grant.kind
@@ -111,6 +114,8 @@ class Hold(Kept):
 
     async def let_go(self, timeout_s: float | None) -> None:
         """Release it in the cluster."""
+        if self.ends_by_itself:
+            return
         await self._transport.call(_operations.release(self.kind, self.hold_id), timeout_s)
 
     async def renew(self, *, ttl: Seconds | None = None) -> None:

@@ -1,7 +1,7 @@
 """How programs use the client, for the type checker: `scripts/check` reads it, nothing runs it."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import assert_type
 
@@ -40,6 +40,40 @@ async def tasks(client: holdfast.Client) -> None:
     assert_type(await client.cells.put(("app", 7), b"v", session=session), holdfast.CellWritten)
     compare: list[holdfast.CellCompare] = [holdfast.StillHeld(hold), holdfast.CellIs("a", version=3)]
     assert_type(await client.cells.transact(compare=compare), holdfast.Transacted)
+
+
+@holdfast.locked("report/{user_id}", ttl=30, timeout=timedelta(seconds=5))
+def report(user_id: int) -> str:
+    """Run under a lock."""
+    return str(user_id)
+
+
+@holdfast.locked("report/{user_id}", if_held="skip")
+async def report_later(user_id: int) -> str:
+    """Run under a lock, or not."""
+    return str(user_id)
+
+
+@holdfast.once("nightly", every="24h", retry=True)
+def nightly() -> int:
+    """Run once in a day."""
+    return 1
+
+
+@holdfast.leader("scheduler", value="here")
+def schedule(lost: threading.Event) -> bool:
+    """Run while leading."""
+    return lost.is_set()
+
+
+async def decorated() -> None:
+    """Call decorated functions."""
+    assert_type(report(7), str)
+    assert_type(await report_later(user_id=7), str | None)
+    assert_type(nightly(), int | None)
+    assert_type(schedule(), bool)
+    other: Callable[[], int | None] = holdfast.once("b", every=60, client=holdfast.SyncClient)(nightly)
+    other()
 
 
 def tests() -> None:
