@@ -19,7 +19,13 @@ _ENCODER = msgspec.json.Encoder()
 encode = _ENCODER.encode
 
 
-class SessionOpened(msgspec.Struct):
+class Answer(msgspec.Struct, kw_only=True):
+    """Base of the answers to what may be repeated: `repeated` says that it was answered so before."""
+
+    repeated: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class SessionOpened(Answer):
     """A new session. Its id is a secret: whoever knows it may use it."""
 
     session_id: str
@@ -36,14 +42,14 @@ class SessionKept(msgspec.Struct):
     revision: int
 
 
-class SessionClosed(msgspec.Struct):
+class SessionClosed(Answer):
     """The names of what the session held."""
 
     released: tuple[str, ...]
     revision: int
 
 
-class Granted(msgspec.Struct):
+class Granted(Answer):
     """A hold. `hold_id` is a secret; `token` is the fencing token, for the resource that the lock protects.
 
     `scope` is present when the lock covers its subtree.
@@ -66,7 +72,7 @@ class HeldLock(msgspec.Struct):
     scope: Scope
 
 
-class GrantedSeveral(msgspec.Struct):
+class GrantedSeveral(Answer):
     """A hold of several locks, with one id and one token."""
 
     hold_id: str
@@ -76,7 +82,7 @@ class GrantedSeveral(msgspec.Struct):
     revision: int
 
 
-class Renewed(msgspec.Struct):
+class Renewed(Answer):
     """A hold whose lease starts anew."""
 
     token: int
@@ -84,7 +90,7 @@ class Renewed(msgspec.Struct):
     revision: int
 
 
-class Released(msgspec.Struct):
+class Released(Answer):
     """A hold that was released. `locks` is what is left of it, when only a part was."""
 
     released: bool
@@ -92,14 +98,14 @@ class Released(msgspec.Struct):
     locks: tuple[HeldLock, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-class ForceReleased(msgspec.Struct):
+class ForceReleased(Answer):
     """The holds that were ended."""
 
     released: tuple[Holder, ...]
     revision: int
 
 
-class PermitsGranted(msgspec.Struct):
+class PermitsGranted(Answer):
     """Permits of a semaphore; `available` are left for others."""
 
     hold_id: str
@@ -111,7 +117,7 @@ class PermitsGranted(msgspec.Struct):
     revision: int
 
 
-class Resized(msgspec.Struct):
+class Resized(Answer):
     """A semaphore with a new limit. `available` is negative while more is held than that."""
 
     name: str
@@ -120,7 +126,7 @@ class Resized(msgspec.Struct):
     revision: int
 
 
-class RateTaken(msgspec.Struct):
+class RateTaken(Answer):
     """The verdict of a rate limit; `retry_after_ms` is 0 when the request is allowed."""
 
     allowed: bool
@@ -130,7 +136,7 @@ class RateTaken(msgspec.Struct):
     revision: int
 
 
-class FenceAdvanced(msgspec.Struct):
+class FenceAdvanced(Answer):
     """A resource that accepts this token and higher ones."""
 
     accepted: bool
@@ -138,7 +144,7 @@ class FenceAdvanced(msgspec.Struct):
     revision: int
 
 
-class Elected(msgspec.Struct):
+class Elected(Answer):
     """An election that was won. `hold_id` is the secret with which the leader proclaims and resigns."""
 
     hold_id: str
@@ -148,7 +154,7 @@ class Elected(msgspec.Struct):
     revision: int
 
 
-class Proclaimed(msgspec.Struct):
+class Proclaimed(Answer):
     """An election whose leader has changed its value."""
 
     token: int
@@ -184,6 +190,13 @@ class Health(msgspec.Struct, omit_defaults=True):
 
 
 # -- from results to answers ------------------------------------------------------------------------------
+
+
+def told(answer: Answer, *, is_repeated: bool) -> bytes:
+    """Return an answer as JSON. `is_repeated` says that it is the outcome of an earlier attempt."""
+    if is_repeated:
+        answer.repeated = True
+    return encode(answer)
 
 
 def session_opened(result: results.SessionOpened, revision: int) -> SessionOpened:

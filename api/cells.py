@@ -8,6 +8,7 @@ import base64
 import msgspec
 
 from api import cursors
+from api.answers import Answer
 from api.problems import ProblemError
 from api.views import Read
 from lockstate import results
@@ -39,7 +40,7 @@ class CellPage(Read):
     next: str | None
 
 
-class CellWritten(msgspec.Struct):
+class CellWritten(Answer):
     """A cell that was written."""
 
     create_revision: int
@@ -48,7 +49,7 @@ class CellWritten(msgspec.Struct):
     revision: int
 
 
-class CellsDeleted(msgspec.Struct):
+class CellsDeleted(Answer):
     """How many cells were deleted, and whether more are left of those that were meant."""
 
     deleted: int
@@ -69,7 +70,7 @@ class OperationDone(msgspec.Struct, kw_only=True):
     cell: Cell | Unset | None = UNSET
 
 
-class Transacted(msgspec.Struct):
+class Transacted(Answer):
     """Whether all compares were true, and what was done then or else, in its order."""
 
     succeeded: bool

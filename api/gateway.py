@@ -7,10 +7,10 @@ ProblemError, a failure of the world as a ClusterError; `problems.of_exception` 
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from api import problems, right_calls
-from api.node import Begun, NodeState, ServingNode
+from api.node import Applied, Begun, NodeState, ServingNode
 from api.problems import ProblemError
 from api.views import Read
 from cluster.config import check_member, check_node_id
@@ -30,6 +30,14 @@ R = TypeVar("R", bound=Result)
 T = TypeVar("T")
 
 
+class Outcome(NamedTuple, Generic[R]):
+    """What became of a command: its result, the revision, and whether an earlier attempt had it already."""
+
+    result: R
+    revision: int
+    is_repeated: bool
+
+
 class Gateway:
     """Passes commands, reads and changes of the members on to one node."""
 
@@ -44,19 +52,17 @@ class Gateway:
 
     # -- commands -------------------------------------------------------------------------------------------
 
-    async def submit(self, command: Command, kind: type[R], timeout_s: float) -> tuple[R, int]:
-        """Have one command applied; return its result and revision. Raises ProblemError, ClusterError."""
-        applied = await self._node.submit(self._known(command), timeout_s)
-        return _expected(command, applied.result, kind), applied.revision
+    async def submit(self, command: Command, kind: type[R], timeout_s: float) -> Outcome[R]:
+        """Have one command applied; return what became of it. Raises ProblemError, ClusterError."""
+        return _outcome(command, await self._node.submit(self._known(command), timeout_s), kind)
 
-    async def acquire(self, command: MayWait, kind: type[R], timeout_s: float) -> tuple[R, int]:
+    async def acquire(self, command: MayWait, kind: type[R], timeout_s: float) -> Outcome[R]:
         """Have a command applied that may wait, and wait for its end. Cancelling the task cancels the wait.
 
         Raises ProblemError, ClusterError.
         """
         self._known(command)
-        applied = await self._node.acquire(command, timeout_s)
-        return _expected(command, applied.result, kind), applied.revision
+        return _outcome(command, await self._node.acquire(command, timeout_s), kind)
 
     def begin(self, command: Command, timeout_s: float) -> Begun:
         """Have one command applied that does not wait in a queue; `outcome` says what became of it.
@@ -65,10 +71,9 @@ class Gateway:
         """
         return self._node.begin(self._known(command), timeout_s)
 
-    def outcome(self, command: Command, begun: Begun, kind: type[R]) -> tuple[R, int]:
-        """Return result and revision of a command that has an outcome. Raises ProblemError, ClusterError."""
-        applied = begun.result()
-        return _expected(command, applied.result, kind), applied.revision
+    def outcome(self, command: Command, begun: Begun, kind: type[R]) -> Outcome[R]:
+        """Return what became of a command that has an outcome. Raises ProblemError, ClusterError."""
+        return _outcome(command, begun.result(), kind)
 
     def abandon(self, command: Command, begun: Begun) -> None:
         """Undo a command whose client went away: a hold that nobody would hear of is given back."""
@@ -180,14 +185,15 @@ class Gateway:
         return await self._node.remove_member(node_id, timeout_s), self._node.machine.revision
 
 
-def _expected(command: Command, result: Result, kind: type[R]) -> R:
-    """Return `result` if it is of the kind that the command gives. Raises ProblemError for a refusal."""
+def _outcome(command: Command, applied: Applied, kind: type[R]) -> Outcome[R]:
+    """Return what became of a command that gives such a result. Raises ProblemError for a refusal."""
+    result = applied.result
     if isinstance(result, kind):
-        return result
+        return Outcome(result, applied.revision, applied.is_repeated)
     if isinstance(result, Refused):
         if result.reason is Reason.WRONG_KIND:
             raise right_calls.told(command, result)
-        raise problems.refusal(result)
+        raise problems.refusal(result, is_repeated=applied.is_repeated)
     raise AssertionError(f"expected {kind.__name__}, got {result!r}")
 
 

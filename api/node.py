@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Applied(Protocol):
-    """The result of a command, and the revision at which it was applied."""
+    """The result of a command, the revision at which it was applied, and whether it was known already."""
 
     @property
     def result(self) -> Result:
@@ -28,6 +28,11 @@ class Applied(Protocol):
     @property
     def revision(self) -> int:
         """Return how many entries had been applied by then."""
+        ...
+
+    @property
+    def is_repeated(self) -> bool:
+        """Return whether it is the outcome of an earlier attempt, with the same `request_id`."""
         ...
 
 

@@ -44,6 +44,7 @@ class Problem(msgspec.Struct, kw_only=True):
     version: int | msgspec.UnsetType = msgspec.UNSET
     mod_revision: int | msgspec.UnsetType = msgspec.UNSET
     oldest: int | msgspec.UnsetType = msgspec.UNSET
+    repeated: bool | msgspec.UnsetType = msgspec.UNSET
     revision: int | msgspec.UnsetType = msgspec.UNSET
     lag_ms: int | msgspec.UnsetType | None = msgspec.UNSET
 
@@ -67,15 +68,21 @@ class ProblemError(Exception):
         super().__init__(detail)
         self.code, self.detail = code, detail
         self.retry_after_ms, self.refused = retry_after_ms, refused
+        self.is_repeated = False
+        """Whether an earlier attempt, with the same `request_id`, was refused so."""
         self.facts: Mapping[str, int | None] = facts or (refused.facts if refused is not None else {})
 
 
-def refusal(refused: Refused) -> ProblemError:
+def refusal(refused: Refused, *, is_repeated: bool = False) -> ProblemError:
     """Return the problem for what the state machine, or a check of its limits, refused."""
     retry_after_ms = refused.retry_after_ms
     if refused.reason is Reason.LOCK_HELD:
         retry_after_ms = _sensible_pause_ms(retry_after_ms)
-    return ProblemError(refused.reason.value, refused.detail, retry_after_ms=retry_after_ms, refused=refused)
+    problem = ProblemError(
+        refused.reason.value, refused.detail, retry_after_ms=retry_after_ms, refused=refused
+    )
+    problem.is_repeated = is_repeated
+    return problem
 
 
 def _sensible_pause_ms(left_ms: int) -> int:
@@ -129,6 +136,8 @@ def document(problem: ProblemError, request_id: str) -> Problem:
     )
     if problem.retry_after_ms:
         result.retry_after_ms = problem.retry_after_ms
+    if problem.is_repeated:
+        result.repeated = True
     for name, number in problem.facts.items():
         setattr(result, name, number)
     if problem.refused is not None:

@@ -316,7 +316,7 @@ class Group:
         for batch in outcome.batches:
             if batch.origin == self.outbox.origin:
                 for seq, result in zip(batch.seqs, batch.results, strict=True):
-                    self._complete(seq, result, outcome.revision)
+                    self._complete(seq, result, outcome.revision, is_repeated=seq in batch.repeated)
         for settled in outcome.settled:
             self.waiters.wake(settled, outcome.revision)
         self.metrics.applied(outcome)
@@ -327,12 +327,12 @@ class Group:
             self._alarms.arm(self.machine)
             self._abandoned.look()
 
-    def _complete(self, seq: int, result: Result, revision: int) -> None:
+    def _complete(self, seq: int, result: Result, revision: int, *, is_repeated: bool) -> None:
         """Hand a result to who asked. Who is queued begins to wait here, before any event can come."""
         wait = None
         if isinstance(result, Queued) and self.outbox.is_pending(seq):
             wait = self.waiters.add(result.hold_id)
-        self.outbox.complete(seq, Answer(result, revision, wait), self.machine)
+        self.outbox.complete(seq, Answer(result, revision, wait, is_repeated), self.machine)
         label = result.reason.value if isinstance(result, Refused) else type(result).__name__.lower()
         self.metrics.commands[label] += 1
 

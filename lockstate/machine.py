@@ -85,7 +85,7 @@ from lockstate.semaphores import Semaphores
 from lockstate.sessions import Sessions
 from lockstate.state import State
 from lockstate.transactions import Transactions
-from lockstate.versions import RULES, RULES_BOUNDED
+from lockstate.versions import RULES, RULES_BOUNDED, RULES_TRIED_AGAIN
 from lockstate.waits import Waits
 
 _NO_OUTCOME: Final = frozenset(
@@ -98,7 +98,7 @@ _NO_OUTCOME: Final = frozenset(
         Reason.WRONG_KIND,
     }
 )
-"""Reasons of refusals that are not remembered: the command must be corrected, or tried again later."""
+"""Reasons of refusals that no rules remember: the command must be corrected, or tried again later."""
 
 _MAY_WAIT: Final = frozenset(get_args(MayWait))
 """The classes of `MayWait`."""
@@ -114,6 +114,8 @@ class LockMachine:
     def __init__(self, state: State | None = None) -> None:
         self.state = state = state or State()
         self._effects = Effects(state)
+        self._repeated: list[int] = []
+        """The numbers of the commands of a batch that had been answered before, under their `request_id`."""
         self._holds = holds = Holds(state, self._effects)
         self._transactions = transactions = Transactions(state, self._effects)
         self._sessions = sessions = Sessions(holds, transactions)
@@ -347,18 +349,22 @@ class LockMachine:
                 if fresh is not None:
                     fresh.append(seq)
                 act = acts[command.__class__]
-                results.append(self._apply_once(command) if command.request_id else act(command))
+                results.append(self._apply_once(command, seq) if command.request_id else act(command))
             elif fresh is None:
                 fresh = list(batch.seqs[: len(results)])
         self.state.note_batch(batch.origin, origin, last_seq)
-        return BatchOutcome(batch.origin, batch.seqs if fresh is None else tuple(fresh), tuple(results))
+        seqs = batch.seqs if fresh is None else tuple(fresh)
+        if self._repeated:
+            repeated, self._repeated = tuple(self._repeated), []
+            return BatchOutcome(batch.origin, seqs, tuple(results), repeated)
+        return BatchOutcome(batch.origin, seqs, tuple(results))
 
     def _apply(self, command: Command, key: RequestKey | None) -> Result:
         """Apply a command, and pass the key under which it is remembered on to those that may wait."""
         act = self._acts[command.__class__]
         return act(command, key) if command.__class__ in _MAY_WAIT else act(command)
 
-    def _apply_once(self, command: Any) -> Result:
+    def _apply_once(self, command: Any, seq: int) -> Result:
         """Apply a command that carries a `request_id`, or answer with the outcome of what it repeats."""
         key = request_key(command)
         if key is None or len(key[0]) > limits.NAME_BYTES_MAX:
@@ -370,13 +376,24 @@ class LockMachine:
         digest = content_digest(command)
         remembered = requests.get(key)
         if remembered is not None:
+            if self.state.rules >= RULES_TRIED_AGAIN and remembered.digest == digest:
+                self._repeated.append(seq)
             return self._repeat(remembered, digest, command)
         if requests.is_full or (self.state.is_tight and budget.is_full(self.state)):
             return self._apply_without_room(command, key, digest)
         result = self._apply(command, key)
-        if not (isinstance(result, Refused) and result.reason in _NO_OUTCOME):
+        if not self._is_to_be_tried_again(result):
             requests.remember(key, digest, self.state.now_ms, result)
         return result
+
+    def _is_to_be_tried_again(self, result: Result) -> bool:
+        """Whether a repetition of a request is tried, for the first attempt changed nothing.
+
+        Before rules 5 most refusals were remembered.
+        """
+        if self.state.rules >= RULES_TRIED_AGAIN:
+            return isinstance(result, Refused) or (isinstance(result, RateTaken) and not result.allowed)
+        return isinstance(result, Refused) and result.reason in _NO_OUTCOME
 
     def _apply_without_room(self, command: Command, key: RequestKey, digest: bytes) -> Result:
         """Refuse a command whose outcome could not be remembered; not if it frees something, by rules 3.

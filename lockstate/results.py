@@ -495,11 +495,15 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class BatchOutcome(msgspec.Struct, frozen=True):
-    """The results of one batch: `results[i]` is that of `seqs[i]`. Repeated commands are left out."""
+    """The results of one batch: `results[i]` is that of `seqs[i]`. Commands that came twice are left out.
+
+    `repeated` are those of `seqs` that asked with a `request_id` for what was answered before (from rules 5).
+    """
 
     origin: str
     seqs: tuple[int, ...]
     results: tuple[Result, ...]
+    repeated: tuple[int, ...] = ()
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -15,6 +15,10 @@ from lockstate.ids import HoldId, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import HoldKind, Refused
 
+REQUEST_ID_CHARS_MIN: Final = 16
+"""Characters of a request id, at least: programs that count from 1 would share each other's outcomes."""
+_REQUEST_ID_EXAMPLE: Final = "b2f1c0de94a7435d8e6b1f20"
+
 Maybe = msgspec.UnsetType
 UNSET: Final = msgspec.UNSET
 
@@ -30,7 +34,7 @@ def _lengths(smallest: int, largest: int) -> msgspec.Meta:
 
 
 Name = Annotated[str, _lengths(1, limits.NAME_BYTES_MAX)]
-RequestId = Annotated[str, _lengths(1, limits.ID_CHARS_MAX)]
+RequestId = Annotated[str, _lengths(REQUEST_ID_CHARS_MIN, limits.ID_CHARS_MAX)]
 SessionIdText = Annotated[SessionId, _lengths(1, limits.ID_CHARS_MAX)]
 HoldIdText = Annotated[HoldId, _lengths(1, limits.ID_CHARS_MAX)]
 Value = Annotated[str, _lengths(0, limits.VALUE_BYTES_MAX)]
@@ -66,6 +70,12 @@ class Write(Request, kw_only=True):
         """Return the request id, "" if there is none. Raises ProblemError."""
         if self.request_id is UNSET:
             return ""
+        if len(self.request_id) < REQUEST_ID_CHARS_MIN:
+            raise invalid(
+                f"request_id: {len(self.request_id)} characters; must be {REQUEST_ID_CHARS_MIN} to"
+                f" {limits.ID_CHARS_MAX}, chosen at random: whoever uses the same one gets the same outcome"
+                f' (example: "{_REQUEST_ID_EXAMPLE}")'
+            )
         check(limits.check_id("request_id", self.request_id))
         return self.request_id
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+import msgspec
+
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
 from lockstate import codec
@@ -87,7 +89,8 @@ class ClientRequests:
             return answer
         try:
             async with asyncio.timeout(command.wait_ms / 1000 + timeout_s):
-                return await answer.wait
+                ended = await answer.wait
+                return msgspec.structs.replace(ended, is_repeated=True) if answer.is_repeated else ended
         except TimeoutError:
             if not command.request_id:
                 # Nobody can ask for this outcome again.

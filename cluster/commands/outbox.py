@@ -77,11 +77,15 @@ def fault_in(batch: Forwarded, node_id: str) -> str:
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The result of a command, the revision at which it was applied; for a queued acquire, what to await."""
+    """The result of a command, the revision at which it was applied; for a queued acquire, what to await.
+
+    `is_repeated` says that an earlier attempt, with the same `request_id`, had this outcome or its wait.
+    """
 
     result: Result
     revision: int
     wait: "asyncio.Future[Answer] | None" = None
+    is_repeated: bool = False
 
 
 class Pending(msgspec.Struct, eq=False):

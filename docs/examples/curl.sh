@@ -11,7 +11,7 @@ post() {
 }
 
 echo "alice acquires, and asks again on another node, as after a lost answer:"
-ask="{\"name\": \"$name\", \"ttl_ms\": 60000, \"owner\": \"alice\", \"request_id\": \"$name-1\"}"
+ask="{\"name\": \"$name\", \"ttl_ms\": 60000, \"owner\": \"alice\", \"request_id\": \"request-of-alice-$$\"}"
 first=$(post 0 /v1/locks/acquire "$ask")
 again=$(post 1 /v1/locks/acquire "$ask")
 echo "  same hold: $([[ $(jq -r .hold_id <<<"$first") == "$(jq -r .hold_id <<<"$again")" ]] && echo yes)"

@@ -18,7 +18,7 @@ from cluster.observing.metrics import Metrics
 from cluster.observing.status import ClusterStatus, PeerStatus
 from lockstate.commands import Acquire, AcquirePermits, Batch, Campaign, Cancel, Command, Entry, MayWait
 from lockstate.machine import LockMachine
-from lockstate.results import Granted, Queued, Result
+from lockstate.results import Done, Granted, Queued, Result
 from lockstate.versions import RULES_NEWEST
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     result: Result
     revision: int
+    is_repeated: bool = False
 
 
 class MemoryNode:
@@ -113,7 +114,7 @@ class MemoryNode:
         if self.when_waiting is not None:
             self._loop.call_soon(self.when_waiting)
         try:
-            return Answer(await waiter, self.machine.revision)
+            return Answer(await waiter, self.machine.revision, answer.is_repeated)
         except asyncio.CancelledError:
             if not self.is_shutting_down:
                 self._apply(Cancel(hold_id, command.attempt_id))
@@ -152,8 +153,10 @@ class MemoryNode:
             if waiter is not None and not waiter.done():
                 waiter.set_result(settled.result)
         self._set_timer()
-        result = outcome.batches[0].results[0] if outcome.batches else None
-        return Answer(result, outcome.revision)  # type: ignore[arg-type]  # of no command, nobody asks
+        if not outcome.batches:
+            return Answer(Done(), outcome.revision)
+        (batch,) = outcome.batches
+        return Answer(batch.results[0], outcome.revision, bool(batch.repeated))
 
     def _set_timer(self) -> None:
         """Come back when the next thing ends by itself."""

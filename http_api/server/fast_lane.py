@@ -168,8 +168,8 @@ class LaneCall:
         direct = self._route.direct
         assert direct is not None, "the lane takes no others"
         try:
-            result, revision = self._lane.gateway.outcome(self._command, begun, direct.gives)
-            content = Content(direct.encoded(result, revision))
+            outcome = self._lane.gateway.outcome(self._command, begun, direct.gives)
+            content = Content(direct.encoded(outcome))
         except Exception as exc:  # noqa: BLE001 - as above
             if self._connection is None:
                 return

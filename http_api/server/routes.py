@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from api import answers
-from api.gateway import Gateway
+from api.gateway import Gateway, Outcome
 from http_api.server.call import Call, Reply
 from http_api.server.refusals import CallRefused
 
@@ -31,9 +31,10 @@ class Direct(Generic[R]):
     gives: type[R]
     answer: Callable[[R, int], Any]
 
-    def encoded(self, result: R, revision: int) -> bytes:
+    def encoded(self, outcome: Outcome[Any]) -> bytes:
         """Return the body of the answer."""
-        return answers.encode(self.answer(result, revision))
+        answer = self.answer(outcome.result, outcome.revision)
+        return answers.told(answer, is_repeated=outcome.is_repeated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,13 @@ from typing import Any, Final
 
 import msgspec
 
-FIELDS_BEFORE_RULES_4: Final = {"Outcome": 5, "Event": 14, "HolderView": 9, "WaiterView": 9}
+FIELDS_BEFORE_RULES_4: Final = {
+    "Outcome": 5,
+    "BatchOutcome": 3,
+    "Event": 14,
+    "HolderView": 9,
+    "WaiterView": 9,
+}
 """How many fields structs had that have got more since. Below rules 4 the others have their defaults."""
 
 

@@ -36,7 +36,7 @@ def restart_all(cluster: LocalCluster) -> None:
 async def ask_named(http: Http, node_id: str, name: str) -> Got | None:
     """Acquire with the name as request id; None when the connection broke before there was an answer."""
     try:
-        return await http.acquire(node_id, name, owner="named", request_id=name)
+        return await http.acquire(node_id, name, owner="named", request_id=f"the-request-for-{name}")
     except aiohttp.ClientError:
         return None
 
@@ -73,7 +73,7 @@ async def test_all_killed(compacting: LocalCluster) -> None:
             assert not history_checkers.revived_holds(released, await http.tokens("n3", prefix + "/"))
 
             for name, before in zip(names, first, strict=True):
-                again = await http.acquire("n2", name, owner="named", request_id=name)
+                again = await http.acquire("n2", name, owner="named", request_id=f"the-request-for-{name}")
                 assert again.status == 200
                 assert again.body["token"] == await http.token("n3", name)
                 if before is None:

@@ -86,7 +86,7 @@ async def test_waits_at_the_survivor(cluster: LocalCluster, survivor_leads: bool
     name = f"minority/wait/{survivor_leads}"
     async with http_to(cluster) as http:
         held = await http.acquire(survivor, name)
-        wait = partial(http.acquire, survivor, name, wait_ms=60_000, request_id=name)
+        wait = partial(http.acquire, survivor, name, wait_ms=60_000, request_id=f"the-request-for-{name}")
         waiting = asyncio.create_task(wait())
         while not await http.queue_length(survivor, name):
             pass

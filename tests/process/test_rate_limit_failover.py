@@ -96,7 +96,7 @@ class Takers:
             body = self.limiter | {
                 "cost": cost,
                 "wait_ms": wait_ms,
-                "request_id": f"{self.limiter['name']}-{client}-{number}",
+                "request_id": f"rate-of-{self.limiter['name']}-{client}-{number}",
             }
             sent_s = now_s()
             got = await ask(self._http, nodes, wire.RATE_TAKE, body)
@@ -159,6 +159,6 @@ async def test_quota_over_leader_loss(cluster: LocalCluster) -> None:
                 *[http.call("n2", "POST", wire.RATE_TAKE, item.body) for item in takers.taken]
             )
             assert [got.body["allowed"] for got in again] == [True] * len(takers.taken)
-            one_more = takers.limiter | {"request_id": f"{takers.limiter['name']}-more"}
+            one_more = takers.limiter | {"request_id": f"rate-of-{takers.limiter['name']}-one-more"}
             refused = await ask(http, node_ids(cluster), wire.RATE_TAKE, one_more)
             assert (refused.body["allowed"], refused.body["remaining"]) == (False, 0)

@@ -72,7 +72,7 @@ async def compact(cluster: LocalCluster, http: Http) -> None:
 
 async def check_it_counts(cluster: LocalCluster, http: Http, new: str, kept: Got, gone: str) -> None:
     """The new node is a whole member: with another one gone, all that there was is still there."""
-    again = await http.acquire(new, "kept", ttl_ms=TTL_MS, owner="alice", request_id="first")
+    again = await http.acquire(new, "kept", ttl_ms=TTL_MS, owner="alice", request_id="the-first-request")
     assert (again.body["hold_id"], again.body["token"]) == (kept.body["hold_id"], kept.body["token"])
     await asyncio.to_thread(cluster.kill, gone)
     assert await http.token(new, "kept") == kept.body["token"]
@@ -90,7 +90,9 @@ async def test_replaced_by_a_new_id(tmp_path: Path, lost_leads: bool, is_compact
         lost = cluster.leader() if lost_leads else followers(cluster)[0]
         remaining = [node_id for node_id in node_ids(cluster) if node_id != lost]
         async with http_to(cluster) as http:
-            kept = await http.acquire(lost, "kept", ttl_ms=TTL_MS, owner="alice", request_id="first")
+            kept = await http.acquire(
+                lost, "kept", ttl_ms=TTL_MS, owner="alice", request_id="the-first-request"
+            )
             if is_compacted:
                 await compact(cluster, http)
             lose(cluster, lost)
@@ -118,7 +120,9 @@ async def test_replaced_under_its_own_id(tmp_path: Path, lost: str, is_emptied: 
         remaining = [node_id for node_id in node_ids(cluster) if node_id != lost]
         alive = [cluster.node(node_id).http for node_id in remaining]
         async with http_to(cluster) as http:
-            kept = await http.acquire(lost, "kept", ttl_ms=TTL_MS, owner="alice", request_id="first")
+            kept = await http.acquire(
+                lost, "kept", ttl_ms=TTL_MS, owner="alice", request_id="the-first-request"
+            )
             lose(cluster, lost)
             async with Load(alive, prefix="meanwhile") as load:
                 said = LogSince(cluster, lost)

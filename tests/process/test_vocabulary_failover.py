@@ -42,7 +42,7 @@ class PermitUsers:
         for number in itertools.count():
             if self.is_stopping:
                 return
-            request = f"permits-{client}-{number}"
+            request = f"permits-of-client-{client}-{number}"
             asked_s = now_s()
             body = {"name": "failover/permits", "limit": PERMITS, "permits": permits, "ttl_ms": TTL_MS}
             body |= {"wait_ms": WAIT_MS, "request_id": request}
@@ -118,9 +118,14 @@ async def test_holds_and_waits_over_leader_loss(cluster: LocalCluster) -> None:
         # The first waits where it is, the second moves to another node when its own one dies.
         conversion = {"hold_id": writer["hold_id"], "mode": "exclusive", "wait_ms": WAIT_MS}
         converting = asyncio.create_task(
-            ask(http, [one, other], wire.LOCK_CONVERT, conversion | {"request_id": "loss-convert"})
+            ask(http, [one, other], wire.LOCK_CONVERT, conversion | {"request_id": "conversion-at-the-loss"})
         )
-        four = permits | {"permits": 4, "owner": "four", "wait_ms": WAIT_MS, "request_id": "loss-four"}
+        four = permits | {
+            "permits": 4,
+            "owner": "four",
+            "wait_ms": WAIT_MS,
+            "request_id": "four-permits-at-the-loss",
+        }
         waiting = asyncio.create_task(ask(http, [leader, other], wire.SEMAPHORE_ACQUIRE, four))
         await queue_is(http, one, converted, leader)
         await queue_is(http, one, semaphore, "four")

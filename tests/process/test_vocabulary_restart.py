@@ -62,7 +62,7 @@ class Parties:
             "r": (wire.SEMAPHORE_ACQUIRE, {"name": "all/permit", "limit": 1}),
         }
         path, fields = wants[owner]
-        patience = {"wait_ms": WAIT_MS, "request_id": f"all-{owner}"}
+        patience = {"wait_ms": WAIT_MS, "request_id": f"all-together-for-{owner}"}
         return path, fields | self.party(owner) | patience
 
     async def wait(self, owner: str) -> None:

@@ -138,7 +138,9 @@ async def test_leader_paused(cluster: LocalCluster) -> None:
             try:
                 # The paused process takes these when it wakes up, and believes then that it still leads.
                 read = asyncio.create_task(http.lock(old, "paused/fenced"))
-                write = asyncio.create_task(http.acquire(old, "paused/kept", request_id="woken"))
+                write = asyncio.create_task(
+                    http.acquire(old, "paused/kept", request_id="the-request-of-the-woken")
+                )
                 newer = await http.acquire(other, "paused/fenced", wait_ms=WAIT_MS)
                 assert newer.body["token"] > fenced.body["token"]
                 leads = (await http.call(other, "GET", wire.CLUSTER)).body["leader"]
@@ -178,7 +180,9 @@ async def line_up(http: Http, other: str, name: str, waits: dict[str, str]) -> d
     """Let owners wait on nodes, one behind the other; `other` is asked about the queue."""
     tasks: dict[str, asyncio.Task[Got]] = {}
     for owner, node_id in waits.items():
-        request = http.acquire(node_id, name, owner=owner, wait_ms=10 * WAIT_MS, request_id=name)
+        request = http.acquire(
+            node_id, name, owner=owner, wait_ms=10 * WAIT_MS, request_id=f"the-request-for-{name}"
+        )
         tasks[owner] = asyncio.create_task(request)
         await until_queue_is(http, other, name, *tasks)
     return tasks
@@ -202,7 +206,9 @@ async def test_waits_of_killed_node_end(cluster: LocalCluster) -> None:
         await asyncio.to_thread(cluster.kill, dying)
         await connection_is_lost(waits["moved"])
         moved = asyncio.create_task(
-            http.acquire(other, name, owner="moved", wait_ms=10 * WAIT_MS, request_id=name)
+            http.acquire(
+                other, name, owner="moved", wait_ms=10 * WAIT_MS, request_id=f"the-request-for-{name}"
+            )
         )
         await until_queue_is(http, other, name, "moved", "behind")
         await connection_is_lost(waits["lost"])
@@ -267,7 +273,9 @@ async def test_waits_of_silent_node_end(cluster: LocalCluster) -> None:
         refused = await waits["lost"]
         assert (refused.status, refused.code) == (409, "lock-held")
         anew = asyncio.create_task(
-            http.acquire(silent, name, owner="lost", wait_ms=10 * WAIT_MS, request_id=name)
+            http.acquire(
+                silent, name, owner="lost", wait_ms=10 * WAIT_MS, request_id=f"the-request-for-{name}"
+            )
         )
         await until_queue_is(http, other, name, "behind", "lost")
         for waiting in (waits["behind"], anew):

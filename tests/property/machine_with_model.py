@@ -30,7 +30,7 @@ class MachineWithModel:
     Each method is something that may happen, by the chance of `rng`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rules: int = RULES_NEWEST) -> None:
         self.machine = LockMachine()
         self.twin = LockMachine()
         self.state = ModelState()
@@ -45,7 +45,7 @@ class MachineWithModel:
         self.applied: list[str] = []
         """Everything that was applied, to be shown when the two differ."""
         self.seen: Counter[str] = Counter()
-        for number in range(RULES_FIRST + 1, RULES_NEWEST + 1):
+        for number in range(RULES_FIRST + 1, rules + 1):
             entry = Entry(0, advance=AdvanceVersion(number))
             self.twin.apply(entry)
             apply(self.state, entry)
@@ -141,7 +141,7 @@ class MachineWithModel:
             self._apply_bytes(data)
         else:
             with pytest.raises(UnknownVersionError):
-                decode_entry(data)
+                decode_entry(data, self.state.rules)
 
     def restore(self, _: Random) -> None:
         """The node restarts from its snapshot, and nothing is missing."""
@@ -181,17 +181,21 @@ class MachineWithModel:
             seqs = list(range(first, first + len(commands)))
             self.requests += [command for command in commands if command.request_id]
             encoded.append((origin, seqs, [encode_command(command) for command in commands]))
-        self.last_bytes = encode_entry(self.now_ms if now_ms is None else now_ms, encoded, rules=RULES_NEWEST)
+        self.last_bytes = encode_entry(
+            self.now_ms if now_ms is None else now_ms, encoded, rules=self.state.rules
+        )
         self._apply_bytes(self.last_bytes)
 
     def _apply_bytes(self, data: bytes) -> None:
-        entry = decode_entry(data)
+        entry = decode_entry(data, self.state.rules)
         self.applied += [f"at {entry.now_ms}"] + [
             f"    {command}" for batch in entry.batches for command in batch.commands
         ]
         outcome = self.machine.apply(entry)
         assert self.twin.apply(entry) == outcome, "the same bytes have the same outcome"
+        self.state.repeated = 0
         expected = apply(self.state, entry)
+        assert sum(len(batch.repeated) for batch in outcome.batches) == self.state.repeated
         compare.check_outcome(outcome, expected, self.state)
         self.referee.watch(entry, outcome)
         self.seen.update(situations.seen(self.state, _answers(outcome)))

@@ -71,6 +71,7 @@ from tests.support.vocabulary import VOCABULARY
 def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
     """Apply one entry and return (origin, seq, result) of every command that was not a repetition."""
     state.revision += 1
+    advance(state, entry)
     state.now_ms = max(state.now_ms, entry.now_ms)
     state.events, state.settled, state.cell_events = [], [], []
     pass_time(state)
@@ -83,6 +84,12 @@ def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
             state.highest_seqs[batch.origin] = seq
             answers.append((batch.origin, seq, run(state, command)))
     return answers
+
+
+def advance(state: ModelState, entry: Entry) -> None:
+    """Follow the next rules, if the entry says so."""
+    if entry.advance is not None and entry.advance.to == state.rules + 1:
+        state.rules = entry.advance.to
 
 
 def pass_time(state: ModelState) -> None:

@@ -7,6 +7,7 @@ from lockstate.commands import Wanted
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import CellEvent, CycleView, Event, HoldKind, Result, Settled
+from lockstate.versions import RULES_FIRST
 
 Key: TypeAlias = tuple[str, str]
 """Scope and request id of a remembered request."""
@@ -138,6 +139,7 @@ class Cell:
 class ModelState:
     """The whole state. Lists are searched from end to end, nothing is indexed and nothing is counted."""
 
+    rules: int = RULES_FIRST
     revision: int = 0
     now_ms: int = 0
     next_token: int = 1
@@ -155,6 +157,8 @@ class ModelState:
     cells_revision: int = 0
     """How many commands and ends have changed any cell."""
     requests: dict[Key, Request] = field(default_factory=dict)
+    repeated: int = 0
+    """How many commands were answered with the outcome of an earlier attempt."""
     asking: str = ""
     """The node process whose commands are being applied."""
     highest_seqs: dict[str, int] = field(default_factory=dict)

@@ -30,20 +30,26 @@ from lockstate.commands import AbandonWaits, Command, Tick
 from lockstate.ids import NO_SESSION
 from lockstate.machine import LockMachine
 from lockstate.results import Done, EventKind, Granted, Outcome, Queued, Refused, Result
-from lockstate.versions import RULES_FIRST
+from lockstate.versions import RULES_NEWEST
 from tests.scenarios import trace_lines
 from tests.scenarios.clients import Client, CommandParser, Line, milliseconds
 from tests.scenarios.script import Block
 from tests.scenarios.trace_lines import seconds
 
 
+def _new_machine() -> LockMachine:
+    machine = LockMachine()
+    machine.state.rules = RULES_NEWEST
+    return machine
+
+
 class Runner:
     """What one scenario runs on: replicas, clients, protected resources."""
 
     def __init__(self) -> None:
-        self.machines = {1: LockMachine()}
+        self.machines = {1: _new_machine()}
         self.alive = {1}
-        self.rules = RULES_FIRST
+        self.rules = RULES_NEWEST
         self.now_ms = 0
         self.seq = 0
         self.origin = "n1"
@@ -96,7 +102,7 @@ class Runner:
     def _begin(self, what: str, number: int) -> None:
         """Set how many machines there are, or which rules they follow."""
         if what == "replicas":
-            self.machines = {one: LockMachine() for one in range(1, number + 1)}
+            self.machines = {one: _new_machine() for one in range(1, number + 1)}
             self.alive = set(self.machines)
             return
         self.rules = number

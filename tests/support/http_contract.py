@@ -194,9 +194,12 @@ NODE_FIELDS: Final = ("id", "http", "peer", "state", "revision")
 OBSTACLE_FIELDS: Final = ("kind", "peer", "for_ms", "detail", "advice")
 MEMBER_FIELDS: Final = ("id", "peer", "state")
 
+REPEATED_FIELDS: Final = ("repeated",)
+"""In the answer to a write that an earlier attempt was answered so."""
+
 # Fields of a problem document: always, and where they apply.
 PROBLEM_FIELDS: Final = ("type", "title", "status", "detail", "instance", "code", "outcome", "request_id")
 PROBLEM_EXTRA_FIELDS: Final = (
     "retry_after_ms", "holders", "queue_length", "cycle", "available", "limit", "highest_token", "version",
-    "mod_revision", "oldest", "revision", "lag_ms",
+    "mod_revision", "oldest", "repeated", "revision", "lag_ms",
 )  # fmt: skip

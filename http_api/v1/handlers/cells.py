@@ -13,10 +13,10 @@ async def put_cell(gateway: Gateway, call: Call) -> Reply:
     request = await schema.read(call, PutCellRequest)
     command = request.command(call.path_value)
     if request.is_conditional:
-        result, revision = await gateway.submit(command, results.Transacted, call.timeout_s)
-        return Reply(answers.encode(cells.written_if(result, revision)))
-    written, revision = await gateway.submit(command, results.CellWritten, call.timeout_s)
-    return Reply(answers.encode(cells.written(written, revision)))
+        result, revision, is_repeated = await gateway.submit(command, results.Transacted, call.timeout_s)
+        return Reply(answers.told(cells.written_if(result, revision), is_repeated=is_repeated))
+    written, revision, is_repeated = await gateway.submit(command, results.CellWritten, call.timeout_s)
+    return Reply(answers.told(cells.written(written, revision), is_repeated=is_repeated))
 
 
 async def delete_cell(gateway: Gateway, call: Call) -> Reply:
@@ -24,25 +24,25 @@ async def delete_cell(gateway: Gateway, call: Call) -> Reply:
     request = await schema.read(call, DeleteCellRequest)
     command = request.command(call.path_value)
     if request.is_conditional:
-        result, revision = await gateway.submit(command, results.Transacted, call.timeout_s)
-        return Reply(answers.encode(cells.deleted_if(result, revision)))
-    deleted, revision = await gateway.submit(command, results.CellsDeleted, call.timeout_s)
-    return Reply(answers.encode(cells.deleted(deleted, revision)))
+        result, revision, is_repeated = await gateway.submit(command, results.Transacted, call.timeout_s)
+        return Reply(answers.told(cells.deleted_if(result, revision), is_repeated=is_repeated))
+    deleted, revision, is_repeated = await gateway.submit(command, results.CellsDeleted, call.timeout_s)
+    return Reply(answers.told(cells.deleted(deleted, revision), is_repeated=is_repeated))
 
 
 async def delete_cells(gateway: Gateway, call: Call) -> Reply:
     """Delete the cells whose keys begin with a prefix, a limited number at a time."""
     request = await schema.read(call, DeletePrefixRequest)
     command = request.command(schema.prefix_of_cells(call))
-    deleted, revision = await gateway.submit(command, results.CellsDeleted, call.timeout_s)
-    return Reply(answers.encode(cells.deleted(deleted, revision)))
+    deleted, revision, is_repeated = await gateway.submit(command, results.CellsDeleted, call.timeout_s)
+    return Reply(answers.told(cells.deleted(deleted, revision), is_repeated=is_repeated))
 
 
 async def transact(gateway: Gateway, call: Call) -> Reply:
     """Compare cells and holds, and do one of two lists of operations."""
     command = (await schema.read(call, TransactRequest)).command()
-    result, revision = await gateway.submit(command, results.Transacted, call.timeout_s)
-    return Reply(answers.encode(cells.transacted(command, result, revision)))
+    result, revision, is_repeated = await gateway.submit(command, results.Transacted, call.timeout_s)
+    return Reply(answers.told(cells.transacted(command, result, revision), is_repeated=is_repeated))
 
 
 async def get_cell(gateway: Gateway, call: Call) -> Reply:

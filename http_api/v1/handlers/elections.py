@@ -14,15 +14,17 @@ from lockstate.kinds import HoldKind
 async def campaign(gateway: Gateway, call: Call) -> Reply:
     """Ask to lead an election, waiting in its queue if asked to."""
     request = await schema.read(call, CampaignRequest)
-    result, revision = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
-    return Reply(answers.encode(answers.elected(result, request.value, revision)))
+    result, revision, is_repeated = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
+    return Reply(answers.told(answers.elected(result, request.value, revision), is_repeated=is_repeated))
 
 
 async def proclaim(gateway: Gateway, call: Call) -> Reply:
     """Change the value of an election, as its leader."""
     request = await schema.read(call, ProclaimRequest)
-    result, revision = await gateway.submit(request.command(), results.Proclaimed, call.timeout_s)
-    return Reply(answers.encode(answers.Proclaimed(result.token, revision)))
+    result, revision, is_repeated = await gateway.submit(
+        request.command(), results.Proclaimed, call.timeout_s
+    )
+    return Reply(answers.told(answers.Proclaimed(result.token, revision), is_repeated=is_repeated))
 
 
 async def resign(gateway: Gateway, call: Call) -> Reply:

@@ -25,9 +25,11 @@ async def get_fence(gateway: Gateway, call: Call) -> Reply:
 async def advance_fence(gateway: Gateway, call: Call) -> Reply:
     """Make a resource accept this token and higher ones only."""
     request = await schema.read(call, AdvanceFenceRequest)
-    result, revision = await gateway.submit(request.command(), results.FenceAdvanced, call.timeout_s)
+    result, revision, is_repeated = await gateway.submit(
+        request.command(), results.FenceAdvanced, call.timeout_s
+    )
     answer = answers.FenceAdvanced(accepted=True, highest_token=result.highest_token, revision=revision)
-    return Reply(answers.encode(answer))
+    return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
 async def list_fences(gateway: Gateway, call: Call) -> Reply:

@@ -31,15 +31,15 @@ RELEASE: Final = Direct(ReleaseRequest.command, results.Released, answers.releas
 async def acquire(gateway: Gateway, call: Call) -> Reply:
     """Acquire a lock, or several at once, waiting in the queue if asked to."""
     request = await schema.read(call, AcquireRequest)
-    result, revision = await gateway.acquire(request.command(), ACQUIRE.gives, call.timeout_s)
-    return Reply(ACQUIRE.encoded(result, revision))
+    outcome = await gateway.acquire(request.command(), ACQUIRE.gives, call.timeout_s)
+    return Reply(ACQUIRE.encoded(outcome))
 
 
 async def convert(gateway: Gateway, call: Call) -> Reply:
     """Change the mode of a hold, waiting ahead of the queue if asked to."""
     request = await schema.read(call, ConvertRequest)
-    result, revision = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
-    return Reply(answers.encode(answers.granted(result, revision)))
+    result, revision, is_repeated = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
+    return Reply(answers.told(answers.granted(result, revision), is_repeated=is_repeated))
 
 
 async def renew(gateway: Gateway, call: Call) -> Reply:
@@ -50,22 +50,22 @@ async def renew(gateway: Gateway, call: Call) -> Reply:
 async def renew_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     """Renew the lease of a hold of one kind."""
     request = await schema.read(call, RenewRequest)
-    result, revision = await gateway.submit(request.command(kind), RENEW.gives, call.timeout_s)
-    return Reply(RENEW.encoded(result, revision))
+    outcome = await gateway.submit(request.command(kind), RENEW.gives, call.timeout_s)
+    return Reply(RENEW.encoded(outcome))
 
 
 async def release(gateway: Gateway, call: Call) -> Reply:
     """Release a hold, or some of its locks."""
     request = await schema.read(call, ReleaseRequest)
-    result, revision = await gateway.submit(request.command(), RELEASE.gives, call.timeout_s)
-    return Reply(RELEASE.encoded(result, revision))
+    outcome = await gateway.submit(request.command(), RELEASE.gives, call.timeout_s)
+    return Reply(RELEASE.encoded(outcome))
 
 
 async def release_whole(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     """Release a hold of a kind that has no parts."""
     request = await schema.read(call, ReleaseHoldRequest)
-    _, revision = await gateway.submit(request.command(kind), results.Released, call.timeout_s)
-    return Reply(answers.encode(answers.Released(released=True, revision=revision)))
+    _, revision, is_repeated = await gateway.submit(request.command(kind), results.Released, call.timeout_s)
+    return Reply(answers.told(answers.Released(released=True, revision=revision), is_repeated=is_repeated))
 
 
 async def force_release(gateway: Gateway, call: Call) -> Reply:
@@ -76,8 +76,11 @@ async def force_release(gateway: Gateway, call: Call) -> Reply:
 
 async def force_end(gateway: Gateway, call: Call, request: ForcingRequest, kind: HoldKind) -> Reply:
     """End holds of any kind."""
-    result, revision = await gateway.submit(request.command(kind), results.ForceReleased, call.timeout_s)
-    return Reply(answers.encode(answers.ForceReleased(views.holders_of(result.released), revision)))
+    result, revision, is_repeated = await gateway.submit(
+        request.command(kind), results.ForceReleased, call.timeout_s
+    )
+    answer = answers.ForceReleased(views.holders_of(result.released), revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
 async def get_lock(gateway: Gateway, call: Call) -> Reply:

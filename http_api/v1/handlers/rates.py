@@ -18,10 +18,11 @@ _POLICY = '"default"'
 async def take_rate(gateway: Gateway, call: Call) -> Reply:
     """Take from a rate limit, waiting for the reserved moment if asked to."""
     request = await schema.read(call, TakeRateRequest)
-    result, revision = await gateway.submit(request.command(), results.RateTaken, call.timeout_s)
+    result, revision, is_repeated = await gateway.submit(request.command(), results.RateTaken, call.timeout_s)
     waited_ms = await gateway.wait_until(result.at_ms)
     answer = answers.rate_taken(result, waited_ms, revision)
-    return Reply(answers.encode(answer), headers=_header_lines(answer, request.limit, request.window_ms))
+    headers = _header_lines(answer, request.limit, request.window_ms)
+    return Reply(answers.told(answer, is_repeated=is_repeated), headers=headers)
 
 
 async def peek_rate(gateway: Gateway, call: Call) -> Reply:

@@ -14,8 +14,8 @@ from lockstate.kinds import HoldKind
 async def acquire_permits(gateway: Gateway, call: Call) -> Reply:
     """Acquire permits of a semaphore, waiting in its queue if asked to."""
     request = await schema.read(call, AcquirePermitsRequest)
-    result, revision = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
-    return Reply(answers.encode(answers.permits_granted(result, revision)))
+    result, revision, is_repeated = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
+    return Reply(answers.told(answers.permits_granted(result, revision), is_repeated=is_repeated))
 
 
 async def renew_permits(gateway: Gateway, call: Call) -> Reply:
@@ -37,9 +37,9 @@ async def force_release_permits(gateway: Gateway, call: Call) -> Reply:
 async def resize_semaphore(gateway: Gateway, call: Call) -> Reply:
     """Give a semaphore another limit."""
     request = await schema.read(call, ResizeRequest)
-    result, revision = await gateway.submit(request.command(), results.Resized, call.timeout_s)
+    result, revision, is_repeated = await gateway.submit(request.command(), results.Resized, call.timeout_s)
     answer = answers.Resized(request.name, result.limit, result.available, revision)
-    return Reply(answers.encode(answer))
+    return Reply(answers.told(answer, is_repeated=is_repeated))
 
 
 async def get_semaphore(gateway: Gateway, call: Call) -> Reply:

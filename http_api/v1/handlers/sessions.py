@@ -12,8 +12,10 @@ from lockstate import listings, results
 async def open_session(gateway: Gateway, call: Call) -> Reply:
     """Open a session."""
     request = await schema.read(call, OpenSessionRequest)
-    result, revision = await gateway.submit(request.command(), results.SessionOpened, call.timeout_s)
-    return Reply(answers.encode(answers.session_opened(result, revision)), status=201)
+    result, revision, is_repeated = await gateway.submit(
+        request.command(), results.SessionOpened, call.timeout_s
+    )
+    return Reply(answers.told(answers.session_opened(result, revision), is_repeated=is_repeated), status=201)
 
 
 async def list_sessions(gateway: Gateway, call: Call) -> Reply:
@@ -31,7 +33,7 @@ async def list_sessions(gateway: Gateway, call: Call) -> Reply:
 async def keep_alive(gateway: Gateway, call: Call) -> Reply:
     """Start the ttl of a session anew."""
     command = (await schema.read(call, KeepAliveRequest)).command(call.path_value)
-    result, revision = await gateway.submit(command, results.SessionKept, call.timeout_s)
+    result, revision, _ = await gateway.submit(command, results.SessionKept, call.timeout_s)
     return Reply(answers.encode(answers.session_kept(result, revision)))
 
 
@@ -50,5 +52,5 @@ def _shown(view: results.SessionView | None) -> views.Session:
 async def close_session(gateway: Gateway, call: Call) -> Reply:
     """End a session, its holds and its waits."""
     command = (await schema.read(call, CloseSessionRequest)).command(call.path_value)
-    result, revision = await gateway.submit(command, results.SessionClosed, call.timeout_s)
-    return Reply(answers.encode(answers.SessionClosed(result.released, revision)))
+    result, revision, is_repeated = await gateway.submit(command, results.SessionClosed, call.timeout_s)
+    return Reply(answers.told(answers.SessionClosed(result.released, revision), is_repeated=is_repeated))

@@ -39,14 +39,19 @@ def not_applied(history: History) -> list[Violation]:
 
 
 def one_outcome(history: History) -> list[Violation]:
-    """All operations with one `request` among their arguments have the first one's outcome."""
+    """All operations with one `request` among their arguments that were granted something got the same.
+
+    A refusal changed nothing and is not remembered, so it may come before the grant; whoever asks once the
+    grant has been told gets the grant.
+    """
     groups: dict[str, list[Operation]] = {}
     for operation in history.operations:
         if "request" in operation.arguments and operation.outcome != "unknown":
             groups.setdefault(operation.arguments["request"], []).append(operation)
     found = []
     for group in groups.values():
-        outcomes = {_essence(operation) for operation in group if _is_remembered(operation)}
+        granted_ns = min([operation.return_ns for operation in group if operation.outcome == "ok"], default=0)
+        outcomes = {_essence(operation) for operation in group if _is_bound(operation, granted_ns)}
         if len(outcomes) > 1:
             found.append(
                 Violation(
@@ -59,9 +64,10 @@ def one_outcome(history: History) -> list[Violation]:
     return found
 
 
-def _is_remembered(operation: Operation) -> bool:
-    """Whether an outcome is one of the state, and not of a node that could not serve."""
-    return operation.outcome == "ok" or operation.code in ("lock-held", "no-permits", "lease-expired")
+def _is_bound(operation: Operation, granted_ns: int) -> bool:
+    """Whether an outcome has to be that of the grant, and is not one of a node that could not serve."""
+    is_of_state = operation.code in ("lock-held", "no-permits", "lease-expired")
+    return operation.outcome == "ok" or (is_of_state and 0 < granted_ns < operation.call_ns)
 
 
 def _essence(operation: Operation) -> str:

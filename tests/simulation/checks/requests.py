@@ -43,6 +43,8 @@ class Requests:
         self._age_us = AGE_US * (1 - rate_allowance)
         self._first: dict[_Key, tuple[int, object, object]] = {}
         """When it was asked, what, and the outcome; None for one that may have been undone."""
+        self._told_us: dict[_Key, int] = {}
+        """When the outcome was first told."""
 
     def __len__(self) -> int:
         """Return how many requests are known."""
@@ -53,8 +55,13 @@ class Requests:
         self._prune(now_us)
         key = _key(call.command)
         outcome = _essence(result)
-        if key is None or outcome is None:
+        if key is None:
             return
+        if outcome is None:
+            if not (isinstance(result, Refused) and result.reason in NO_OUTCOME):
+                self._refused(call, key, result, now_us)
+            return
+        self._told_us.setdefault(key, now_us)
         content = request_content(call.command)
         asked_us, first_content, first = self._first.setdefault(key, (call.called_us, content, outcome))
         is_remembered = now_us - asked_us <= self._age_us and first is not None and content == first_content
@@ -64,6 +71,17 @@ class Requests:
                 f"{call.client} repeated {key} and got another outcome",
                 first=first,
                 told=outcome,
+            )
+
+    def _refused(self, call: Call, key: _Key, result: Result, now_us: int) -> None:
+        """Object to a refusal of what is known to be done, and was asked for once more after that."""
+        if key not in self._first or call.called_us <= self._told_us.get(key, now_us):
+            return
+        asked_us, content, first = self._first[key]
+        is_remembered = now_us - asked_us <= self._age_us and content == request_content(call.command)
+        if is_remembered and first is not None:
+            self._report.fail(
+                "one-outcome", f"{call.client} repeated {key} and was refused", first=first, told=result
             )
 
     def failed(self, call: Call, outcome: FailureOutcome, now_us: int) -> None:
@@ -87,6 +105,7 @@ class Requests:
             if now_us - self._first[key][0] <= AGE_US:
                 return
             del self._first[key]
+            self._told_us.pop(key, None)
 
 
 def _key(command: Command) -> _Key | None:
@@ -98,7 +117,8 @@ def _essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901 - one case
     """Return what must not change from attempt to attempt; None if the result is not to be remembered."""
     match result:
         case Refused():
-            return None if result.reason in NO_OUTCOME else ("refused", result.reason)
+            # Those that changed nothing are tried again; the model knows which these are.
+            return None
         case Granted():
             # A hold that was converted meanwhile has another token.
             return ("granted", result.hold_id)
@@ -117,7 +137,7 @@ def _essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901 - one case
         case Proclaimed():
             return ("proclaimed", result.token)
         case RateTaken():
-            return ("taken", result.allowed, result.at_ms, result.remaining)
+            return ("taken", result.at_ms, result.remaining) if result.allowed else None
         case FenceAdvanced():
             return ("advanced", result.highest_token)
     return (type(result).__name__,)

@@ -45,6 +45,7 @@ class ScriptedCluster:
         self.machines = {node_id: LockMachine() for node_id in NODES}
         for machine in self.machines.values():
             machine.state.rules = RULES_NEWEST
+        self.checkers.expected.state.rules = RULES_NEWEST
         self.results: dict[int, Result] = {}
         self.wait_ends: dict[str, tuple[int, Result]] = {}
         self.last_seq = 0

@@ -101,8 +101,10 @@ def test_repeated_requests_pass() -> None:
     for first, again, outcome, repeated in SAME:
         requests = requests_of(ScriptedCluster())
         tell(requests, first, Refused(Reason.QUEUE_FULL, ""))
+        tell(requests, first, Refused(Reason.LEASE_EXPIRED, ""))
         tell(requests, first, outcome)
         tell(requests, again, repeated)
+        tell(requests, again, Refused(Reason.LEASE_EXPIRED, ""))
 
 
 def test_a_second_outcome() -> None:
@@ -111,7 +113,7 @@ def test_a_second_outcome() -> None:
         requests = requests_of(ScriptedCluster())
         tell(requests, first, outcome)
         with objects("one-outcome"):
-            tell(requests, again, other)
+            tell(requests, again, other, asked_us=1, now_us=1)
 
 
 def test_requests_that_may_start_afresh() -> None:

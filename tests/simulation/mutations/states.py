@@ -70,19 +70,25 @@ def _apply_all(machine: LockMachine, batch: Batch) -> BatchOutcome:
     """Apply commands whether or not they were applied before."""
     origin = machine.state.origin(batch.origin)
     machine.state.note_batch(batch.origin, origin, max([origin.last_seq, *batch.seqs]))
-    results = tuple([_apply(machine, command) for command in batch.commands])
+    results = tuple(
+        [_apply(machine, command, seq) for seq, command in zip(batch.seqs, batch.commands, strict=True)]
+    )
     return BatchOutcome(batch.origin, batch.seqs, results)
 
 
-def _apply(machine: LockMachine, command: Command | Undecodable) -> Result:
+def _apply(machine: LockMachine, command: Command | Undecodable, seq: int) -> Result:
     if isinstance(command, Undecodable):
         return _UNDECODABLE
-    return machine._apply_once(command) if command.request_id else machine._apply(command, None)
+    return machine._apply_once(command, seq) if command.request_id else machine._apply(command, None)
 
 
-def _apply_without_request(machine: LockMachine, command: Command) -> Result:
+def _apply_without_request(machine: LockMachine, command: Command, _seq: int) -> Result:
     """Do not look whether this request came before."""
     return machine._apply(command, None)
+
+
+def _is_never_tried_again(_machine: LockMachine, _result: Result) -> bool:
+    return False
 
 
 _renew, _end, _add_hold = Sessions.renew, Sessions._end, State.add_hold
@@ -205,6 +211,14 @@ STATES: Final = (
         found_by=("model-events", "model-state", "read-view", "one-outcome", "reply"),
         apply=replaced(LockMachine, "_apply_once", _apply_without_request),
         surroundings=_FAILOVERS,
+    ),
+    Mutation(
+        name="refusals-remembered",
+        sentence="A request that was refused is refused again without a look.",
+        found_by=("model-events", "model-state", "read-view", "one-outcome", "reply"),
+        apply=replaced(LockMachine, "_is_to_be_tried_again", _is_never_tried_again),
+        surroundings=_FAILOVERS,
+        seeds_max=20,
     ),
     Mutation(
         name="queue-overtaken",

@@ -27,11 +27,11 @@ async def test_a_command_comes_back_as_its_result_and_revision() -> None:
     """The result is of the kind that was asked for; the revision is that at which it was applied."""
     node = LocalNode()
     gateway = Gateway(node)
-    opened, first = await gateway.submit(
+    opened, first, _ = await gateway.submit(
         OpenSessionRequest(ttl_ms=60_000).command(), results.SessionOpened, 1.5
     )
     command = AcquireRequest(name="a", session_id=opened.session_id).command()
-    granted, second = await gateway.acquire(command, results.Granted, 2.5)
+    granted, second, _ = await gateway.acquire(command, results.Granted, 2.5)
     assert (granted.hold_id, granted.name) == (command.hold_id, "a")
     assert (first, second) == (1, 2)
     assert node.timeouts_s == [1.5, 2.5]
@@ -186,7 +186,7 @@ async def test_force_release_names_the_holders() -> None:
     node = LocalNode()
     gateway = Gateway(node)
     await gateway.acquire(_acquire(owner="x"), results.Granted, TIMEOUT_S)
-    forced, _ = await gateway.submit(
+    forced, _, _ = await gateway.submit(
         ForceReleaseRequest(name="a", reason="stuck").command(HoldKind.LOCK), results.ForceReleased, TIMEOUT_S
     )
     assert [holder.owner for holder in forced.released] == ["x"]

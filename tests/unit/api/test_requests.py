@@ -13,6 +13,8 @@ from lockstate.commands import Acquire, CloseSession, KeepAlive, ReleaseOf, Want
 from lockstate.ids import HoldId, SessionId
 from lockstate.modes import Mode, Scope
 
+REQUEST_ID = "0123456789abcdef"
+
 
 def test_a_plain_acquire_needs_little() -> None:
     """A name and a ttl make an exclusive lock of that name, without wait, delay, owner and note."""
@@ -57,7 +59,7 @@ def test_a_release_is_of_all_unless_it_names_some() -> None:
 def test_the_id_of_a_session_comes_with_the_command() -> None:
     """A face finds it where it likes; it is checked all the same."""
     assert KeepAliveRequest().command("s") == KeepAlive(SessionId("s"))
-    assert CloseSessionRequest(request_id="r").command("s") == CloseSession(SessionId("s"), "r")
+    assert CloseSessionRequest(request_id=REQUEST_ID).command("s") == CloseSession(SessionId("s"), REQUEST_ID)
     for request in (KeepAliveRequest(), CloseSessionRequest()):
         with pytest.raises(ProblemError, match="session_id"):
             request.command("x" * (limits.ID_CHARS_MAX + 1))

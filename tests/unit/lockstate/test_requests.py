@@ -8,8 +8,10 @@ from lockstate.commands import (
     Acquire,
     AdvanceFence,
     Algorithm,
+    Batch,
     CloseSession,
     Command,
+    Entry,
     ForceRelease,
     KeepAlive,
     OpenSession,
@@ -18,8 +20,10 @@ from lockstate.commands import (
     Renew,
     ResizeSemaphore,
     TakeRate,
+    Tick,
 )
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.machine import LockMachine
 from lockstate.modes import Mode
 from lockstate.requests import RequestMemory, request_key
 from lockstate.results import (
@@ -35,6 +39,7 @@ from lockstate.results import (
     SessionClosed,
     SessionOpened,
 )
+from lockstate.versions import RULES_TRIED_AGAIN
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 MINUTES_5_MS = 5 * 60 * 1000
@@ -490,3 +495,63 @@ def test_old_outcomes_go_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None
     for left in (3, 1, 0, 0):
         driver.pass_to(limits.REQUEST_AGE_MS + 1000)
         assert driver.machine.counts()["requests"] == left
+
+
+# -- rules 5 ------------------------------------------------------------------------------------------------
+
+
+def newest() -> MachineDriver:
+    """Return a driver of a machine that follows rules 5."""
+    driver = MachineDriver()
+    driver.machine.state.rules = RULES_TRIED_AGAIN
+    return driver
+
+
+def test_a_refusal_that_changed_nothing_is_tried_again() -> None:
+    """By rules 5 the same id gets the lock once it is free; what is refused is not kept."""
+    driver = newest()
+    driver.granted("a")
+    assert reason(driver.acquire("a", request_id="r")) == Reason.LOCK_HELD
+    assert driver.machine.counts()["requests"] == 0
+    driver.release("h1")
+    assert driver.granted("a", request_id="r").token == 2
+    driver.run(AdvanceFence("disk", 7))
+    assert reason(driver.run(AdvanceFence("disk", 6, "f"))) == Reason.STALE_TOKEN
+    assert driver.machine.counts()["requests"] == 1
+
+
+def test_a_place_that_was_not_given_is_asked_for_again() -> None:
+    """By rules 5 a rate limit that was used up is asked anew; a place that was given stays given."""
+    driver = newest()
+    driver.run(TakeRate("mail", 1, 1000))
+    refused = expect(RateTaken, driver.run(TakeRate("mail", 1, 1000, request_id="r")))
+    assert not refused.allowed
+    driver.pass_to(1001)
+    for _ in range(2):
+        assert expect(RateTaken, driver.run(TakeRate("mail", 1, 1000, request_id="r"))).allowed
+
+
+def test_a_wait_in_vain_stays_in_vain() -> None:
+    """By rules 5 too: it changed something, and a client that lost the answer does not wait once more."""
+    driver = newest()
+    driver.granted("a")
+    driver.queued("a", wait_ms=100, request_id="r")
+    driver.pass_to(101)
+    driver.release("h1")
+    assert reason(driver.acquire("a", wait_ms=100, request_id="r")) == Reason.LOCK_HELD
+
+
+def test_who_repeats_is_told_so() -> None:
+    """By rules 5 an outcome says which of its commands had been answered before, also while it waits."""
+    first = Acquire("a", Mode.EXCLUSIVE, HoldId("x1"), AttemptId("t1"), ttl_ms=1000, request_id="r")
+    again = msgspec.structs.replace(first, hold_id=HoldId("x2"), attempt_id=AttemptId("t2"))
+    other = msgspec.structs.replace(again, name="b")
+    wait = msgspec.structs.replace(first, hold_id=HoldId("x3"), request_id="w", wait_ms=500)
+    commands = (first, again, other, wait, wait)
+    for rules, repeated in ((RULES_TRIED_AGAIN, (2, 5)), (RULES_TRIED_AGAIN - 1, ())):
+        machine = LockMachine()
+        machine.state.rules = rules
+        (outcome,) = machine.apply(Entry(5, (Batch("n1", (1, 2, 3, 4, 5), commands),))).batches
+        assert outcome.repeated == repeated, "the third is a mistake: other content under the same id"
+        (outcome,) = machine.apply(Entry(5, (Batch("n1", (6,), (Tick(),)),))).batches
+        assert outcome.repeated == ()

@@ -39,12 +39,12 @@ async def test_a_call_without_an_id_gets_one() -> None:
 async def test_the_request_id_of_the_body_names_the_call() -> None:
     """Without a header the command's own id is used, encoded where a header cannot carry it."""
     async with serving() as served:
-        got = await served.acquire("a", request_id="é 1")
-        assert got.headers[wire.HEADER_REQUEST_ID] == "%C3%A9%201"
-        got = await served.acquire("b", request_id="plain/1")
-        assert got.headers[wire.HEADER_REQUEST_ID] == "plain/1"
-        got = await served.acquire("a", request_id="é 2")
-        assert got.body["request_id"] == "é 2"
+        got = await served.acquire("a", request_id="é 1 of a long name")
+        assert got.headers[wire.HEADER_REQUEST_ID] == "%C3%A9%201%20of%20a%20long%20name"
+        got = await served.acquire("b", request_id="plain/1-of-a-long-name")
+        assert got.headers[wire.HEADER_REQUEST_ID] == "plain/1-of-a-long-name"
+        got = await served.acquire("a", request_id="é 2 of a long name")
+        assert got.body["request_id"] == "é 2 of a long name"
 
 
 async def test_logs_carry_the_request_id_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:

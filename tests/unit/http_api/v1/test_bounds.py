@@ -54,7 +54,7 @@ BOUNDS = [
     Bound(wire.LOCK_ACQUIRE, LOCK, "lock_delay_ms", (0, 3_600_000), (-1, 3_600_001, HUGE)),
     Bound(wire.LOCK_ACQUIRE, LOCK, "owner", *_texts(256)),
     Bound(wire.LOCK_ACQUIRE, LOCK, "note", *_texts(1024)),
-    Bound(wire.LOCK_ACQUIRE, LOCK, "request_id", ("x", "x" * 64), ("", "x" * 65)),
+    Bound(wire.LOCK_ACQUIRE, LOCK, "request_id", ("x" * 16, "x" * 64), ("", "x" * 15, "x" * 65)),
     Bound(wire.LOCK_ACQUIRE, {"ttl_ms": 1000}, "locks", (_locks(1), _locks(64)), ([], _locks(65))),
     Bound(wire.LOCK_RENEW, {"hold_id": HELD}, "ttl_ms", (50, DAY_MS), (49, DAY_MS + 1, HUGE), TTL),
     Bound(wire.LOCK_RELEASE, {"hold_id": HELD}, "names", (["held"],), ([], [f"n{n}" for n in range(65)])),

@@ -52,7 +52,7 @@ async def _unknown(served: Served) -> Got:
     """Reserve a place in a rate limit on a node that stops before it is reached."""
     body = {"name": "a", "limit": 1, "window_ms": 60_000, "algorithm": "gcra", "wait_ms": 60_000}
     await served.post(wire.RATE_TAKE, **body)
-    waiting = asyncio.ensure_future(served.post(wire.RATE_TAKE, **body, request_id="r"))
+    waiting = asyncio.ensure_future(served.post(wire.RATE_TAKE, **body, request_id="request-number-01"))
     await until(lambda: len(served.node.timeouts_s) == 2)
     served.node.begin_shutdown()
     return await waiting

@@ -40,13 +40,13 @@ async def test_a_release_by_the_call_of_another_kind_is_told(kind: str, called: 
     """The hold stays, and the answer names its kind and the right call, which then releases it."""
     async with serving() as served:
         hold_id = (await _take(served, kind)).body["hold_id"]
-        got = await served.post(RELEASES[called], hold_id=hold_id, request_id="r")
+        got = await served.post(RELEASES[called], hold_id=hold_id, request_id="the-right-release")
         if kind == called:
             assert got.status == 200
             return
         check_problem(got, 400, "wrong-kind")
         assert got.body["detail"] == (f"hold_id: its kind is {kind}, not {called}: use POST {RELEASES[kind]}")
-        right = await served.post(RELEASES[kind], hold_id=hold_id, request_id="r")
+        right = await served.post(RELEASES[kind], hold_id=hold_id, request_id="the-right-release")
         assert right.status == 200, "the corrected call may have the same request id"
 
 

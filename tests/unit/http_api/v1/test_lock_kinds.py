@@ -189,7 +189,7 @@ async def test_one_request_id_converts_once() -> None:
     """A repeated conversion gets the outcome of the first one; other content under its id is refused."""
     async with serving() as served:
         hold = await served.acquire("a", mode="shared")
-        body = {"hold_id": hold.body["hold_id"], "mode": "exclusive", "request_id": "c1"}
+        body = {"hold_id": hold.body["hold_id"], "mode": "exclusive", "request_id": "conversion-number-1"}
         first = await served.post(wire.LOCK_CONVERT, **body)
         again = await served.post(wire.LOCK_CONVERT, **body)
         assert first.body["token"] == again.body["token"] > hold.body["token"]

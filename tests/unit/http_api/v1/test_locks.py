@@ -66,13 +66,35 @@ async def test_force_release_tells_what_it_ended() -> None:
 async def test_the_same_request_id_gets_the_same_outcome() -> None:
     """A repeated request gets the first hold again; other content under the same id is refused."""
     async with serving() as served:
-        first = await served.acquire("a", request_id="r1", ttl_ms=60_000)
-        again = await served.acquire("a", request_id="r1", ttl_ms=60_000)
+        first = await served.acquire("a", request_id="request-number-01", ttl_ms=60_000)
+        again = await served.acquire("a", request_id="request-number-01", ttl_ms=60_000)
         assert again.status == 200
         assert (again.body["hold_id"], again.body["token"]) == (first.body["hold_id"], first.body["token"])
-        other = await served.acquire("b", request_id="r1", ttl_ms=60_000)
+        assert "repeated" not in first.body
+        assert again.body["repeated"] is True
+        other = await served.acquire("b", request_id="request-number-01", ttl_ms=60_000)
         assert (other.status, other.body["code"]) == (400, "invalid-request")
-        assert other.body["request_id"] == "r1"
+        assert other.body["request_id"] == "request-number-01"
+
+
+async def test_a_refused_request_is_tried_again_under_its_id() -> None:
+    """A refusal that changed nothing is not kept; one that ended a wait is, and says so when repeated."""
+    async with serving() as served:
+        held = await served.acquire("a", ttl_ms=60_000)
+        ask = {"ttl_ms": 60_000, "request_id": "request-number-02"}
+        for _ in range(2):
+            refused = await served.acquire("a", **ask)
+            assert (refused.status, refused.body["code"], "repeated" in refused.body) == (
+                409,
+                "lock-held",
+                False,
+            )
+        wait = {**ask, "wait_ms": 50, "request_id": "request-number-03"}
+        for is_repeated in (False, True):
+            refused = await served.acquire("a", **wait)
+            assert (refused.body["code"], "repeated" in refused.body) == ("lock-held", is_repeated)
+        await served.call("POST", wire.LOCK_RELEASE, {"hold_id": held.body["hold_id"]})
+        assert (await served.acquire("a", **ask)).status == 200
 
 
 async def test_a_waiter_gets_the_lock_when_it_is_released() -> None:

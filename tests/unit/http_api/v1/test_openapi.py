@@ -82,12 +82,13 @@ def test_bodies_have_the_fields_of_the_wire() -> None:
         assert set(takes) == set(http_contract.REQUEST_FIELDS.get(call, ()))
         if call in http_contract.ANSWER_FIELDS:
             assert route.gives is not None
-            extra = EXTRA.get(route.gives, set())
+            extra = EXTRA.get(route.gives, set()) | {*http_contract.REPEATED_FIELDS}
             if "consistency" in route.query:
                 extra = {"revision", "lag_ms", *extra}
             assert set(route.gives.__struct_fields__) - extra == set(http_contract.ANSWER_FIELDS[call])
         if route.or_gives is not None:
-            assert route.or_gives.__struct_fields__ == http_contract.SEVERAL_FIELDS
+            fields = (*http_contract.SEVERAL_FIELDS, *http_contract.REPEATED_FIELDS)
+            assert route.or_gives.__struct_fields__ == fields
     calls = {f"{route.method} {route.path}" for route in ROUTES}
     assert set(http_contract.REQUEST_FIELDS) | set(http_contract.ANSWER_FIELDS) <= calls
 

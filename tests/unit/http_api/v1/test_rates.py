@@ -86,7 +86,7 @@ async def test_a_node_that_stops_does_not_let_anybody_go_early() -> None:
     async with serving() as served:
         await _take(served, limit=1, algorithm="gcra")
         waiting = asyncio.ensure_future(
-            _take(served, limit=1, algorithm="gcra", wait_ms=60_000, request_id="r1")
+            _take(served, limit=1, algorithm="gcra", wait_ms=60_000, request_id="request-number-01")
         )
         await until(lambda: len(served.node.timeouts_s) == 2)
         served.node.begin_shutdown()
@@ -99,5 +99,5 @@ async def test_the_same_request_id_takes_once() -> None:
     """A repeated take gets the first outcome and costs nothing."""
     async with serving() as served:
         for _ in range(3):
-            assert (await _take(served, request_id="r1")).body["remaining"] == 1
+            assert (await _take(served, request_id="request-number-01")).body["remaining"] == 1
         assert (await _take(served)).body["remaining"] == 0

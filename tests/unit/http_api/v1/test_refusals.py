@@ -60,6 +60,7 @@ WRONG_BODIES: list[tuple[str, dict[str, Any], str]] = [
     (ACQUIRE, {**GOOD, "note": LONG}, "note"),
     (ACQUIRE, {**GOOD, "request_id": ""}, "request_id"),
     (ACQUIRE, {**GOOD, "request_id": LONG}, "request_id"),
+    (ACQUIRE, {**GOOD, "request_id": "1"}, "request_id"),
     (ACQUIRE, {**GOOD, "colour": "red"}, "colour"),
     (wire.LOCK_RENEW, {}, "hold_id"),
     (wire.LOCK_RENEW, {"hold_id": ["x"]}, "hold_id"),

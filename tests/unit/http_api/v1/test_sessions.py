@@ -90,6 +90,6 @@ async def test_closing_twice_with_one_request_id_is_closing_once() -> None:
     """The repetition of a close gets its first outcome."""
     async with serving() as served:
         path = wire.SESSION.format(session_id=await _open(served))
-        first = await served.call("DELETE", path, {"request_id": "c1"})
-        again = await served.call("DELETE", path, {"request_id": "c1"})
+        first = await served.call("DELETE", path, {"request_id": "closing-number-1"})
+        again = await served.call("DELETE", path, {"request_id": "closing-number-1"})
         assert (first.status, again.status) == (200, 200)

@@ -94,7 +94,7 @@ def test_a_queued_request_that_was_refused() -> None:
 
 
 def test_a_request_with_two_outcomes() -> None:
-    """The same request is granted twice, or refused once and granted once; an unknown one proves nothing."""
+    """The same request is granted twice, or refused after its grant; an unknown one proves nothing."""
     script = Script()
     script.grant("h1", 1, 0, 5, request="r")
     script.grant("h1", 1, 6, 9, request="r")
@@ -104,6 +104,10 @@ def test_a_request_with_two_outcomes() -> None:
     assert len(one_outcome(script.history)) == 1
     script.refused("x", 0, 1, request="q")
     script.grant("h3", 3, 2, 3, request="q")
+    assert len(one_outcome(script.history)) == 1, "a refusal may come first, and be told late"
+    script.refused("x", 3, 9, request="q")
+    assert len(one_outcome(script.history)) == 1
+    script.refused("x", 4, 9, request="q")
     assert len(one_outcome(script.history)) == 2
 
 
