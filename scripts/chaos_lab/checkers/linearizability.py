@@ -156,11 +156,13 @@ def _look(operation: Operation) -> Iterator[Call]:
 
 
 def _merged(group: Iterable[Operation]) -> Iterator[Operation]:
-    """Yield operations; those with one request id as one, which happened before the first answer to any."""
+    """Yield operations; those with one request id as one, which happened before the first answer to any.
+
+    A refusal stands for itself: nothing is remembered of it, and the same id asked again is tried again.
+    """
     requests: dict[str, list[Operation]] = {}
     for operation in group:
-        is_outcome = operation.outcome != "refused" or operation.code in ("lock-held", "no-permits")
-        if "request" in operation.arguments and is_outcome:
+        if "request" in operation.arguments and operation.outcome != "refused":
             requests.setdefault(operation.arguments["request"], []).append(operation)
         else:
             yield operation

@@ -72,6 +72,21 @@ def test_a_lost_request_that_is_heard_of_when_its_lease_is_over() -> None:
     assert linearizable(script.history) == []
 
 
+def test_a_refused_request_is_tried_again() -> None:
+    """Under one id one client is refused, and the next one is granted what has become free; and only then."""
+
+    def tried_again(call: int) -> Script:
+        script = Script()
+        script.grant("h1", 1, 0, 5, ttl=5000)
+        script.refused("x", 10, 20, request="r")
+        script.release("h1", 30, 40)
+        script.grant("h2", 2, call, call + 5, owner="x", request="r")
+        return script
+
+    assert linearizable(tried_again(45).history) == []
+    assert linearizable(tried_again(22).history) != []
+
+
 def test_a_late_effect_of_a_lost_release() -> None:
     """A release without an answer may happen long after its client gave up; the next holder needs it."""
     script = Script()
