@@ -52,7 +52,8 @@ class SessionClosed(Answer):
 class Granted(Answer):
     """A hold. `hold_id` is a secret; `token` is the fencing token, for the resource that the lock protects.
 
-    `scope` is present when the lock covers its subtree.
+    `scope` is present when the lock covers its subtree, `already_held` when the session had it, `depth` when
+    more than one release ends it.
     """
 
     hold_id: str
@@ -62,6 +63,8 @@ class Granted(Answer):
     expires_in_ms: int
     revision: int
     scope: Scope | msgspec.UnsetType = msgspec.UNSET
+    already_held: bool | msgspec.UnsetType = msgspec.UNSET
+    depth: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class HeldLock(msgspec.Struct):
@@ -80,6 +83,8 @@ class GrantedSeveral(Answer):
     locks: tuple[HeldLock, ...]
     expires_in_ms: int
     revision: int
+    already_held: bool | msgspec.UnsetType = msgspec.UNSET
+    depth: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Renewed(Answer):
@@ -91,11 +96,15 @@ class Renewed(Answer):
 
 
 class Released(Answer):
-    """A hold that was released. `locks` is what is left of it, when only a part was."""
+    """A hold that was released. `locks` is what is left of it, when only a part was.
+
+    `released` is false when so many more releases end it as `depth` says.
+    """
 
     released: bool
     revision: int
     locks: tuple[HeldLock, ...] | msgspec.UnsetType = msgspec.UNSET
+    depth: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ForceReleased(Answer):
@@ -152,6 +161,7 @@ class Elected(Answer):
     leader: Leader
     expires_in_ms: int
     revision: int
+    already_held: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Proclaimed(Answer):
@@ -213,10 +223,13 @@ def granted(result: results.Granted, revision: int) -> Granted | GrantedSeveral:
     """Return the answer to an acquire or a conversion: of one lock, or of several."""
     hold_id, token, expires_in_ms = result.hold_id, result.token, result.expires_in_ms
     if result.locks:
-        return GrantedSeveral(hold_id, token, held_locks(result.locks), expires_in_ms, revision)
+        several = GrantedSeveral(hold_id, token, held_locks(result.locks), expires_in_ms, revision)
+        _add_held(several, result)
+        return several
     answer = Granted(hold_id, token, result.name, result.mode, expires_in_ms, revision)
     if result.scope is not Scope.NODE:
         answer.scope = result.scope
+    _add_held(answer, result)
     return answer
 
 
@@ -225,8 +238,18 @@ def renewed(result: results.Renewed, revision: int) -> Renewed:
     return Renewed(result.token, result.expires_in_ms, revision)
 
 
+def _add_held(answer: Granted | GrantedSeveral, result: results.Granted) -> None:
+    """Say that the session had it already, and how often it has to be released."""
+    if isinstance(result, results.GrantedAgain):
+        answer.already_held = True
+        if result.depth > 1:
+            answer.depth = result.depth
+
+
 def released(result: results.Released, revision: int) -> Released:
     """Return the answer to a release, as a whole or in part."""
+    if isinstance(result, results.ReleasedOnce):
+        return Released(released=False, revision=revision, depth=result.depth)
     answer = Released(released=True, revision=revision)
     if result.locks:
         answer.locks = held_locks(result.locks)
@@ -255,7 +278,10 @@ def rate_taken(result: results.RateTaken, waited_ms: int, revision: int) -> Rate
 def elected(result: results.Granted, value: str, revision: int) -> Elected:
     """Return the answer to a campaign for an election that `value` now stands for."""
     leader = Leader(result.owner, value, result.token)
-    return Elected(result.hold_id, result.token, leader, result.expires_in_ms, revision)
+    answer = Elected(result.hold_id, result.token, leader, result.expires_in_ms, revision)
+    if isinstance(result, results.GrantedAgain):
+        answer.already_held = True
+    return answer
 
 
 def held_locks(locks: Iterable[Wanted]) -> tuple[HeldLock, ...]:

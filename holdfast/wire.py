@@ -109,6 +109,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "not-holder": ProblemKind(409, "The hold does not have this"),
     "no-permits": ProblemKind(409, "The semaphore has too few permits left"),
     "limit-mismatch": ProblemKind(409, "The semaphore has another limit"),
+    "already-held": ProblemKind(409, "The session holds it already"),
     "stale-token": ProblemKind(409, "The resource has seen a higher token"),
     "cell-changed": ProblemKind(409, "The cell is not as it was"),
     "member-change-refused": ProblemKind(409, "The members stay as they are"),

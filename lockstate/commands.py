@@ -43,6 +43,16 @@ class Algorithm(enum.StrEnum):
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
 
+class IfHeld(enum.StrEnum):
+    """What an acquire means if its session holds just that already. The value is the word used in JSON."""
+
+    RENEW = "renew"
+    COUNT = "count"
+    REFUSE = "refuse"
+
+    __hash__ = str.__hash__
+
+
 class OpenSession(_Command, frozen=True, tag=1):
     """Open a session that lives for `ttl_ms` after its last keepalive."""
 
@@ -87,6 +97,15 @@ class Acquire(_Command, frozen=True, tag=4):
     request_id: str = ""
     scope: Scope = Scope.NODE
     locks: tuple[Wanted, ...] = ()
+
+
+class AcquireIf(Acquire, frozen=True, tag=43):
+    """Ask for a lock, and say what is to be done if the session holds it already: `Acquire` renews it.
+
+    To count means that as many releases end the hold.
+    """
+
+    if_held: IfHeld = IfHeld.RENEW
 
 
 class Cancel(_Unremembered, frozen=True, tag=5):
@@ -296,13 +315,14 @@ Command = (
     | PutCell
     | DeleteCells
     | TransactCells
+    | AcquireIf
     | ReleaseOf
     | RenewOf
     | ForceEnd
 )
 
 
-Acquisition = Acquire | AcquirePermits | Campaign
+Acquisition = Acquire | AcquirePermits | Campaign | AcquireIf
 """The commands that ask for a new hold."""
 
 MayWait = Acquisition | Convert

@@ -1,4 +1,4 @@
-"""What only few holds, tickets and sessions have beside their fields: a table of its own, from rules 4 on.
+"""What only few holds, tickets and sessions have beside their fields: a table of its own, from rules 5 on.
 
 So the records themselves stay what they were, in memory, in snapshots and in the fingerprint, and below rules
 4 nothing of all this is ever written. Ids of holds, tickets and sessions differ, so they share the table. A
@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from lockstate import marks
+from lockstate.commands import IfHeld
 from lockstate.ledger import Ledger
 
 
@@ -19,7 +20,9 @@ class Extra(
     """What one record has beside its fields. A new field has a default, and is stored only if it differs."""
 
     depth: int = 1
-    """How many releases end the hold: one for each acquire that was to be counted."""
+    """How many releases end a hold: one for each acquire that was to be counted."""
+    if_held: IfHeld = IfHeld.RENEW
+    """What a ticket means if another one of its session gets the same before."""
 
 
 NO_EXTRA: Final = Extra()

@@ -53,7 +53,7 @@ import msgspec
 from lockstate import budget, deadlocks, limits, views
 from lockstate.blockers import shown_conflicts, shown_covering
 from lockstate.claims import Claims, claims_of, semaphore_of, shown_name
-from lockstate.commands import Wanted
+from lockstate.commands import Acquire, AcquireIf, IfHeld, Wanted
 from lockstate.effects import Effects
 from lockstate.extras import NO_EXTRA
 from lockstate.ids import NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
@@ -61,8 +61,19 @@ from lockstate.modes import Mode
 from lockstate.owners import wish_of
 from lockstate.queues import can_go, candidates
 from lockstate.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
-from lockstate.results import Event, EventKind, Granted, HoldKind, Queued, Reason, Refused
+from lockstate.results import (
+    Event,
+    EventKind,
+    Granted,
+    GrantedAgain,
+    HoldKind,
+    Queued,
+    Reason,
+    Refused,
+    ReleasedOnce,
+)
 from lockstate.state import Freed, State, claims_of_hold
+from lockstate.versions import RULES_EXPLICIT
 from lockstate.wait_graph import Cycle
 
 SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never was")
@@ -180,11 +191,45 @@ class Holds:
         self.state.extend(self.state.lease_of(hold))
         return self._passed_on(hold, attempt_id, key, value)
 
+    def held_again(self, hold: Hold, command: Acquire, key: RequestKey | None) -> Granted | Refused:
+        """Renew, count or refuse what a session holds already. A note or a delay that it gives is taken."""
+        if_held = command.if_held if isinstance(command, AcquireIf) else IfHeld.RENEW
+        if if_held is IfHeld.REFUSE:
+            return refused_as_held(hold)
+        self.state.extend(self.state.lease_of(hold))
+        self._take_over(hold, command.note, command.lock_delay_ms, if_held)
+        return self._passed_on(hold, command.attempt_id, key, "")
+
+    def _take_over(self, hold: Hold, note: str, lock_delay_ms: int, if_held: IfHeld) -> None:
+        """Let a hold say and do what another acquire of it asks for, by rules 5: before, that was ignored."""
+        state = self.state
+        if state.rules < RULES_EXPLICIT:
+            return
+        if note or lock_delay_ms:
+            state.ledger.change(hold)
+            hold.note = note or hold.note
+            hold.lock_delay_ms = lock_delay_ms or hold.lock_delay_ms
+        if if_held is IfHeld.COUNT:
+            extra = state.extras.get(hold.hold_id)
+            state.extras.put(hold.hold_id, msgspec.structs.replace(extra, depth=extra.depth + 1))
+
+    def release_once(self, hold: Hold) -> ReleasedOnce:
+        """Count one release of a hold that takes several."""
+        extras = self.state.extras
+        extra = extras.get(hold.hold_id)
+        extras.put(hold.hold_id, msgspec.structs.replace(extra, depth=extra.depth - 1))
+        return ReleasedOnce((), extra.depth - 1)
+
     def _passed_on(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str) -> Granted:
-        self.state.ledger.change(hold)
+        state = self.state
+        state.ledger.change(hold)
         hold.attempt_id, hold.request = attempt_id, key
         self.proclaim(hold, value)
-        return self.granted(hold)
+        granted = self.granted(hold)
+        if state.rules < RULES_EXPLICIT:
+            return granted
+        depth = state.extras.get(hold.hold_id).depth
+        return GrantedAgain(**msgspec.structs.asdict(granted), depth=depth)
 
     def proclaim(self, hold: Hold, value: str) -> None:
         """Set what a leader says; nothing happens if it says that already."""
@@ -345,7 +390,7 @@ class Holds:
             return freed
         hold = hold_of(ticket, state.now_ms)
         if extra is not NO_EXTRA:
-            state.extras.put(hold.hold_id, extra)
+            state.extras.put(hold.hold_id, msgspec.structs.replace(extra, if_held=IfHeld.RENEW))
         self.effects.settle(ticket, self.begin(hold, claims, state.now_ms - ticket.since_ms))
         self._share(hold, claims)
         return []
@@ -357,9 +402,16 @@ class Holds:
         clients have given no sign of life since they asked.
         """
         state = self.state
+        if hold.kind is _SEMAPHORE and state.rules >= RULES_EXPLICIT:
+            return
         wish = wish_of(hold)
         for ticket in list(state.wishes.get(wish, NOTHING).values()) if wish else ():
+            if_held = state.extras.get(ticket.hold_id).if_held
+            if if_held is IfHeld.REFUSE:
+                self.end_wait(ticket, refused_as_held(hold))
+                continue
             state.remove_ticket(ticket, claims)
+            self._take_over(hold, ticket.note, ticket.lock_delay_ms, if_held)
             granted = self._passed_on(hold, ticket.attempt_id, ticket.request, ticket.value)
             self.effects.settle(ticket, granted)
 
@@ -409,6 +461,11 @@ def check_count(count: int, count_max: int, what: str) -> Refused | None:
     if count < count_max:
         return None
     return Refused(Reason.OVERLOADED, f"the cluster has {count} {what}; no more are allowed", (), 0, RETRY_MS)
+
+
+def refused_as_held(hold: Hold) -> Refused:
+    """Return the refusal of an acquire that must not find its session holding the same already."""
+    return Refused(Reason.ALREADY_HELD, f"the session holds it already, with token {hold.token}")
 
 
 def refused_for(cycle: Cycle) -> Refused:

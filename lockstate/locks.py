@@ -4,8 +4,9 @@ from typing import Final
 
 from lockstate import limits
 from lockstate.checks import check_acquire
-from lockstate.claims import claims_of
-from lockstate.commands import Acquire, ForceRelease, Release, Wanted
+from lockstate.claims import Claims, claims_of
+from lockstate.commands import Acquire, AcquireIf, ForceRelease, Release, Wanted
+from lockstate.extras import Extra
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
 from lockstate.ids import OwnerName
 from lockstate.queues import is_free
@@ -14,6 +15,7 @@ from lockstate.results import (
     EventKind,
     ForceReleased,
     HoldKind,
+    Queued,
     Reason,
     Refused,
     Released,
@@ -60,7 +62,7 @@ class Locks:
             if lock is not None:
                 held = held_already(session, owner, lock.all_holders(), lambda hold: _is_same(hold, command))
             if held is not None:
-                return holds.renewed(held, command.attempt_id, key)
+                return holds.held_again(held, command, key)
         claims = claims_of(command.name, command.mode, command.scope, command.locks)
         refused = holds.check_room(session, len(claims))
         if refused is not None:
@@ -69,7 +71,14 @@ class Locks:
             return holds.begin(self._record(Hold, command, owner, key), claims, 0)
         if command.wait_ms == 0:
             return holds.lock_held(claims)
-        return holds.wait(self._record(Ticket, command, owner, key), claims, command.wait_ms)
+        return self._wait(command, owner, key, claims)
+
+    def _wait(self, command: Acquire, owner: OwnerName, key: RequestKey | None, claims: Claims) -> Result:
+        """Queue a request that cannot be granted at once."""
+        result = self._holds.wait(self._record(Ticket, command, owner, key), claims, command.wait_ms)
+        if isinstance(command, AcquireIf) and isinstance(result, Queued):
+            self._state.extras.put(command.hold_id, Extra(if_held=command.if_held))
+        return result
 
     def _record(
         self, make: type[HoldOrTicket], command: Acquire, owner: OwnerName, key: RequestKey | None
@@ -100,19 +109,24 @@ class Locks:
         hold = self._state.holds.get(command.hold_id)
         if hold is None:
             return LEASE_EXPIRED
+        depth = self._state.extras.get(hold.hold_id).depth if self._state.extras else 1
         if command.names:
-            return self._release_part(hold, command.names)
+            return self._release_part(hold, command.names, depth)
+        if depth > 1:
+            return self._holds.release_once(hold)
         freed = self._holds.end(hold, _BY_CLIENT)
         if freed:
             self._holds.serve(freed)
         return _RELEASED
 
-    def _release_part(self, hold: Hold, names: tuple[str, ...]) -> Result:
+    def _release_part(self, hold: Hold, names: tuple[str, ...], depth: int) -> Result:
         held = {lock.name: lock for lock in each_lock(hold)}
         if len(set(names)) < len(names):
             return Refused(Reason.INVALID_REQUEST, "names: a name is given twice")
         if foreign := [name for name in names if name not in held]:
             return Refused(Reason.NOT_HOLDER, f"names: the hold does not have {foreign[0]!r}")
+        if depth > 1:
+            return Refused(Reason.INVALID_REQUEST, f"names: the hold was acquired {depth} times")
         if len(names) == len(held):
             self._holds.serve(self._holds.end(hold, _BY_CLIENT))
             return _RELEASED

@@ -14,6 +14,7 @@ from lockstate import budget, fingerprint, limits, views
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
+    AcquireIf,
     AcquirePermits,
     AdvanceFence,
     AdvanceVersion,
@@ -85,7 +86,7 @@ from lockstate.semaphores import Semaphores
 from lockstate.sessions import Sessions
 from lockstate.state import State
 from lockstate.transactions import Transactions
-from lockstate.versions import RULES, RULES_BOUNDED, RULES_TRIED_AGAIN
+from lockstate.versions import RULES, RULES_BOUNDED, RULES_EXPLICIT
 from lockstate.waits import Waits
 
 _NO_OUTCOME: Final = frozenset(
@@ -123,6 +124,7 @@ class LockMachine:
         waits, kinds = Waits(holds), Kinds(holds)
         self._acts: dict[type, Callable[..., Result]] = {
             Acquire: locks.acquire,
+            AcquireIf: locks.acquire,
             AcquirePermits: semaphores.acquire,
             Campaign: elections.campaign,
             Convert: Conversions(holds).convert,
@@ -376,7 +378,7 @@ class LockMachine:
         digest = content_digest(command)
         remembered = requests.get(key)
         if remembered is not None:
-            if self.state.rules >= RULES_TRIED_AGAIN and remembered.digest == digest:
+            if self.state.rules >= RULES_EXPLICIT and remembered.digest == digest:
                 self._repeated.append(seq)
             return self._repeat(remembered, digest, command)
         if requests.is_full or (self.state.is_tight and budget.is_full(self.state)):
@@ -391,7 +393,7 @@ class LockMachine:
 
         Before rules 5 most refusals were remembered.
         """
-        if self.state.rules >= RULES_TRIED_AGAIN:
+        if self.state.rules >= RULES_EXPLICIT:
             return isinstance(result, Refused) or (isinstance(result, RateTaken) and not result.allowed)
         return isinstance(result, Refused) and result.reason in _NO_OUTCOME
 

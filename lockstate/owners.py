@@ -13,7 +13,7 @@ Party = tuple[str, str]
 party by itself: an owner's name alone proves nothing, for many programs may give the same."""
 
 Wish = tuple[SessionId, OwnerName, HoldKind, int, frozenset[Wanted]]
-"""What a session wants for an owner. It gets it once, however often it asks: acquire is reentrant."""
+"""What a session wants for an owner. It gets a lock or an election once, however often it asks."""
 
 _NO_SESSION: Final = "\x00"
 """In the place of the session in a party without one: it is not printable, as every session's id is."""

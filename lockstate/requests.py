@@ -11,6 +11,7 @@ import msgspec
 from lockstate import limits, marks
 from lockstate.commands import (
     Acquire,
+    AcquireIf,
     AcquirePermits,
     AdvanceFence,
     Campaign,
@@ -50,6 +51,7 @@ _of_hold = operator.attrgetter("hold_id")
 _of_name = operator.attrgetter("name")
 _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     Acquire: lambda command: command.session_id or command.owner,
+    AcquireIf: lambda command: command.session_id or command.owner,
     AcquirePermits: lambda command: command.session_id or command.owner,
     Campaign: lambda command: command.session_id or command.owner,
     OpenSession: lambda _: "",
@@ -73,6 +75,7 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
 _ATTEMPT: Final = {"hold_id": "", "attempt_id": ""}
 _IDS_OF_ATTEMPTS: Final[dict[type, dict[str, str]]] = {
     Acquire: _ATTEMPT,
+    AcquireIf: _ATTEMPT,
     AcquirePermits: _ATTEMPT,
     Campaign: _ATTEMPT,
     Convert: {"ticket_id": "", "attempt_id": ""},

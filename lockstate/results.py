@@ -32,6 +32,7 @@ class Reason(enum.StrEnum):
     NOT_HOLDER = "not-holder"
     NO_PERMITS = "no-permits"
     LIMIT_MISMATCH = "limit-mismatch"
+    ALREADY_HELD = "already-held"
     STALE_TOKEN = "stale-token"  # noqa: S105 - not a secret
     WRONG_KIND = "wrong-kind"
 
@@ -251,6 +252,12 @@ class Granted(_Value, frozen=True, tag=4):
     available: int = 0
 
 
+class GrantedAgain(Granted, frozen=True, tag=19):
+    """The session holds it already, under this id and token; `depth` releases end it. From rules 5 on."""
+
+    depth: int = 1
+
+
 class Queued(_Value, frozen=True, tag=5):
     """The request waits. How the wait ends is settled under this `hold_id` in a later outcome."""
 
@@ -269,6 +276,12 @@ class Released(_Value, frozen=True, tag=7):
     """The hold is over; if only a part of it was given back, `locks` are still held."""
 
     locks: tuple[Wanted, ...] = ()
+
+
+class ReleasedOnce(Released, frozen=True, tag=20):
+    """The hold goes on: so many more releases end it. From rules 5 on."""
+
+    depth: int = 1
 
 
 class ForceReleased(_Value, frozen=True, tag=8):
@@ -413,6 +426,8 @@ Result = (
     | CellWritten
     | CellsDeleted
     | Transacted
+    | GrantedAgain
+    | ReleasedOnce
 )
 
 

@@ -10,6 +10,7 @@ from lockstate.modes import Mode
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket
 from lockstate.results import HoldKind, Reason, Refused, Resized, Result
 from lockstate.state import Freed
+from lockstate.versions import RULES_EXPLICIT
 from lockstate.views import available
 
 
@@ -34,7 +35,8 @@ class Semaphores:
             owner = owner or session.owner
         semaphore = state.semaphores.get(command.name) or Semaphore(command.name, command.limit)
         held = None
-        if session is not None:
+        if session is not None and state.rules < RULES_EXPLICIT:
+            # From rules 5 on each acquire takes new permits.
             wanted = (HoldKind.SEMAPHORE, command.name, command.permits)
             holders = semaphore.holders.values()
             held = held_already(

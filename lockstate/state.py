@@ -21,7 +21,7 @@ from lockstate.record_index import RecordIndex
 from lockstate.records import CONVERSION, NOTHING, Claimant, Delay, Hold, Lock, Semaphore, Session, Ticket
 from lockstate.requests import RequestMemory
 from lockstate.results import Event, HoldKind
-from lockstate.versions import RULES_FIRST
+from lockstate.versions import RULES_EXPLICIT, RULES_FIRST
 
 Freed = list[tuple[str, Claim]]
 """Claims that ended and that somebody waits for. `Holds.serve` finds out who can go."""
@@ -321,7 +321,9 @@ class State:
         return [freed for name, claim in claims if (freed := self._leave_queue(name, claim, ticket))]
 
     def twin_of(self, ticket: Ticket) -> Ticket | None:
-        """Return the first earlier ticket with the same wish: the two will share a hold."""
+        """Return the first earlier ticket with the same wish, if the two will share a hold."""
+        if ticket.kind is _SEMAPHORE and self.rules >= RULES_EXPLICIT:
+            return None
         wish = wish_of(ticket)
         first = next(iter(self.wishes.get(wish, NOTHING).values()), None) if wish else None
         return first if first is not None and first.order < ticket.order else None

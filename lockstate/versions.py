@@ -49,7 +49,7 @@ RULES: Final = {
         Rules(2, 3, 5, 18, "The same outcome of every command; AdvanceVersion; formats with room to grow."),
         Rules(3, 3, 5, 18, "Member lists with a cluster id; a bound on the memory that the state takes."),
         Rules(4, 3, 5, 42, "Cells (tags 40 to 42); a table for what records have beside their fields."),
-        Rules(5, 3, 5, 46, "Calls say the kind of hold they mean; refusals are not remembered."),
+        Rules(5, 3, 5, 46, "Calls say what they mean (tags 43 to 46); refusals are not remembered."),
     )
 }
 """All rules that this release can follow, by number."""
@@ -62,8 +62,9 @@ RULES_EXTRAS: Final = 4
 """The first rules with commands above tag 18, and with what records have beside their fields
 (lockstate/extras.py). A command that is added after their release needs further rules: a node that does not
 know it would take it for undecodable while others apply it."""
-RULES_TRIED_AGAIN: Final = 5
-"""The first rules that remember no refusal which changed nothing, and say what was answered before."""
+RULES_EXPLICIT: Final = 5
+"""The first rules in which calls say what they mean: which kind of hold, and what an acquire of what is held
+already is to do. They share no permits, and remember no refusal that changed nothing."""
 RULES_OLDEST: Final = min(RULES)
 """The oldest rules that this release can still follow."""
 RULES_NEWEST: Final = max(RULES)

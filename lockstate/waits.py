@@ -21,7 +21,7 @@ class Waits:
     def cancel(self, command: Cancel) -> Result:
         """Undo an attempt that its client does not know to have succeeded, unless a later attempt took over.
 
-        If it has been granted meanwhile, the hold ends.
+        If it has been granted meanwhile, the hold ends, or one of the acquires that it counts.
         """
         state, holds = self._state, self._holds
         ticket = state.tickets.get(command.hold_id)
@@ -33,7 +33,10 @@ class Waits:
             freed = holds.end_wait(ticket)
         elif hold is not None and hold.attempt_id == command.attempt_id:
             state.requests.forget(hold.request, hold.hold_id)
-            freed = holds.end(hold, EventKind.RELEASED)
+            if state.extras.get(hold.hold_id).depth > 1:
+                holds.release_once(hold)  # what was counted before is not this attempt's
+            else:
+                freed = holds.end(hold, EventKind.RELEASED)
         else:
             return Cancelled(undone=False)
         holds.serve(freed)

@@ -10,7 +10,7 @@ import msgspec
 from api.problems import ProblemError, refusal
 from lockstate import limits
 from lockstate.cell_operations import Relation
-from lockstate.commands import Algorithm
+from lockstate.commands import Algorithm, IfHeld
 from lockstate.ids import HoldId, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import HoldKind, Refused
@@ -53,6 +53,7 @@ WORDS: Final = {
     "algorithm": tuple(Algorithm),
     "kind": tuple(HoldKind),
     "relation": tuple(Relation),
+    "if_held": tuple(IfHeld),
 }
 """The words that a field may be, where the decoder does not list them."""
 

@@ -23,11 +23,13 @@ from api.requests.fields import (
 )
 from api.requests.ids import new_hold_ids
 from lockstate import checks, commands, limits
+from lockstate.commands import IfHeld
 from lockstate.ids import NO_OWNER, NO_SESSION, OwnerName, SessionId
 from lockstate.kinds import HoldKind
 from lockstate.modes import Mode, Scope
 
 ModeOrNot = Annotated[Mode | Maybe, msgspec.Meta(extra_json_schema={"default": Mode.EXCLUSIVE})]
+IfHeldOrNot = Annotated[IfHeld | Maybe, msgspec.Meta(extra_json_schema={"default": IfHeld.RENEW})]
 ScopeOrNot = Annotated[Scope | Maybe, msgspec.Meta(extra_json_schema={"default": Scope.NODE})]
 
 
@@ -83,9 +85,20 @@ class AcquireRequest(Acquiring, kw_only=True):
     ) = UNSET
     mode: ModeOrNot = UNSET
     scope: ScopeOrNot = UNSET
+    if_held: IfHeldOrNot = UNSET
 
     def command(self) -> commands.Acquire:
         """Return the command, with new ids for the hold and the attempt."""
+        command = self._plain()
+        if self.if_held is UNSET:
+            return command
+        if not command.session_id:
+            raise invalid("if_held: needs a session_id; leases of their own are never one another's")
+        if self.if_held is IfHeld.RENEW:
+            return command
+        return commands.AcquireIf(**msgspec.structs.asdict(command), if_held=self.if_held)
+
+    def _plain(self) -> commands.Acquire:
         if self.locks is not UNSET:
             return self._several(self.locks)
         if self.name is UNSET:

@@ -79,7 +79,11 @@ async def test_waiting_client_leaves(cluster: LocalCluster) -> None:
 async def test_same_request_on_another_node(cluster: LocalCluster) -> None:
     """A waiting request that is repeated on another node takes no second place and gets the same hold."""
     name = "wait/same-request"
-    request: dict[str, Any] = {"wait_ms": WAIT_MS, "owner": "patient", "request_id": "same-request-1"}
+    request: dict[str, Any] = {
+        "wait_ms": WAIT_MS,
+        "owner": "patient",
+        "request_id": "same-request-on-two-nodes",
+    }
     async with http_to(cluster) as http:
         held = await http.acquire("n1", name)
         first = asyncio.create_task(http.acquire("n2", name, **request))

@@ -48,6 +48,7 @@ from lockstate.results import (
     Reason,
     Refused,
     Released,
+    ReleasedOnce,
     Renewed,
     Resized,
     Result,
@@ -217,6 +218,8 @@ def cancel(state: ModelState, command: Cancel) -> Result:
     forget(state, attempt.request, command.hold_id)
     if ticket is not None:
         end_wait(state, ticket)
+    elif hold is not None and hold.depth > 1:
+        hold.depth -= 1
     elif hold is not None:
         end_hold(state, hold, EventKind.RELEASED)
     return Cancelled(undone=True)
@@ -257,6 +260,11 @@ def release(state: ModelState, command: Release) -> Result:
     if any(name not in names(hold) for name in command.names):
         return Refused(Reason.NOT_HOLDER, "")
     left = [lock for lock in hold.locks if command.names and lock.name not in command.names]
+    if hold.depth > 1:
+        if command.names:
+            return Refused(Reason.INVALID_REQUEST, "")
+        hold.depth -= 1
+        return ReleasedOnce((), hold.depth)
     if not left:
         end_hold(state, hold, EventKind.RELEASED)
         return Released()

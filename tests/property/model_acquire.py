@@ -1,12 +1,12 @@
 """Asking for something in the model: a lock or several, permits, an election, another mode."""
 
-from lockstate.commands import Acquire, AcquirePermits, Acquisition, Campaign, Convert, Wanted
+from lockstate.commands import Acquire, AcquireIf, AcquirePermits, Acquisition, Campaign, Convert, Wanted
 from lockstate.ids import OwnerName
 from lockstate.modes import Mode
 from lockstate.results import HoldKind, Queued, Reason, Refused, Result
 from tests.property.model_changes import convert, enqueue, grant, have_again, serve
 from tests.property.model_deadlock import refuse_conversion, refuse_stuck
-from tests.property.model_locks import is_grantable, is_the_same, position
+from tests.property.model_locks import is_grantable, is_shared, position
 from tests.property.model_records import ModelState, Ticket
 from tests.property.model_refusals import limit_mismatch, refuse_now
 from tests.property.model_requests import request_key
@@ -21,6 +21,8 @@ def acquire(state: ModelState, command: Acquire) -> Result:
     locks = list(command.locks) or [Wanted(command.name, command.mode, command.scope)]
     ticket = _ticket(state, command, HoldKind.LOCK, locks)
     ticket.is_several = bool(command.locks)
+    if isinstance(command, AcquireIf):
+        ticket.if_held = command.if_held
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
     return _ask(state, ticket, command.wait_ms)
 
@@ -32,7 +34,7 @@ def acquire_permits(state: ModelState, command: AcquirePermits) -> Result:
     ticket = _ticket(state, command, HoldKind.SEMAPHORE, [Wanted(command.name)])
     ticket.permits = command.permits
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
-    if not any(is_the_same(hold, ticket) for hold in state.holds):
+    if not any(is_shared(state, hold, ticket) for hold in state.holds):
         if state.limits.get(command.name, command.limit) != command.limit:
             return limit_mismatch(state, command.name)
         state.limits[command.name] = command.limit
@@ -71,7 +73,7 @@ def _ask(state: ModelState, ticket: Ticket, wait_ms: int) -> Result:
         return Refused(Reason.SESSION_EXPIRED, "")
     if session is not None:
         for hold in state.holds:
-            if is_the_same(hold, ticket):
+            if is_shared(state, hold, ticket):
                 return have_again(state, hold, ticket)
     if is_grantable(state, ticket):
         return grant(state, ticket)

@@ -1,11 +1,24 @@
 """How holds and waits begin and end in the model, and the events and answers that this causes."""
 
-from lockstate.commands import Wanted
+import msgspec
+
+from lockstate.commands import IfHeld, Wanted
 from lockstate.ids import HoldId
 from lockstate.modes import Mode, Scope
-from lockstate.results import CellEventKind, Event, EventKind, Granted, HoldKind, Reason, Refused, Settled
+from lockstate.results import (
+    CellEventKind,
+    Event,
+    EventKind,
+    Granted,
+    GrantedAgain,
+    HoldKind,
+    Reason,
+    Refused,
+    Settled,
+)
+from lockstate.versions import RULES_EXPLICIT
 from tests.property.model_cells import end_cells, end_cells_of
-from tests.property.model_locks import is_grantable, is_the_same, line, names, used
+from tests.property.model_locks import is_grantable, is_shared, line, names, used
 from tests.property.model_records import Cell, Delay, Hold, Lease, ModelState, Session, Ticket
 from tests.property.model_refusals import refuse_now
 from tests.property.model_requests import conclude
@@ -143,15 +156,20 @@ def serve(state: ModelState) -> None:
 
 def _share(state: ModelState, ticket: Ticket) -> None:
     """Give the hold that a ticket got to all others of its session that ask for the same."""
-    for other in [t for t in line(state) if is_the_same(t, ticket)]:
+    for other in [t for t in line(state) if is_shared(state, t, ticket)]:
         hold = state.hold(ticket.ticket_id)
         assert hold is not None
+        if other.if_held is IfHeld.REFUSE:
+            end_wait(state, other, Refused(Reason.ALREADY_HELD, ""))
+            continue
         state.tickets.remove(other)
         settle(state, other, pass_on(state, hold, other))
 
 
-def have_again(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
+def have_again(state: ModelState, hold: Hold, ticket: Ticket) -> Granted | Refused:
     """Renew what a session has already, and hand it to the attempt that asks for it again."""
+    if ticket.if_held is IfHeld.REFUSE:
+        return Refused(Reason.ALREADY_HELD, "")
     state.restart(hold.lease)
     return pass_on(state, hold, ticket)
 
@@ -162,7 +180,12 @@ def pass_on(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
     if hold.value != ticket.value:
         hold.value = ticket.value
         tell(state, EventKind.ELECTED, hold)
-    return granted(state, hold)
+    result = granted(state, hold)
+    if state.rules < RULES_EXPLICIT:
+        return result
+    hold.note, hold.lock_delay_ms = ticket.note or hold.note, ticket.lock_delay_ms or hold.lock_delay_ms
+    hold.depth += ticket.if_held is IfHeld.COUNT
+    return GrantedAgain(**msgspec.structs.asdict(result), depth=hold.depth)
 
 
 def forget_idle(state: ModelState) -> None:

@@ -7,6 +7,7 @@ from lockstate import limits
 from lockstate.commands import Wanted
 from lockstate.modes import Mode, Scope
 from lockstate.results import HoldKind
+from lockstate.versions import RULES_EXPLICIT
 from tests.property.model_records import Delay, Hold, ModelState, Ticket
 
 MAY_SHARE = [{Mode.SHARED}, {Mode.SHARED, Mode.UPDATE}]
@@ -34,6 +35,11 @@ def clash(ones: list[Wanted], others: list[Wanted]) -> bool:
     return any(conflict(one, other) for one in ones for other in others)
 
 
+def is_shared(state: ModelState, one: Hold | Ticket, other: Hold | Ticket) -> bool:
+    """Whether two that are the same get one hold: by rules 5 each acquire of permits takes new ones."""
+    return is_the_same(one, other) and not (state.rules >= RULES_EXPLICIT and one.kind is HoldKind.SEMAPHORE)
+
+
 def is_the_same(one: Hold | Ticket, other: Hold | Ticket) -> bool:
     """Whether a session has, or asks for, the same twice for one owner. A conversion is like nothing else."""
     if not one.session_id or any(
@@ -49,7 +55,7 @@ def is_the_same(one: Hold | Ticket, other: Hold | Ticket) -> bool:
 
 def twin(state: ModelState, ticket: Ticket) -> Ticket | None:
     """Return the first earlier ticket that asks for the same: `ticket` will share its hold."""
-    return next((t for t in earlier(state, ticket) if is_the_same(t, ticket)), None)
+    return next((t for t in earlier(state, ticket) if is_shared(state, t, ticket)), None)
 
 
 def line(state: ModelState) -> list[Ticket]:

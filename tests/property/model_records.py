@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lockstate.commands import Wanted
+from lockstate.commands import IfHeld, Wanted
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import CellEvent, CycleView, Event, HoldKind, Result, Settled
@@ -61,6 +61,8 @@ class Hold:
     is_several: bool = False
     permits: int = 0
     value: str = ""
+    depth: int = 1
+    """How many releases end it."""
 
 
 @dataclass
@@ -91,6 +93,7 @@ class Ticket:
     origin: str = ""
     """The node process that keeps the client's connection."""
     to_mode: Mode = Mode.EXCLUSIVE
+    if_held: IfHeld = IfHeld.RENEW
 
     @property
     def locks(self) -> list[Wanted]:

@@ -23,7 +23,7 @@ from lockstate.results import (
     SessionOpened,
     Transacted,
 )
-from lockstate.versions import RULES_TRIED_AGAIN
+from lockstate.versions import RULES_EXPLICIT
 from tests.property.model_cells import read_again
 from tests.property.model_locks import position
 from tests.property.model_records import Key, ModelState, Request, Ticket
@@ -43,9 +43,9 @@ def without_holders(result: Result) -> Result:
 
 def remember(state: ModelState, key: Key, command: Command | Undecodable, result: Result) -> None:
     """Keep the first outcome of a request, unless it was a mistake or, by rules 5, changed nothing."""
-    if isinstance(result, Refused) and (state.rules >= RULES_TRIED_AGAIN or result.reason in NO_OUTCOME):
+    if isinstance(result, Refused) and (state.rules >= RULES_EXPLICIT or result.reason in NO_OUTCOME):
         return
-    if isinstance(result, RateTaken) and state.rules >= RULES_TRIED_AGAIN and not result.allowed:
+    if isinstance(result, RateTaken) and state.rules >= RULES_EXPLICIT and not result.allowed:
         return
     answers_to = result.hold_id if isinstance(result, Granted | Queued) else NO_HOLD
     waiting = isinstance(result, Queued)
@@ -79,7 +79,7 @@ def repeat(state: ModelState, command: Command | Undecodable, remembered: Reques
     """Answer a repeated request with its first outcome and what is left of the lease by now."""
     if remembered.content != request_content(command):
         return Refused(Reason.INVALID_REQUEST, "")
-    state.repeated += state.rules >= RULES_TRIED_AGAIN
+    state.repeated += state.rules >= RULES_EXPLICIT
     if isinstance(command, MayWait):
         ticket = state.ticket(remembered.answers_to)
         if ticket is not None:

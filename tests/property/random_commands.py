@@ -7,6 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+import msgspec
+
 from lockstate import limits
 from lockstate.cell_operations import (
     CellCompare,
@@ -22,6 +24,7 @@ from lockstate.cell_operations import (
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
+    AcquireIf,
     AcquirePermits,
     AdvanceFence,
     Campaign,
@@ -32,6 +35,7 @@ from lockstate.commands import (
     DeleteCells,
     ForceEnd,
     ForceRelease,
+    IfHeld,
     KeepAlive,
     OpenSession,
     Proclaim,
@@ -91,7 +95,7 @@ def lock(rng: Random, hold_id: HoldId) -> Command:
         wanted = {name: rng.choice(MODES) for name in rng.choices(NAMES, k=rng.randint(1, 3))}
         several = tuple(Wanted(name, mode, rng.choice(SCOPES)) for name, mode in wanted.items())
     session_id, ttl_ms = lease(rng)
-    return Acquire(
+    acquire = Acquire(
         "" if several else rng.choice(NAMES),
         rng.choice(MODES),
         hold_id,
@@ -106,6 +110,9 @@ def lock(rng: Random, hold_id: HoldId) -> Command:
         Scope.NODE if several else rng.choice(SCOPES),
         several,
     )
+    if rng.randrange(4):
+        return acquire
+    return AcquireIf(**msgspec.structs.asdict(acquire), if_held=rng.choice(list(IfHeld)))
 
 
 def permits(rng: Random, hold_id: HoldId) -> Command:

@@ -28,7 +28,7 @@ SITUATIONS: Final[dict[str, int]] = {
     "a conversion waits": 150,
     "a conversion stands ahead of a ticket": 80,
     "a conversion is served": 5,
-    "a hold is shared": 3,
+    "a hold is shared": 1,
     "a conversion's hold ends first": 6,
     "two conversions in one's way": 6,
     "a ticket waits for several locks": 250,

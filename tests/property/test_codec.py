@@ -24,6 +24,7 @@ from lockstate.commands import (
     Algorithm,
     Command,
     Entry,
+    IfHeld,
     Tick,
     Undecodable,
     Wanted,
@@ -47,6 +48,7 @@ _BY_TYPE: dict[object, st.SearchStrategy[object]] = {
     Scope: st.sampled_from(Scope),
     HoldKind: st.sampled_from(HoldKind),
     Algorithm: st.sampled_from(Algorithm),
+    IfHeld: st.sampled_from(IfHeld),
     dict[str, str]: st.dictionaries(texts, texts, max_size=3),
     tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
 }
@@ -114,7 +116,8 @@ def test_any_command_can_be_applied(
 ) -> None:
     """Whatever a decodable entry says, it is applied, and the state stays sound and can be stored."""
     machine = LockMachine()
-    outcome = machine.apply(codec.decode_entry(_encode(now_ms, content)))
+    machine.state.rules = versions.RULES_NEWEST
+    outcome = machine.apply(codec.decode_entry(_encode(now_ms, content, versions.RULES_NEWEST)))
     assert outcome.revision == 1
     invariants.check(machine)
     data = snapshot.encode(machine)

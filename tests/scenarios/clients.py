@@ -1,7 +1,7 @@
 """The clients of a scenario, and how a line that they speak becomes a command.
 
     C open ttl=3 [owner=, label:KEY=VALUE, request=]          C keepalive / C close [request=]
-    C acquire NAME [shared | update, subtree, ttl=, wait=, delay=, note=, owner=, request=]
+    C acquire NAME [shared | update, subtree, ttl=, wait=, delay=, note=, owner=, request=, held=]
     C acquire a, b shared, c subtree [...]                    several locks, all or none
     C acquire 2 permits of NAME limit=3 [...]                 of a semaphore
     C convert NAME MODE [wait=, request=]                     C renew NAME [ttl=]
@@ -27,6 +27,7 @@ from typing import Any
 from lockstate.cell_operations import CellCompare, CellField, CellGet, CellPut, Compare, HoldCompare
 from lockstate.commands import (
     Acquire,
+    AcquireIf,
     AcquirePermits,
     AdvanceFence,
     Algorithm,
@@ -38,6 +39,7 @@ from lockstate.commands import (
     DeleteCells,
     ForceEnd,
     ForceRelease,
+    IfHeld,
     KeepAlive,
     OpenSession,
     Proclaim,
@@ -191,6 +193,9 @@ class CommandParser:
         fields = self._ids(client, tuple(lock.name for lock in wanted)) | _terms(client, line)
         if len(wanted) > 1:
             return Acquire(name="", mode=Mode.EXCLUSIVE, locks=tuple(wanted), **fields)
+        if "held" in line.options:
+            fields["if_held"] = IfHeld(line.options["held"])
+            return AcquireIf(name=wanted[0].name, mode=wanted[0].mode, scope=wanted[0].scope, **fields)
         return Acquire(name=wanted[0].name, mode=wanted[0].mode, scope=wanted[0].scope, **fields)
 
     def _convert(self, client: Client, name: str, mode: Mode, line: Line) -> Convert:

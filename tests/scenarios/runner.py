@@ -147,7 +147,8 @@ class Runner:
             [(self.origin, seqs, [encode_command(command) for _, command in asked])],
             rules=self.rules,
         )
-        outcomes = [self.machines[number].apply(decode_entry(data)) for number in sorted(self.alive)]
+        entry = decode_entry(data, self.rules)
+        outcomes = [self.machines[number].apply(entry) for number in sorted(self.alive)]
         for number in self.alive:
             invariants.check(self.machines[number])
         outcome = outcomes[0]

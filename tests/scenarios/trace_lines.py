@@ -21,6 +21,7 @@ from lockstate.results import (
     FenceView,
     ForceReleased,
     Granted,
+    GrantedAgain,
     HolderView,
     HoldKind,
     LockView,
@@ -30,6 +31,7 @@ from lockstate.results import (
     Reason,
     Refused,
     Released,
+    ReleasedOnce,
     Renewed,
     Resized,
     Result,
@@ -97,12 +99,18 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return f"session kept for {seconds(result.expires_in_ms)} s"
         case SessionClosed():
             return f"session closed, released: {', '.join(result.released) or 'nothing'}"
+        case GrantedAgain():
+            return f"{_granted_text(result)}, held already" + (
+                f", {result.depth} releases end it" if result.depth > 1 else ""
+            )
         case Granted():
             return _granted_text(result)
         case Queued():
             return f"queued at position {result.position}"
         case Renewed():
             return f"renewed token {result.token} for {seconds(result.expires_in_ms)} s"
+        case ReleasedOnce():
+            return f"released once, to be released {result.depth} more time{'s' if result.depth > 1 else ''}"
         case Released():
             return f"released, still holds {_listed(result.locks)}" if result.locks else "released"
         case ForceReleased():

@@ -23,7 +23,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"DELETE {wire.SESSION}": ("request_id",),
     f"POST {wire.LOCK_ACQUIRE}": (
         "name", "locks", "session_id", "ttl_ms", "owner", "mode", "scope",
-        "wait_ms", "lock_delay_ms", "note", "request_id",
+        "wait_ms", "lock_delay_ms", "note", "request_id", "if_held",
     ),
     f"POST {wire.LOCK_RENEW}": ("hold_id", "ttl_ms", "request_id"),
     f"POST {wire.LOCK_RELEASE}": ("hold_id", "names", "request_id"),
@@ -143,12 +143,16 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"DELETE {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("leader",),
 }
-GRANTED_EXTRA_FIELDS: Final = ("scope",)
-"""Of a lock that covers its subtree."""
+GRANTED_EXTRA_FIELDS: Final = ("scope", "already_held", "depth")
+"""Of a lock that covers its subtree; of one that the session had already, and that several releases end."""
+SEVERAL_EXTRA_FIELDS: Final = ("already_held", "depth")
+"""Of a hold of several locks that the session had already."""
 SEVERAL_FIELDS: Final = ("hold_id", "token", "locks", "expires_in_ms", "revision")
 """What an acquire or a conversion of several locks answers."""
-RELEASED_EXTRA_FIELDS: Final = ("locks",)
-"""Of a hold of several locks of which only some were given back: what is left."""
+RELEASED_EXTRA_FIELDS: Final = ("locks", "depth")
+"""Of a hold of several locks of which only some were given back: what is left; and how many releases are."""
+ELECTED_EXTRA_FIELDS: Final = ("already_held",)
+"""Of an election that the session led already."""
 LOCK_FIELDS: Final = ("name", "mode", "scope")
 """Of each lock in `locks`, in requests and answers."""
 HOLDER_FIELDS: Final = ("owner", "mode", "token", "expires_in_ms", "note", "name", "scope")

@@ -24,6 +24,7 @@ from lockstate.cell_operations import (
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
+    AcquireIf,
     AcquirePermits,
     AdvanceFence,
     Algorithm,
@@ -36,6 +37,7 @@ from lockstate.commands import (
     DeleteCells,
     ForceEnd,
     ForceRelease,
+    IfHeld,
     KeepAlive,
     OpenSession,
     Proclaim,
@@ -126,6 +128,12 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     PutCell: Word(40, PutCell(b"c", b"v", _SESSION, 0, "r"), ("key",)),
     DeleteCells: Word(41, DeleteCells(b"c", is_prefix=True, request_id="r"), ("key",)),
     TransactCells: Word(42, _TRANSACTION, ()),
+    AcquireIf: Word(
+        43,
+        AcquireIf("a", Mode.SHARED, _HOLD, _ATTEMPT, _SESSION, if_held=IfHeld.COUNT),
+        _PARTY,
+        _HOLD_IDS,
+    ),
     ReleaseOf: Word(44, ReleaseOf(_HOLD, "r", ("a",), HoldKind.SEMAPHORE), ("hold_id",)),
     RenewOf: Word(45, RenewOf(_HOLD, 50, "r", HoldKind.ELECTION), ("hold_id",)),
     ForceEnd: Word(46, ForceEnd("a", "why", 5, "r", HoldKind.SEMAPHORE, 7), ("name",)),

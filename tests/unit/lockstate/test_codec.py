@@ -112,9 +112,14 @@ def test_format_3_does_not_change() -> None:
     ids=lambda word: type(word.example).__name__,
 )
 def test_every_command_is_the_same_in_both_formats(word: Word) -> None:
-    """The rules that are active change how an entry begins, not what its commands look like."""
+    """The rules that are active change how an entry begins, not what its commands look like.
+
+    Those that neither of the two rules knows are undecodable in both.
+    """
     batches = [("n1", [word.tag], [encode_command(word.example)])]
-    assert decode_entry(encode_entry(5, batches)) == decode_entry(encode_entry(5, batches, rules=2))
+    entry = decode_entry(encode_entry(5, batches), 1)
+    assert entry == decode_entry(encode_entry(5, batches, rules=2), 2)
+    assert (entry.batches[0].commands == (Undecodable(),)) == (word.tag > 18)
 
 
 def test_a_remark_is_skipped() -> None:

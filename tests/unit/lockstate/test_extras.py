@@ -3,7 +3,7 @@
 import pytest
 
 from lockstate import budget, fingerprint, invariants, snapshot
-from lockstate.commands import Acquire, CloseSession, OpenSession, Release
+from lockstate.commands import Acquire, CloseSession, IfHeld, OpenSession, Release
 from lockstate.extras import NO_EXTRA, Extra
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
@@ -12,6 +12,7 @@ from lockstate.versions import RULES_EXTRAS
 from tests.unit.lockstate.machine_driver import MachineDriver
 
 TWICE = Extra(depth=2)
+REFUSING = Extra(if_held=IfHeld.REFUSE)
 
 
 @pytest.fixture
@@ -25,8 +26,9 @@ def driver() -> MachineDriver:
         driver.run(
             Acquire("x", Mode.EXCLUSIVE, HoldId(f"h{number}"), AttemptId("a"), session, ttl_ms, wait_ms=9_000)
         )
-    for record_id in ("s1", "h1", "h2"):
+    for record_id in ("s1", "h2"):
         driver.machine.state.extras.put(record_id, TWICE)
+    driver.machine.state.extras.put("h1", REFUSING)
     return driver
 
 
@@ -46,7 +48,8 @@ def test_they_go_with_their_records(driver: MachineDriver) -> None:
     assert extras.get("h2") == TWICE
     driver.run(CloseSession(SessionId("s1")))
     assert extras_of(driver.machine) == ["h2"]
-    driver.run(Release(HoldId("h2")))
+    for _ in range(2):
+        driver.run(Release(HoldId("h2")))
     assert extras_of(driver.machine) == []
     assert extras.get("h2") is NO_EXTRA
 
@@ -55,7 +58,7 @@ def test_what_is_as_usual_is_not_kept(driver: MachineDriver) -> None:
     """An extra with nothing but defaults is none; what is put there counts at once, in place of the old."""
     state = driver.machine.state
     before, bytes_before = fingerprint.of(state), budget.bytes_of(state)
-    state.extras.put("h1", Extra(depth=3))
+    state.extras.put("h2", Extra(depth=3))
     assert fingerprint.of(state) == fingerprint.recomputed(state) != before
     assert budget.bytes_of(state) == budget.recounted(state) == bytes_before
     state.extras.put("h1", NO_EXTRA)
@@ -72,7 +75,7 @@ def test_a_snapshot_has_them_from_rules_4_on(driver: MachineDriver) -> None:
     assert snapshot.encode(restored) == data
     assert restored.fingerprint == driver.machine.fingerprint
     assert restored.bytes_count == driver.machine.bytes_count
-    assert restored.state.extras.get("h1") == TWICE
+    assert restored.state.extras.get("h1") == REFUSING
     driver.machine.state.rules = RULES_EXTRAS - 1
     older = snapshot.encode(driver.machine)
     assert len(snapshot.decode(older).state.extras) == 0

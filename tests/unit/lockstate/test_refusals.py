@@ -6,12 +6,14 @@ import pytest
 from lockstate import limits
 from lockstate.commands import (
     Acquire,
+    AcquireIf,
     AdvanceFence,
     Batch,
     Cancel,
     Command,
     Entry,
     ForceRelease,
+    IfHeld,
     OpenSession,
     ReleaseOf,
     Renew,
@@ -381,6 +383,9 @@ ALL_REASONS = {
     Reason.LIMIT_MISMATCH: lambda driver: driver.permits("q", 2),
     Reason.STALE_TOKEN: lambda driver: driver.run(AdvanceFence("disk", 4)),
     Reason.WRONG_KIND: lambda driver: driver.run(ReleaseOf(HoldId("h1"), kind=HoldKind.SEMAPHORE)),
+    Reason.ALREADY_HELD: lambda driver: driver.run(
+        AcquireIf("c", SHARED, HoldId("x"), AttemptId("t"), SessionId("s1"), if_held=IfHeld.REFUSE)
+    ),
 }
 
 

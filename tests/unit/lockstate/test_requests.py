@@ -39,7 +39,7 @@ from lockstate.results import (
     SessionClosed,
     SessionOpened,
 )
-from lockstate.versions import RULES_TRIED_AGAIN
+from lockstate.versions import RULES_EXPLICIT
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 MINUTES_5_MS = 5 * 60 * 1000
@@ -503,7 +503,7 @@ def test_old_outcomes_go_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None
 def newest() -> MachineDriver:
     """Return a driver of a machine that follows rules 5."""
     driver = MachineDriver()
-    driver.machine.state.rules = RULES_TRIED_AGAIN
+    driver.machine.state.rules = RULES_EXPLICIT
     return driver
 
 
@@ -548,7 +548,7 @@ def test_who_repeats_is_told_so() -> None:
     other = msgspec.structs.replace(again, name="b")
     wait = msgspec.structs.replace(first, hold_id=HoldId("x3"), request_id="w", wait_ms=500)
     commands = (first, again, other, wait, wait)
-    for rules, repeated in ((RULES_TRIED_AGAIN, (2, 5)), (RULES_TRIED_AGAIN - 1, ())):
+    for rules, repeated in ((RULES_EXPLICIT, (2, 5)), (RULES_EXPLICIT - 1, ())):
         machine = LockMachine()
         machine.state.rules = rules
         (outcome,) = machine.apply(Entry(5, (Batch("n1", (1, 2, 3, 4, 5), commands),))).batches

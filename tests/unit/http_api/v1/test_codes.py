@@ -38,6 +38,12 @@ async def _held(served: Served) -> Got:
     return await served.acquire("a")
 
 
+async def _held_already(served: Served) -> Got:
+    session = await served.session()
+    await served.acquire("a", session_id=session)
+    return await served.acquire("a", session_id=session, if_held="refuse")
+
+
 async def _not_ready(served: Served) -> Got:
     served.node.is_ready = False
     return await served.call("GET", wire.READYZ)
@@ -133,6 +139,7 @@ async def _upgrade_pending(served: Served) -> Got:
 
 
 WAYS: dict[str, Way] = {
+    "already-held": _held_already,
     "invalid-request": _call("POST", wire.LOCK_ACQUIRE, {}),
     "name-too-long": _call("GET", f"/v1/locks/{'x' * 513}"),
     "ttl-out-of-range": _call("POST", wire.SESSIONS, {"ttl_ms": 1}),

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from holdfast import wire
 from tests.support import http_contract
-from tests.unit.http_api.serving import Served, serving, until
+from tests.unit.http_api.serving import Served, check_problem, serving, until
 
 
 async def test_acquire_and_release() -> None:
@@ -95,6 +95,60 @@ async def test_a_refused_request_is_tried_again_under_its_id() -> None:
             assert (refused.body["code"], "repeated" in refused.body) == ("lock-held", is_repeated)
         await served.call("POST", wire.LOCK_RELEASE, {"hold_id": held.body["hold_id"]})
         assert (await served.acquire("a", **ask)).status == 200
+
+
+async def test_what_a_session_holds_already_is_told() -> None:
+    """It is renewed, counted or refused, as the request says; a count takes as many releases."""
+    async with serving() as served:
+        session = await served.session()
+        first = await served.acquire("a", session_id=session)
+        assert {"already_held", "depth"} & set(first.body) == set()
+        again = await served.acquire("a", session_id=session, if_held="renew")
+        assert (again.body["token"], again.body["already_held"]) == (first.body["token"], True)
+        assert "depth" not in again.body
+        counted = await served.acquire("a", session_id=session, if_held="count")
+        assert (counted.body["already_held"], counted.body["depth"]) == (True, 2)
+        refused = await served.acquire("a", session_id=session, if_held="refuse")
+        check_problem(refused, 409, "already-held")
+        told = []
+        for _ in range(3):
+            got = await served.post(wire.LOCK_RELEASE, hold_id=first.body["hold_id"])
+            told.append((got.status, got.body.get("released"), got.body.get("depth")))
+        assert told == [(200, False, 1), (200, True, None), (410, None, None)]
+
+
+async def test_an_election_that_is_led_already_says_so() -> None:
+    """So does a hold of several locks; permits are taken anew each time."""
+    async with serving() as served:
+        ask = {"session_id": await served.session()}
+        path = {"name": "boss", "value": "v"} | ask
+        told = [await served.post(wire.ELECTION_CAMPAIGN, **path) for _ in range(2)]
+        assert [got.body.get("already_held") for got in told] == [None, True]
+        several = {"locks": [{"name": "a"}, {"name": "b"}], "if_held": "count"} | ask
+        told = [await served.post(wire.LOCK_ACQUIRE, **several) for _ in range(2)]
+        assert [got.body.get("depth") for got in told] == [None, 2]
+        permits = {"name": "pool", "limit": 3, "permits": 1} | ask
+        told = [await served.post(wire.SEMAPHORE_ACQUIRE, **permits) for _ in range(2)]
+        assert [got.body["available"] for got in told] == [2, 1]
+
+
+async def test_if_held_needs_a_session() -> None:
+    """Leases of their own are never one another's, so there is nothing to be held already."""
+    async with serving() as served:
+        got = await served.acquire("a", if_held="count")
+        check_problem(got, 400, "invalid-request")
+        assert got.body["detail"].startswith("if_held:")
+
+
+async def test_a_cluster_that_is_being_upgraded_does_not_count() -> None:
+    """Until all nodes know what it means, the request is refused, and nothing is held."""
+    async with serving() as served:
+        session = await served.session()
+        served.node.machine.state.rules = 3
+        got = await served.acquire("a", session_id=session, if_held="count")
+        check_problem(got, 503, "upgrade-pending")
+        assert "newer release" in got.body["detail"]
+        assert served.node.machine.lock("a").state == "free"
 
 
 async def test_a_waiter_gets_the_lock_when_it_is_released() -> None:

@@ -17,6 +17,7 @@ from tests.unit.http_api.serving import serving
 EXTRA: dict[type[Any], set[str]] = {
     answers.Granted: {*http_contract.GRANTED_EXTRA_FIELDS},
     cells.Cell: {*http_contract.CELL_EXTRA_FIELDS},
+    answers.Elected: {*http_contract.ELECTED_EXTRA_FIELDS},
     answers.Released: {*http_contract.RELEASED_EXTRA_FIELDS},
     views.TicketStatus: {*http_contract.TICKET_EXTRA_FIELDS},
 }
@@ -87,7 +88,8 @@ def test_bodies_have_the_fields_of_the_wire() -> None:
                 extra = {"revision", "lag_ms", *extra}
             assert set(route.gives.__struct_fields__) - extra == set(http_contract.ANSWER_FIELDS[call])
         if route.or_gives is not None:
-            fields = (*http_contract.SEVERAL_FIELDS, *http_contract.REPEATED_FIELDS)
+            extra_fields = (*http_contract.SEVERAL_EXTRA_FIELDS, *http_contract.REPEATED_FIELDS)
+            fields = (*http_contract.SEVERAL_FIELDS, *extra_fields)
             assert route.or_gives.__struct_fields__ == fields
     calls = {f"{route.method} {route.path}" for route in ROUTES}
     assert set(http_contract.REQUEST_FIELDS) | set(http_contract.ANSWER_FIELDS) <= calls

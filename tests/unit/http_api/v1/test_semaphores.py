@@ -135,15 +135,16 @@ async def test_a_semaphore_is_read() -> None:
         }  # fmt: skip
 
 
-async def test_a_session_has_permits_and_acquires_them_again() -> None:
-    """A session shows its permits, gets the same hold for the same request, and releases them at its end."""
+async def test_a_session_has_permits_and_acquires_more() -> None:
+    """A session shows its permits, gets others each time it asks, and releases them all at its end."""
     async with serving() as served:
         session_id = await served.session()
         first = await _acquire(served, session_id=session_id, permits=2)
-        again = await _acquire(served, session_id=session_id, permits=2)
-        assert first.body["hold_id"] == again.body["hold_id"]
-        assert first.body["token"] == again.body["token"]
-        (held,) = (await served.call("GET", f"/v1/sessions/{session_id}")).body["holds"]
+        again = await _acquire(served, session_id=session_id, permits=1)
+        assert first.body["hold_id"] != again.body["hold_id"]
+        assert first.body["token"] < again.body["token"]
+        held, more = (await served.call("GET", f"/v1/sessions/{session_id}")).body["holds"]
+        assert more["permits"] == 1
         of_reads = http_contract.HOLDER_READ_FIELDS
         assert tuple(held) == (*http_contract.PERMITS_HOLDER_FIELDS, *of_reads, "kind")
         assert (held["kind"], held["name"], held["permits"]) == ("semaphore", "pool", 2)

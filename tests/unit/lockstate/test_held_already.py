@@ -1,0 +1,170 @@
+"""What a session holds already is renewed, counted or refused, as it says; permits are never shared."""
+
+from typing import Any
+
+import pytest
+
+from lockstate import invariants, snapshot
+from lockstate.commands import (
+    Acquire,
+    AcquireIf,
+    AcquirePermits,
+    Cancel,
+    ForceRelease,
+    IfHeld,
+    Release,
+    Wanted,
+)
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.modes import Mode
+from lockstate.results import Cancelled, Granted, GrantedAgain, Queued, Reason, Refused, ReleasedOnce
+from lockstate.versions import RULES_EXPLICIT
+from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
+
+S1 = SessionId("s1")
+
+
+@pytest.fixture
+def driver() -> MachineDriver:
+    """Return a driver by rules 5, with a session."""
+    driver = MachineDriver()
+    driver.machine.state.rules = RULES_EXPLICIT
+    driver.open("s1", ttl_ms=60_000)
+    return driver
+
+
+def ask(number: int, if_held: IfHeld = IfHeld.RENEW, **fields: Any) -> AcquireIf:
+    """Return the acquire of a lock of the session, with new ids."""
+    terms = {"name": "a", "mode": Mode.EXCLUSIVE, "session_id": S1} | fields
+    return AcquireIf(
+        hold_id=HoldId(f"x{number}"), attempt_id=AttemptId(f"t{number}"), if_held=if_held, **terms
+    )
+
+
+def test_what_is_held_already_is_said_to_be(driver: MachineDriver) -> None:
+    """It is the same hold and token. The rules before tell of a grant like any other."""
+    first = expect(Granted, driver.run(ask(1)))
+    assert type(first) is Granted
+    again = expect(GrantedAgain, driver.run(ask(2)))
+    assert (again.hold_id, again.token, again.depth) == (first.hold_id, first.token, 1)
+    driver.machine.state.rules = RULES_EXPLICIT - 1
+    plain = Acquire("a", Mode.EXCLUSIVE, HoldId("x3"), AttemptId("t3"), S1, note="ignored")
+    assert type(driver.run(plain)) is Granted
+    assert driver.machine.lock("a").holders[0].note == ""
+
+
+def test_a_note_and_a_delay_are_taken(driver: MachineDriver) -> None:
+    """What another acquire brings counts from then on; what it leaves out stays."""
+    driver.run(ask(1, note="one"))
+    driver.run(ask(2, lock_delay_ms=700))
+    hold = driver.machine.state.holds[HoldId("x1")]
+    assert (hold.note, hold.lock_delay_ms) == ("one", 700)
+    driver.run(ask(3, note="two"))
+    assert (hold.note, hold.lock_delay_ms) == ("two", 700)
+    driver.run(ForceRelease("a", "test"))
+    assert driver.machine.lock("a").state == "delayed"
+
+
+def test_counted_acquires_take_as_many_releases(driver: MachineDriver) -> None:
+    """A part is not released while there are several; a snapshot keeps the depth, a force ends them all."""
+    driver.run(ask(1))
+    for depth in (2, 3):
+        assert expect(GrantedAgain, driver.run(ask(depth, IfHeld.COUNT))).depth == depth
+    assert expect(GrantedAgain, driver.run(ask(4))).depth == 3, "a renewal does not count"
+    assert reason(driver.run(Release(HoldId("x1"), "", ("a",)))) == Reason.INVALID_REQUEST
+    restored = snapshot.decode(snapshot.encode(driver.machine))
+    assert restored.state.extras.get("x1").depth == 3
+    assert [expect(ReleasedOnce, driver.run(Release(HoldId("x1")))).depth for _ in range(2)] == [2, 1]
+    driver.release("x1")
+    assert reason(driver.run(Release(HoldId("x1")))) == Reason.LEASE_EXPIRED
+    driver.run(ask(5))
+    driver.run(ask(6, IfHeld.COUNT))
+    driver.run(ForceRelease("a", "test"))
+    assert driver.machine.lock("a").state == "free"
+    assert not driver.machine.state.extras
+
+
+def test_a_repeated_count_counts_once(driver: MachineDriver) -> None:
+    """The same request has the same depth, and so has the same release."""
+    driver.run(ask(1))
+    for number in (2, 3):
+        assert expect(GrantedAgain, driver.run(ask(number, IfHeld.COUNT, request_id="r"))).depth == 2
+    for _ in range(2):
+        assert expect(ReleasedOnce, driver.run(Release(HoldId("x1"), "r"))).depth == 1
+    driver.release("x1")
+
+
+def test_a_count_that_nobody_heard_of_is_taken_back_alone(driver: MachineDriver) -> None:
+    """The client of the second acquire went away: what was counted before stays held."""
+    driver.run(ask(1))
+    driver.run(ask(2, IfHeld.COUNT))
+    assert driver.run(Cancel(HoldId("x1"), AttemptId("t1"))) == Cancelled(undone=False)
+    assert driver.run(Cancel(HoldId("x1"), AttemptId("t2"))) == Cancelled(undone=True)
+    assert driver.machine.lock("a").state == "held"
+    driver.release("x1")
+    assert driver.machine.lock("a").state == "free"
+
+
+def test_what_must_not_be_held_is_refused(driver: MachineDriver) -> None:
+    """Another owner of the session holds nothing, and gets the usual answer; nothing is renewed."""
+    driver.run(ask(1))
+    assert reason(driver.run(ask(2, IfHeld.REFUSE))) == Reason.ALREADY_HELD
+    assert reason(driver.run(ask(3, IfHeld.REFUSE, owner=OwnerName("other")))) == Reason.LOCK_HELD
+    driver.release("x1")
+    assert type(driver.run(ask(4, IfHeld.REFUSE))) is Granted
+
+
+def test_waits_for_the_same_are_shared_as_each_says(driver: MachineDriver) -> None:
+    """The first one is granted; of the others one renews, one counts, and one is refused."""
+    driver.granted("a", ttl_ms=50_000)
+    wishes = (IfHeld.REFUSE, IfHeld.COUNT, IfHeld.REFUSE, IfHeld.RENEW)
+    for number, if_held in enumerate(wishes, 1):
+        assert type(driver.run(ask(number, if_held, wait_ms=9_000, note=f"n{number}"))) is Queued
+    driver.release("h1")
+    ends = driver.settled
+    assert type(ends["x1"]) is Granted
+    assert (expect(GrantedAgain, ends["x2"]).depth, expect(GrantedAgain, ends["x4"]).depth) == (2, 2)
+    assert expect(Refused, ends["x3"]).reason == Reason.ALREADY_HELD
+    invariants.check(driver.machine)
+    assert [(key, extra.depth) for key, extra in driver.machine.state.extras.dump()] == [("x1", 2)]
+    assert driver.machine.lock("a").holders[0].note == "n4"
+
+
+def test_several_locks_are_counted_together(driver: MachineDriver) -> None:
+    """A hold of several locks has one depth."""
+    several: dict[str, Any] = {"name": "", "locks": (Wanted("b"), Wanted("c"))}
+    driver.run(ask(1, **several))
+    assert expect(GrantedAgain, driver.run(ask(2, IfHeld.COUNT, **several))).depth == 2
+
+
+def test_a_wait_that_is_refused_leaves_nothing(driver: MachineDriver) -> None:
+    """A session that would wait for itself is told so, and nothing is kept of what it said."""
+    driver.run(ask(1))
+    blocked = ask(2, IfHeld.COUNT, wait_ms=9_000, mode=Mode.SHARED)
+    assert reason(driver.run(blocked)) == Reason.DEADLOCK
+    assert not driver.machine.state.extras
+
+
+def permits(number: int, wait_ms: int = 0) -> AcquirePermits:
+    """Return the acquire of a permit of the session."""
+    return AcquirePermits("q", 2, 1, HoldId(f"x{number}"), AttemptId(f"t{number}"), S1, wait_ms=wait_ms)
+
+
+def test_each_acquire_takes_permits_of_its_own(driver: MachineDriver) -> None:
+    """Also for a session that has some; those that wait for as many are granted one by one."""
+    tokens = {expect(Granted, driver.run(permits(number))).token for number in (1, 2)}
+    assert len(tokens) == 2
+    assert driver.machine.semaphore("q").available == 0
+    assert reason(driver.run(permits(3))) == Reason.NO_PERMITS
+
+
+def test_waits_for_permits_are_not_shared(driver: MachineDriver) -> None:
+    """Two waits of one session for as many permits get two holds, each when there are some."""
+    for number in (1, 2):
+        driver.run(AcquirePermits("q", 2, 1, HoldId(f"o{number}"), AttemptId("t"), ttl_ms=50_000))
+    for number in (1, 2):
+        assert type(driver.run(permits(number, wait_ms=9_000))) is Queued
+    driver.release("o1")
+    assert set(driver.settled) == {"x1"}
+    driver.release("o2")
+    assert set(driver.settled) == {"x2"}
