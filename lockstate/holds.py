@@ -56,7 +56,7 @@ from lockstate.claims import Claims, claims_of, semaphore_of, shown_name
 from lockstate.commands import Acquire, AcquireIf, IfHeld, Wanted
 from lockstate.effects import Effects
 from lockstate.extras import NO_EXTRA
-from lockstate.ids import NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
+from lockstate.ids import NO_ATTEMPT, NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
 from lockstate.modes import Mode
 from lockstate.owners import wish_of
 from lockstate.queues import can_go, candidates
@@ -219,6 +219,15 @@ class Holds:
         extra = extras.get(hold.hold_id)
         extras.put(hold.hold_id, msgspec.structs.replace(extra, depth=extra.depth - 1))
         return ReleasedOnce((), extra.depth - 1)
+
+    def uncount(self, hold: Hold) -> None:
+        """Take back the newest counted acquire; what was counted before is not its own to undo.
+
+        The attempt is forgotten: a second cancel of it, which does come, finds nothing to take back.
+        """
+        self.release_once(hold)
+        self.state.ledger.change(hold)
+        hold.attempt_id = NO_ATTEMPT
 
     def _passed_on(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str) -> Granted:
         state = self.state

@@ -26,5 +26,7 @@ NO_SESSION: Final = SessionId("")
 """In place of a session: what carries it has a lease of its own."""
 NO_HOLD: Final = HoldId("")
 """In place of a hold, where there is none."""
+NO_ATTEMPT: Final = AttemptId("")
+"""In place of an attempt that was taken back."""
 NO_OWNER: Final = OwnerName("")
 """In place of an owner's name, where none was given."""

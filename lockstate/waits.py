@@ -34,7 +34,7 @@ class Waits:
         elif hold is not None and hold.attempt_id == command.attempt_id:
             state.requests.forget(hold.request, hold.hold_id)
             if state.extras.get(hold.hold_id).depth > 1:
-                holds.release_once(hold)  # what was counted before is not this attempt's
+                holds.uncount(hold)
             else:
                 freed = holds.end(hold, EventKind.RELEASED)
         else:

@@ -11,10 +11,10 @@ import msgspec
 from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
 from lockstate import codec
-from lockstate.commands import Barrier, Cancel, Command, Convert, MayWait
+from lockstate.commands import AcquireIf, Barrier, Cancel, Command, Convert, IfHeld, MayWait
 from lockstate.ids import NO_HOLD, HoldId
 from lockstate.machine import LockMachine
-from lockstate.results import Granted, Queued, Result
+from lockstate.results import Granted, GrantedAgain, Queued, Result
 
 T = TypeVar("T")
 
@@ -197,12 +197,14 @@ class ClientRequests:
 def _to_undo(command: MayWait, result: Result) -> HoldId:
     """Return the id of the ticket or hold that a client left behind, empty if there is none.
 
-    A hold that the session had before, or that an earlier attempt got, is not this one's to undo. Nor is the
-    hold of a conversion.
+    A hold that the session had before, or that an earlier attempt got, is not this one's to undo; only what
+    this one counted is. Nor is the hold of a conversion.
     """
     match result:
         case Queued():
             return result.hold_id
         case Granted() if not isinstance(command, Convert) and result.hold_id == command.hold_id:
+            return result.hold_id
+        case GrantedAgain() if isinstance(command, AcquireIf) and command.if_held is IfHeld.COUNT:
             return result.hold_id
     return NO_HOLD

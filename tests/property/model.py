@@ -36,7 +36,7 @@ from lockstate.commands import (
     TransactCells,
     Undecodable,
 )
-from lockstate.ids import HoldId, OwnerName, SessionId
+from lockstate.ids import NO_ATTEMPT, HoldId, OwnerName, SessionId
 from lockstate.results import (
     Cancelled,
     Done,
@@ -219,7 +219,7 @@ def cancel(state: ModelState, command: Cancel) -> Result:
     if ticket is not None:
         end_wait(state, ticket)
     elif hold is not None and hold.depth > 1:
-        hold.depth -= 1
+        hold.depth, hold.attempt_id = hold.depth - 1, NO_ATTEMPT
     elif hold is not None:
         end_hold(state, hold, EventKind.RELEASED)
     return Cancelled(undone=True)

@@ -12,7 +12,16 @@ from typing import Final, NoReturn
 from lockstate.commands import Acquire, AcquirePermits, ForceRelease, ResizeSemaphore, Wanted
 from lockstate.ids import HoldId, OwnerName, SessionId
 from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, ForceReleased, Granted, HoldKind, Queued, Resized
+from lockstate.results import (
+    Event,
+    EventKind,
+    ForceReleased,
+    Granted,
+    GrantedAgain,
+    HoldKind,
+    Queued,
+    Resized,
+)
 from tests.simulation.checks.conflicts import conflict, is_stronger
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
@@ -64,6 +73,8 @@ class Ledger:
         """The lock-delays of those who wait, by hold id."""
         self._delays_ms: dict[int, int] = {}
         """The lock-delays of what the entry granted, by token."""
+        self._taken_ms: dict[int, int] = {}
+        """The least lock-delay that another acquire of a hold brought in the entry, by token."""
         self._forced_ms: dict[int, int] = {}
         """How long a force keeps what it ended from everybody, by token."""
 
@@ -87,11 +98,24 @@ class Ledger:
             elif kind in _END:
                 for event in told:
                     self._ended(event)
+        for token, delay_ms in self._taken_ms.items():
+            if token in self._held:
+                self._held[token].lock_delay_ms = delay_ms
 
-    def _read_commands(self, step: Step) -> None:  # noqa: C901 - one case for each
+    def _take(self, token: int, delay_ms: int) -> None:
+        """Record that a session asked for what it holds with a lock-delay, which counts from then on.
+
+        Which of several came last, and whether an end in this entry came before it, is not known: the least
+        of them is kept in any case.
+        """
+        if delay_ms:
+            self._taken_ms[token] = min(delay_ms, self._taken_ms.get(token, delay_ms))
+
+    def _read_commands(self, step: Step) -> None:  # noqa: C901, PLR0912 - one case for each
         """Record what the events will not say."""
         self._allowed = dict(self._limits)
         self._delays_ms.clear()
+        self._taken_ms.clear()
         self._forced_ms.clear()
         for answer in step.answers:
             match answer.command, answer.result:
@@ -104,6 +128,8 @@ class Ledger:
                     for view in released:
                         self._forced_ms[view.token] = command.lock_delay_ms
             match answer.command, answer.result:
+                case Acquire() as wish, GrantedAgain() as granted:
+                    self._take(granted.token, wish.lock_delay_ms)
                 case Acquire() | AcquirePermits() as wish, Granted() as granted:
                     # Not what the session has already: that keeps the delay with which it was granted.
                     if granted.hold_id == wish.hold_id:
@@ -112,7 +138,9 @@ class Ledger:
                     self._waiting.setdefault(queued.hold_id, wish.lock_delay_ms)
         for hold_id, told in step.wait_ends:
             delay_ms = self._waiting.pop(hold_id, 0)
-            if isinstance(told, Granted):
+            if isinstance(told, GrantedAgain):
+                self._take(told.token, delay_ms)
+            elif isinstance(told, Granted):
                 self._delays_ms.setdefault(told.token, delay_ms)
 
     def _limit(self, name: str, limit: int) -> None:
@@ -157,6 +185,8 @@ class Ledger:
         elif token != held.token:
             self._fail("token-drawn", f"token {held.token} changed in a conversion that draws none", event)
         del self._held[held.token]
+        if held.token in self._taken_ms:
+            self._taken_ms[token] = self._taken_ms.pop(held.token)
         before = {lock.name: lock.mode for lock in held.locks}
         raised = [lock for lock in locks if is_stronger(lock.mode, before[lock.name])]
         held.token, held.locks = token, locks
@@ -172,7 +202,8 @@ class Ledger:
         if not held.locks:
             del self._held[event.token]
         forced_ms = self._forced_ms.get(event.token, 0) if event.kind is EventKind.FORCED else 0
-        delay_ms = max(held.lock_delay_ms, forced_ms)
+        own_ms = min(held.lock_delay_ms, self._taken_ms.get(event.token, held.lock_delay_ms))
+        delay_ms = max(own_ms, forced_ms)
         if (
             event.kind in {EventKind.EXPIRED, EventKind.FORCED}
             and delay_ms

@@ -7,6 +7,7 @@ from tests.simulation.mutations.belonging import BELONGING
 from tests.simulation.mutations.cells import CELLS
 from tests.simulation.mutations.consensus import CONSENSUS
 from tests.simulation.mutations.disks import DISKS
+from tests.simulation.mutations.held_already import HELD_ALREADY
 from tests.simulation.mutations.links import LINKS
 from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.membership import MEMBERSHIP
@@ -33,5 +34,6 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *SNAPSHOTS,
     *STATES,
     *VOCABULARY,
+    *HELD_ALREADY,
     *CELLS,
 )

@@ -3,14 +3,18 @@
 from random import Random
 from typing import Final
 
+import msgspec
+
 from lockstate.commands import (
     Acquire,
+    AcquireIf,
     AcquirePermits,
     AdvanceFence,
     Algorithm,
     Campaign,
     Convert,
     ForceEnd,
+    IfHeld,
     ResizeSemaphore,
     TakeRate,
     Wanted,
@@ -25,6 +29,8 @@ from tests.simulation.workload.client_settings import ClientSettings
 
 SEVERAL_MAX: Final = 4
 SUBTREE_CHANCE: Final = 0.2
+PLAIN_CHANCE: Final = 0.7
+"""That a session does not say what it means by an acquire of what it holds."""
 LIMIT: Final = 3
 """Of a semaphore that nobody has resized."""
 LIMIT_MAX: Final = 6
@@ -83,7 +89,7 @@ class ClientCommands:
         session_id, ttl_ms = self._lease(sessions)
         locks = self._several() if random.random() < 0.35 else ()
         one = self._wanted(random.choice(self._settings.names))
-        return Acquire(
+        acquire = Acquire(
             name="" if locks else one.name,
             mode=one.mode,
             hold_id=self._caller.new_hold_id(),
@@ -97,6 +103,9 @@ class ClientCommands:
             scope=one.scope,
             locks=locks,
         )
+        if not session_id or random.random() < PLAIN_CHANCE:
+            return acquire
+        return AcquireIf(**msgspec.structs.asdict(acquire), if_held=random.choice(list(IfHeld)))
 
     def _lease(self, sessions: list[SessionId]) -> tuple[SessionId, int]:
         if sessions and self._random.random() < 0.5:

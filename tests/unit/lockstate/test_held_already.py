@@ -100,6 +100,7 @@ def test_a_count_that_nobody_heard_of_is_taken_back_alone(driver: MachineDriver)
     driver.run(ask(2, IfHeld.COUNT))
     assert driver.run(Cancel(HoldId("x1"), AttemptId("t1"))) == Cancelled(undone=False)
     assert driver.run(Cancel(HoldId("x1"), AttemptId("t2"))) == Cancelled(undone=True)
+    assert driver.run(Cancel(HoldId("x1"), AttemptId("t2"))) == Cancelled(undone=False)
     assert driver.machine.lock("a").state == "held"
     driver.release("x1")
     assert driver.machine.lock("a").state == "free"

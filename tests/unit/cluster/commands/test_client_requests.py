@@ -13,11 +13,11 @@ from cluster.commands.client_requests import ClientRequests
 from cluster.commands.outbox import Answer, Outbox
 from cluster.commands.room import check_room
 from cluster.errors import NoLeader, OutcomeUnknown, Overloaded, ShuttingDown, WaitCutOff
-from lockstate.commands import Acquire, Cancel, Command, Convert, MayWait, Release
+from lockstate.commands import Acquire, AcquireIf, Cancel, Command, Convert, IfHeld, MayWait, Release
 from lockstate.ids import AttemptId, HoldId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode
-from lockstate.results import Done, Granted, Queued, Reason, Refused, Result
+from lockstate.results import Done, Granted, GrantedAgain, Queued, Reason, Refused, Result
 
 LONG_S = 3_600.0
 """A timeout, in seconds, that no test waits for."""
@@ -224,6 +224,17 @@ async def test_what_this_request_did_not_get_is_not_undone(result: Result) -> No
     faces.answer(1, result)
     await settle()
     assert faces.sent() == []
+
+
+@pytest.mark.parametrize(("if_held", "undone"), [(IfHeld.COUNT, [UNDO]), (IfHeld.RENEW, [])])
+async def test_of_what_the_session_had_only_a_count_is_undone(if_held: IfHeld, undone: list[Command]) -> None:
+    """A renewal changed nothing that could be taken back, and ends no hold."""
+    faces = _Faces()
+    command = AcquireIf(**msgspec.structs.asdict(acquire()), if_held=if_held)
+    await leave(await faces.begin(msgspec.structs.replace(command, hold_id=HoldId("h2"))))
+    faces.answer(1, GrantedAgain(**msgspec.structs.asdict(granted()), depth=2))
+    await settle()
+    assert faces.sent() == undone
 
 
 async def test_a_command_without_an_outcome_is_not_undone() -> None:

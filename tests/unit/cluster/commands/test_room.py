@@ -11,6 +11,7 @@ from lockstate.commands import Command
 TAKES_ROOM = {
     "OpenSession",
     "Acquire",
+    "AcquireIf",
     "Convert",
     "AcquirePermits",
     "ResizeSemaphore",
