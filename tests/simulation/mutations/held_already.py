@@ -75,6 +75,7 @@ HELD_ALREADY: Final = (
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Holds, "held_again", _never_refused),
         surroundings=_SESSIONS,
+        seeds_max=30,
     ),
     Mutation(
         name="acquires-not-counted",

@@ -29,8 +29,10 @@ from tests.simulation.workload.client_settings import ClientSettings
 
 SEVERAL_MAX: Final = 4
 SUBTREE_CHANCE: Final = 0.2
-PLAIN_CHANCE: Final = 0.7
-"""That a session does not say what it means by an acquire of what it holds."""
+AGAIN_CHANCE: Final = 0.4
+"""That a session asks for what it asked for last."""
+PLAIN_CHANCE: Final = 0.3
+"""That it does not say what it means by that."""
 LIMIT: Final = 3
 """Of a semaphore that nobody has resized."""
 LIMIT_MAX: Final = 6
@@ -50,6 +52,8 @@ class ClientCommands:
         self._caller = caller
         self._settings = settings
         self._random = random
+        self._last: Acquire | None = None
+        """What was asked for last in a session."""
         self.limits: dict[str, int] = {}
         """What this client was told of semaphores."""
 
@@ -84,8 +88,12 @@ class ClientCommands:
         )
 
     def rich_lock(self, sessions: list[SessionId]) -> Acquire:
-        """Return an acquire of any mode and scope, or of several locks."""
+        """Return an acquire of any mode and scope, or of several locks, or of the same again."""
         random = self._random
+        last = self._last
+        if last is not None and last.session_id in sessions and random.random() < AGAIN_CHANCE:
+            delay_ms = random.choice([0, 500, 3000])
+            return self._meant(msgspec.structs.replace(last, lock_delay_ms=delay_ms, **self._new_ids()))
         session_id, ttl_ms = self._lease(sessions)
         locks = self._several() if random.random() < 0.35 else ()
         one = self._wanted(random.choice(self._settings.names))
@@ -103,9 +111,22 @@ class ClientCommands:
             scope=one.scope,
             locks=locks,
         )
-        if not session_id or random.random() < PLAIN_CHANCE:
+        self._last = acquire if session_id else None
+        return self._meant(acquire)
+
+    def _meant(self, acquire: Acquire) -> Acquire:
+        """Return an acquire that mostly says, in a session, what it means if that is held already."""
+        random = self._random
+        if not acquire.session_id or random.random() < PLAIN_CHANCE:
             return acquire
         return AcquireIf(**msgspec.structs.asdict(acquire), if_held=random.choice(list(IfHeld)))
+
+    def _new_ids(self) -> dict[str, str]:
+        return {
+            "hold_id": self._caller.new_hold_id(),
+            "attempt_id": self._caller.new_attempt_id(),
+            "request_id": self._caller.request_id(),
+        }
 
     def _lease(self, sessions: list[SessionId]) -> tuple[SessionId, int]:
         if sessions and self._random.random() < 0.5:
