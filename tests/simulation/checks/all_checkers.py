@@ -211,6 +211,10 @@ class Checkers:
         self.terms.sent(source, target, message)
         self.durability.sent(source, message)
 
+    def follows(self, node_id: str, term: int) -> None:
+        """Tell that a node knows the leader of a term."""
+        self.durability.follows(node_id, term)
+
     def stored(self, node_id: str, term: int, voted_for: str | None) -> None:
         """Tell that term and vote are on a node's disk, synced. Before the messages that wait for it."""
         self.durability.in_term(node_id, term)

@@ -20,6 +20,8 @@ class Durability:
         self._replaced: set[str] = set()
         """Whose disk is not the one that knows of the promises."""
         self._synced: dict[str, int] = {}
+        self._follows: dict[str, int] = {}
+        """The newest term of which a running node has heard a leader; its disk may know it later."""
 
     def members(self, node_ids: Iterable[str]) -> None:
         """From now on these count: a majority of them is needed."""
@@ -28,6 +30,10 @@ class Durability:
     def in_term(self, node_id: str, term: int) -> None:
         """Record a node's term."""
         self._terms[node_id] = max(term, self._terms.get(node_id, 0))
+
+    def follows(self, node_id: str, term: int) -> None:
+        """Record in which term a running node knows of a leader."""
+        self._follows[node_id] = term
 
     def synced(self, node_id: str, index: int) -> None:
         """Record up to where a log is on disk, in truth: perhaps less than before, never than promised.
@@ -53,15 +59,22 @@ class Durability:
             )
 
     def acknowledged(self, node_id: str, index: int, term: int | None = None) -> None:
-        """Record a promise, in `term` or else in the node's own one."""
+        """Record a promise, in `term` or else in the node's own one.
+
+        One that leaves late, in a term that is over, is of what was on the disk then: a newer leader may have
+        cut it since. It is held against nobody, and makes no majority: who has an entry votes for nobody who
+        lacks it.
+        """
         synced = self._synced.get(node_id)
-        if synced is not None and index > synced:
-            self._report.fail(
-                "promise-on-disk", f"{node_id} promises its log up to {index}, on its disk is {synced}"
-            )
-        promises = self._promises.setdefault(node_id, {})
+        is_late = term is not None and term < self._follows.get(node_id, 0)
         term = self._terms.get(node_id, 0) if term is None else term
-        promises[term] = max(index, promises.get(term, 0))
+        if not is_late:
+            if synced is not None and index > synced:
+                self._report.fail(
+                    "promise-on-disk", f"{node_id} promises its log up to {index}, on its disk is {synced}"
+                )
+            promises = self._promises.setdefault(node_id, {})
+            promises[term] = max(index, promises.get(term, 0))
         self._told[node_id] = max(self._told.get(node_id, (0, 0)), (term, index))
 
     def sent(self, source: str, message: Mapping[str, Any]) -> None:
@@ -101,6 +114,7 @@ class Durability:
                 f"{last_index(log)}",
             )
         self._synced.pop(node_id, None)
+        self._follows.pop(node_id, None)
         self.in_term(node_id, term)
 
     def replaced(self, node_id: str) -> None:

@@ -40,6 +40,7 @@ def node(node_id: str = "a", leader_id: str | None = "a", **facts: Any) -> Vital
         "segments": 1,
         "files": 5,
         "stood_us": 0,
+        "is_removing": False,
         "is_compacting": False,
     }
     return Vitals(node_id=node_id, leader_id=leader_id, is_leader=node_id == leader_id, **{**shown, **facts})
@@ -121,6 +122,7 @@ def test_what_grows() -> None:
     longest = LOG_COMPACTIONS * 100 + LOG_ENTRIES
     bounds().sizes([node(log_entries=longest), node(log_entries=longest + 1, is_compacting=True)])
     bounds().sizes([node(segments=SEGMENTS + 2, log_bytes=1_500)])
+    bounds().sizes([node(segments=SEGMENTS + 3, log_bytes=1_500, is_removing=True)])
     with objects("log-bounded"):
         bounds().sizes([node(log_entries=longest + 1)])
     with objects("disk-bounded"):

@@ -231,6 +231,16 @@ def test_a_promise_before_the_sync() -> None:
         cluster.checkers.sent("b", "a", promise(1, 5))
 
 
+def test_a_promise_that_leaves_when_its_term_is_over() -> None:
+    """What was promised in the term before may have been cut by the leader of the next one meanwhile."""
+    cluster = ScriptedCluster()
+    cluster.checkers.follows("b", 2)
+    cluster.checkers.synced("b", 4)
+    cluster.checkers.sent("b", "a", promise(1, 5))
+    with objects("promise-on-disk"):
+        cluster.checkers.sent("b", "a", promise(2, 5))
+
+
 def test_a_disk_that_forgets_a_promise() -> None:
     """A log that comes back shorter than promised in its term is found; a newer term may have cut it."""
     cluster = ScriptedCluster()

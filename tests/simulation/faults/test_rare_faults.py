@@ -105,7 +105,7 @@ def test_terms_come_late_to_a_disk() -> None:
 def test_followers_fall_behind() -> None:
     """Followers that need a snapshot, and are slow when it comes, get there under load."""
     installed = 0
-    for seed in (1, 2):
+    for seed in (3, 4):
         made = msgspec.structs.replace(
             plan(seed, **{"fall-behind": 8.0}), fault_s=(8.0, 20.0), compact_entries=10, crowd=CROWDS[-3]
         )

@@ -1,6 +1,6 @@
 """Defects of what an acquire does when its session holds that already."""
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -10,15 +10,12 @@ from lockstate.holds import Holds
 from lockstate.records import Hold, RequestKey
 from lockstate.results import EventKind, Granted, Refused, ReleasedOnce, Result
 from lockstate.versions import RULES_EXPLICIT
-from lockstate.waits import Waits
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 
 _TREE: Final = ("a", "a/b", "a/b/c", "a/d", "e")
 _SESSIONS: Final = Surroundings(minutes=1, client_settings={"vocabulary_share": 0.8, "names": _TREE})
-_LEAVING: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.8, "names": _TREE})
 
 _held_again, _take_over, _share = Holds.held_again, Holds._take_over, Holds._share
-_cancel = Waits.cancel
 
 
 def _never_refused(holds: Holds, hold: Hold, command: Acquire, key: RequestKey | None) -> Granted | Refused:
@@ -58,14 +55,6 @@ def _share_permits(holds: Holds, hold: Hold, claims: Claims) -> None:
         _share(holds, hold, claims)
     finally:
         state.rules = rules
-
-
-def _cancel_of_another(waits: Waits, command: Any) -> Any:
-    """Take a cancel for every attempt at the hold, not only for the newest."""
-    hold = waits._state.holds.get(command.hold_id)
-    if hold is not None:
-        command = msgspec.structs.replace(command, attempt_id=hold.attempt_id)
-    return _cancel(waits, command)
 
 
 HELD_ALREADY: Final = (
@@ -111,12 +100,5 @@ HELD_ALREADY: Final = (
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(Holds, "_share", _share_permits),
         surroundings=_SESSIONS,
-    ),
-    Mutation(
-        name="cancel-of-an-older-attempt",
-        sentence="A cancel ends what a later attempt took over.",
-        found_by=("reply", "model-state", "model-events"),
-        apply=replaced(Waits, "cancel", _cancel_of_another),
-        surroundings=_LEAVING,
     ),
 )

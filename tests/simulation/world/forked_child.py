@@ -28,6 +28,8 @@ class SimChild(Child):
         self._pace_us = 0
         self.failed_us = -1
         """When a child failed the last time; -1: none did."""
+        self.done_us = -1
+        """When a child was done the last time; -1: none was."""
         self._scheduler = scheduler
         self._loop = loop
         self._files = files
@@ -85,6 +87,8 @@ class SimChild(Child):
         outcome = self._outcome
         if outcome == "failed":
             self.failed_us = self._loop.now_us
+        if outcome == "done":
+            self.done_us = self._loop.now_us
         if outcome in ("done", "failed"):
             self._outcome, self.pid = "idle", 0
         return outcome

@@ -36,6 +36,8 @@ CLOSE_S: Final = 5.0
 """How long open calls may take when the node is told to stop."""
 AFTER_FAILURE_US: Final = 70_000_000
 """So long a node may wait before it tries again to write a snapshot."""
+REMOVAL_US: Final = 1_000_000
+"""How long it takes at most to remove one segment that a snapshot has made obsolete, if nothing is synced."""
 CHILD_STEP_US: Final = 2_000
 RUN_COST_US: Final = 20
 """What one run of a loop takes."""
@@ -401,6 +403,7 @@ class Machine:
             segments=segments,
             files=len(names) - segments,
             stood_us=process.loop.stood_us,
+            is_removing=0 <= child.done_us > now_us - segments * REMOVAL_US,
             is_compacting=child.is_running or 0 <= child.failed_us > now_us - AFTER_FAILURE_US,
         )
 

@@ -196,6 +196,7 @@ class NodeObserver:
         replica = group.replica
         self.add(node_id, "follows", replica.role.leader_id, replica.role.term, replica.role.is_leader)
         self.raft.counted(node_id, group)
+        self._checkers.follows(node_id, replica.role.term)
         if replica.role.is_leader:
             if self.leader[1] < replica.role.term:
                 self.counts["leader-changes"] += 1
