@@ -80,6 +80,17 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function)
 
 
+def ended(decorator: str, result: Any) -> Any:
+    """Return what a function returned. Raises TypeError for what has yet to run: that has not even begun."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result) or inspect.isgenerator(result):
+            result.close()
+        raise TypeError(
+            f"{decorator}: the function has returned {result!r}, which would run without the lock"
+        )
+    return result
+
+
 def check_client(decorator: str, client: ClientOrMaker, *, for_tasks: bool) -> None:
     """Raise TypeError for a client of the other kind."""
     if isinstance(client, SyncClient if for_tasks else Client):

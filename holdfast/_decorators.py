@@ -8,7 +8,15 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, overload
 
-from holdfast._decorating import ClientOrMaker, NameOfCall, check_client, check_function, client_for, is_async
+from holdfast._decorating import (
+    ClientOrMaker,
+    NameOfCall,
+    check_client,
+    check_function,
+    client_for,
+    ended,
+    is_async,
+)
 from holdfast._durations import Seconds, parse_s, to_s
 from holdfast._errors import LockHeld
 from holdfast._hold import Hold
@@ -184,7 +192,7 @@ class _Calls:
             with lock as hold:
                 has_lock = True
                 with self._body(hold, name):
-                    return self._function(*args, **kwargs)
+                    return ended(self._rules.decorator, self._function(*args, **kwargs))
         except LockHeld:
             if has_lock or not self._rules.skips:
                 raise

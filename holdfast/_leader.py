@@ -10,7 +10,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast._acquiring import DEFAULT_SESSION_TTL_S
-from holdfast._decorating import ClientOrMaker, NameOfCall, check_client, check_function, client_for, is_async
+from holdfast._decorating import (
+    ClientOrMaker,
+    NameOfCall,
+    check_client,
+    check_function,
+    client_for,
+    ended,
+    is_async,
+)
 from holdfast._durations import Seconds, to_s
 from holdfast._errors import LeaseExpired, LeaseLost, OutcomeUnknown, SessionExpired, Unavailable
 
@@ -89,7 +97,7 @@ def leader(
             named = {**kwargs, LOST: threading.Event()}
             term = _Term(election(args, named))
             while not term.is_over:
-                term.lead_in_thread(lambda lost: function(*args, **{**kwargs, LOST: lost}))
+                term.lead_in_thread(lambda lost: ended("leader", function(*args, **{**kwargs, LOST: lost})))
             return term.result
 
         return in_task if for_tasks else in_thread

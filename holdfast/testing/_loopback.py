@@ -93,17 +93,22 @@ class LoopbackCluster:
 
     def kill(self, node: int) -> None:
         """End the node of this index at once, as kill -9 does."""
-        process = self._running[_id(node)]
+        process = self._process(node)
         process.kill()
         process.wait()
 
     def start(self, node: int) -> None:
         """Start a node again that was killed, and wait until it is ready. Raises StartFailed."""
-        if self._running[_id(node)].poll() is None:
+        if self._process(node).poll() is None:
             raise ValueError(f"node: {node} runs")
         folder = self._folder
         self._start(folder, node)
         self._wait_ready(folder, [node])
+
+    def _process(self, node: int) -> "subprocess.Popen[bytes]":
+        if _id(node) not in self._running:
+            raise ValueError(f"node: there is none of index {node}; {len(self._running)} were started")
+        return self._running[_id(node)]
 
     # -- how it does ----------------------------------------------------------------------------------------
 

@@ -186,6 +186,21 @@ def test_what_cannot_be_decorated_is_refused(cluster: MemoryCluster, threads: ho
             holdfast.once("a", every=every)
 
 
+def test_what_would_run_later_is_refused(threads: holdfast.SyncClient) -> None:
+    """A `def` that gives something to await or to iterate over would run after its lock is released."""
+
+    async def task() -> None:
+        raise AssertionError
+
+    def steps() -> Iterator[int]:
+        yield 1
+
+    for later in (lambda: task(), lambda: steps()):  # noqa: PLW0108 - a def, not what it calls
+        with pytest.raises(TypeError, match="without the lock"):
+            holdfast.locked("a", client=threads)(later)()
+    assert threads.inspect("a").state == "free"
+
+
 def test_wrong_arguments_are_those_of_the_function(threads: holdfast.SyncClient) -> None:
     """A call that does not fit takes no lock, and an empty part makes no name."""
 

@@ -116,10 +116,13 @@ def test_without_the_node_tests_are_skipped_with_a_reason(tmp_path: Path) -> Non
     assert "pip install 'holdfast[node]'" in done.stdout
 
 
-def test_nodes_that_cannot_start_say_why(tmp_path: Path) -> None:
+def test_what_makes_no_cluster_is_refused(tmp_path: Path) -> None:
     """A number that makes no cluster is refused before anything is written."""
     from holdfast.testing import LoopbackCluster  # noqa: PLC0415 - the one use here
 
     with pytest.raises(ValueError, match="nodes"):
         LoopbackCluster(tmp_path, nodes=0)
+    for call in (LoopbackCluster(tmp_path).kill, LoopbackCluster(tmp_path).start):
+        with pytest.raises(ValueError, match="0 were started"):
+            call(0)
     assert list(tmp_path.iterdir()) == []
