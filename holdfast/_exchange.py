@@ -111,6 +111,7 @@ class Exchange(Generic[T]):
         self._failures = 0
         self._may_be_applied = False
         self._untrusted: set[int] = set()
+        """Nodes with which TLS has failed, one after the other and nothing else in between."""
 
     @property
     def may_be_applied(self) -> bool:
@@ -148,6 +149,7 @@ class Exchange(Generic[T]):
 
     def on_silence(self, detail: str, *, was_sent: bool, now_s: float, jitter: float) -> Retry:
         """Handle a broken connection or a timeout. Raises Unavailable or OutcomeUnknown when time is up."""
+        self._untrusted.clear()
         self._may_be_applied |= was_sent and not self._operation.changes_nothing
         return self._again("unavailable", detail, retry_after_ms=0, now_s=now_s, jitter=jitter)
 
@@ -156,16 +158,18 @@ class Exchange(Generic[T]):
 
         `was_sent` speaks of attempts on other connections: on this one nothing was read.
         """
+        self._may_be_applied |= was_sent and not self._operation.changes_nothing
         self._untrusted.add(self._node)
         if len(self._untrusted) < self._nodes_count:
-            return self.on_silence(detail, was_sent=was_sent, now_s=now_s, jitter=jitter)
-        self._may_be_applied |= was_sent and not self._operation.changes_nothing
+            return self._again("tls-refused", detail, retry_after_ms=0, now_s=now_s, jitter=jitter)
         if self._may_be_applied:
-            raise self._failure("", detail)
+            text = f"an attempt got no answer, and no node can be asked what became of it; last: {detail}"
+            raise OutcomeUnknown(text, self._operation.request_id)
         raise TlsRefused(detail)
 
     def on_answer(self, status: int, body: bytes, *, now_s: float, jitter: float) -> Answered[T] | Retry:
         """Handle an answer. `jitter` is random, 0 to 1. Raises Refused, Unavailable or OutcomeUnknown."""
+        self._untrusted.clear()
         if status <= _OK_MAX:
             answer = TimedAnswer(body, self._asked_at_s, self._attempted_at_s)
             return Answered(self._operation.read(answer), self._node)

@@ -190,3 +190,37 @@ def test_a_driver_needs_neither_a_loop_nor_a_thread() -> None:
         now_s += step.delay_s
     assert (step.value, asked) == (b"done", [0, 1, 0])
     assert now_s == pytest.approx(100.2)
+
+
+def _untrusted(exchange: Exchange[bytes]) -> Retry:
+    return exchange.on_no_trust("wrong", was_sent=False, now_s=100.0, jitter=0)
+
+
+def test_nodes_that_cannot_be_trusted_end_it_when_there_are_no_others() -> None:
+    """One round is enough: certificates do not change while somebody waits."""
+    exchange = _new(nodes=2)
+    assert isinstance(_untrusted(exchange), Retry)
+    with pytest.raises(holdfast.TlsRefused):
+        _untrusted(exchange)
+
+
+def test_a_round_of_untrusted_nodes_is_without_gaps() -> None:
+    """A node that was wrong hours ago may have been put right: it is asked once more."""
+    exchange = _new(nodes=2)
+    _untrusted(exchange)
+    for _ in range(2):
+        exchange.on_silence("reset", was_sent=False, now_s=100.0, jitter=0)
+    assert exchange.attempt(100.0).node == 1
+    assert isinstance(_untrusted(exchange), Retry)
+
+
+def test_what_may_be_done_stays_in_doubt_whatever_certificates_say() -> None:
+    """An answer was lost before; that no node is trusted now does not take the request back."""
+    exchange = _new(nodes=2)
+    exchange.on_silence("reset", was_sent=True, now_s=100.0, jitter=0)
+    _untrusted(exchange)
+    with pytest.raises(holdfast.OutcomeUnknown):
+        _untrusted(exchange)
+    doubtful = _new(nodes=1)
+    with pytest.raises(holdfast.OutcomeUnknown):
+        doubtful.on_no_trust("wrong", was_sent=True, now_s=100.0, jitter=0)
