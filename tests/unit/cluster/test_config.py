@@ -292,8 +292,8 @@ def test_tls_comes_with_its_files() -> None:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["--tls-cert", "c.pem"], "tls_key: '': a certificate and its key are given together"),
-        (["--tls-key", "k.pem"], "tls_cert: '': a certificate and its key are given together"),
+        (["--tls-cert", "c.pem"], "tls_key: '' (default): a certificate and its key are given together"),
+        (["--tls-key", "k.pem"], "tls_cert: '' (default): a certificate and its key are given together"),
         (["--tls-client-ca", "ca.pem"], "tls_client_ca: 'ca.pem' (flag --tls-client-ca): needs tls_cert"),
         (["--tls-cert", "", "--tls-key", "k.pem"], "tls_cert: '' (flag --tls-cert): must name a file"),
     ],

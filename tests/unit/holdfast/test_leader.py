@@ -28,10 +28,11 @@ async def until(condition: Callable[[], object]) -> None:
 async def test_it_runs_while_it_leads(cluster: MemoryCluster) -> None:
     """Others wait until it has ended; the call returns what the function does."""
     async with cluster.client() as first, cluster.client() as second:
-        finish = asyncio.Event()
+        began, finish = asyncio.Event(), asyncio.Event()
 
         @holdfast.leader("scheduler/{zone}", value="n1", client=first)
         async def schedule(zone: str) -> str:
+            began.set()
             leader = await first.election(f"scheduler/{zone}").leader()
             assert leader is not None
             await finish.wait()
@@ -42,6 +43,7 @@ async def test_it_runs_while_it_leads(cluster: MemoryCluster) -> None:
             return finish.is_set()
 
         leading = asyncio.create_task(schedule("a"))
+        await began.wait()
         following = asyncio.create_task(wait_for_turn())
         await until(lambda: cluster.waiting)
         finish.set()
