@@ -17,6 +17,7 @@ from tests.simulation.checks.all_checkers import Checkers
 from tests.simulation.faults.basic_faults import BasicFaults, Fault, Undo
 from tests.simulation.plan import Plan
 from tests.simulation.world.machine import Machine
+from tests.simulation.world.node_observer import checked_json
 
 UNKNOWN: Final = "n99"
 """A node that there never was."""
@@ -49,7 +50,16 @@ class WrongPeersFaults:
 
     def expects_end(self, machine: Machine, exit_code: int) -> bool:
         """Whether it is right that a process ends like this: its configuration is wrong."""
-        return machine.is_misconfigured and exit_code == ConfigError.exit_code
+        if exit_code != ConfigError.exit_code:
+            return False
+        if machine.is_misconfigured:
+            return True
+        if not machine.facts.began_earlier() or _has_cluster_id(machine):
+            return False
+        # The founders of such a cluster are in no directory, so the first `peers` are refused when members
+        # were changed. The operator does what the message says.
+        machine.config = dataclasses.replace(machine.config, peers={})
+        return True
 
     def _wrong_peers(self) -> Undo | None:
         """Restart a node with wrong peers."""
@@ -130,6 +140,12 @@ class WrongPeersFaults:
         ids, present = set(peers), set(members.nodes)
         known = present | self._founders | set(members.removed.values())
         return bool(ids) and ids != self._founders and not present <= ids <= known
+
+
+def _has_cluster_id(machine: Machine) -> bool:
+    """Whether a node's directory says to which cluster it belongs."""
+    stored = checked_json(machine.disk.record()[1])
+    return stored is not None and bool(stored.get("cluster_id"))
 
 
 def _has_part(group: Group) -> bool:
