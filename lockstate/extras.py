@@ -1,4 +1,4 @@
-"""What only few holds, tickets and sessions have beside their fields: a table of its own, from rules 5 on.
+"""What only few holds, tickets and sessions have beside their fields: a table of its own, from rules 4 on.
 
 So the records themselves stay what they were, in memory, in snapshots and in the fingerprint, and below rules
 4 nothing of all this is ever written. Ids of holds, tickets and sessions differ, so they share the table. A

@@ -102,6 +102,9 @@ def test_a_count_that_nobody_heard_of_is_taken_back_alone(driver: MachineDriver)
     assert driver.run(Cancel(HoldId("x1"), AttemptId("t2"))) == Cancelled(undone=True)
     assert driver.run(Cancel(HoldId("x1"), AttemptId("t2"))) == Cancelled(undone=False)
     assert driver.machine.lock("a").state == "held"
+    invariants.check(driver.machine)
+    restored = snapshot.decode(snapshot.encode(driver.machine))
+    assert restored.fingerprint == driver.machine.fingerprint
     driver.release("x1")
     assert driver.machine.lock("a").state == "free"
 
