@@ -24,6 +24,7 @@ from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupErro
 from cluster.node import Node
 from cluster.observing import memory
 from cluster.storage.forked_child import Child
+from cluster.storage.freed_memory import FreedMemory
 from cluster.storage.huge_pages import HugePages
 from http_api import signals
 from http_api.app import build_server
@@ -100,6 +101,8 @@ async def _run(config: NodeConfig) -> int:
         _calm_collector()
         pages = HugePages(child)
         pages.begin()
+        freed = FreedMemory()
+        freed.begin()
         _tell_readiness(node, config, http)
         failure = await _until_stopped(node, caught.stop_asked)
         await site.stop()
@@ -112,6 +115,7 @@ async def _run(config: NodeConfig) -> int:
         node.begin_shutdown()
         await runner.cleanup()  # open calls get their answers from a node that still runs
         pages.stop()
+        freed.stop()
         if tls is not None:
             await tls.stop()
         if node.failure is None:
