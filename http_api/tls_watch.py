@@ -4,15 +4,14 @@ What cannot be used changes nothing: the node goes on with the certificate that 
 as well when a certificate ends soon.
 """
 
-import asyncio
 import contextlib
 import logging
-import os
 import stat
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from cluster.file_watch import FileWatch, Signature, signature
 from cluster.observing.metrics import Sample, gauge
 from http_api.server import tls_context
 from http_api.server.tls_context import TlsFiles, TlsReady, TlsUnusable
@@ -27,14 +26,13 @@ _FILES: Final = {"node": "tls_cert", "client-ca": "tls_client_ca"}
 
 logger = logging.getLogger("http_api")
 
-_Signature = tuple[tuple[int, int, int] | None, ...]
 
-
-class TlsWatch:
-    """Keeps the certificate of a server what its files say. One task; `start` and `stop` it."""
+class TlsWatch(FileWatch):
+    """Keeps the certificate of a server what its files say."""
 
     def __init__(self, files: TlsFiles, now_s: Callable[[], float] = time.time) -> None:
         """Read the files for the first time. Raises TlsUnusable."""
+        super().__init__("tls")
         self._files = files
         self._now_s = now_s
         self._read_last = self._signature()
@@ -42,33 +40,17 @@ class TlsWatch:
         self.door = TlsDoor(self._ready.context, self._samples)
         self._refused = ""
         self._told_at_s = float("-inf")
-        self._is_asked = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def interval_s(self) -> float:
+        """Return the seconds between two looks."""
+        return LOOK_S
 
     def start(self) -> None:
-        """Begin to look."""
+        """Say what is known already, and begin to look."""
         self._tell_ends()
         self._tell_open_key()
-        self._task = asyncio.get_running_loop().create_task(self._watch(), name="watch-tls")
-
-    async def stop(self) -> None:
-        """Look no more. Idempotent."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    def read_now(self) -> None:
-        """Read the files at once, changed or not: an operator says that they are finished."""
-        self._is_asked.set()
-
-    async def _watch(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._is_asked.wait()
-            is_asked = self._is_asked.is_set()
-            self._is_asked.clear()
-            self.look(is_asked=is_asked)
+        super().start()
 
     def look(self, *, is_asked: bool = False) -> None:
         """Read the files if they have changed, or could not be used, or if somebody asks for it."""
@@ -94,9 +76,9 @@ class TlsWatch:
         logger.info("event=tls-read path=%r days_left=%d", str(self._files.cert), self._days_left("node"))
         self._tell_ends()
 
-    def _signature(self) -> _Signature:
+    def _signature(self) -> tuple[Signature, ...]:
         """Return what changes when the files do."""
-        return tuple(_signature(path) for path in self._files if path is not None)
+        return tuple(signature(path) for path in self._files if path is not None)
 
     def _days_left(self, which: str) -> int:
         return int((self._ready.ends_at_s[which] - self._now_s()) // _DAY_S)
@@ -137,12 +119,3 @@ def _usable(files: TlsFiles, now_s: float) -> TlsReady:
     if files.client_ca is not None and ready.ends_at_s["client-ca"] <= now_s:
         raise TlsUnusable("tls_client_ca", files.client_ca, "has expired: no client could be let in")
     return ready
-
-
-def _signature(path: os.PathLike[str]) -> tuple[int, int, int] | None:
-    """Return what changes when a file does, None if there is none."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - no path object for each look
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino)

@@ -30,6 +30,7 @@ ROOMS = {
     "cluster/config_sources.py": Room(
         ("cluster.errors",), "settings are text here; cluster/config.py gives them a meaning"
     ),
+    "cluster/file_watch.py": Room((), "a file is a place here; what it says is read by those that watch it"),
     "cluster/config_secrets.py": Room((), "a secret is bytes here; cluster/peers proves with it"),
     "cluster/config.py": Room(
         ("cluster.config_secrets", "cluster.config_sources"),
@@ -50,7 +51,7 @@ ROOMS = {
     "cluster/peers": Room(
         (
             "cluster.commands", "cluster.config", "cluster.config_secrets", "cluster.consensus",
-            "cluster.errors", "cluster.storage", "lockstate",
+            "cluster.errors", "cluster.file_watch", "cluster.storage", "lockstate",
         ),
         "links carry frames; what they mean is told by the callables that cluster/group.py gives them",
     ),

@@ -37,7 +37,7 @@ def room_name(module: str) -> str:
     """Return what the table calls the room of a module; nothing for settings and errors of a node."""
     parts = module.split(".")
     match parts:
-        case ["cluster", "config" | "config_secrets" | "config_sources" | "errors", *_]:
+        case ["cluster", "config" | "config_secrets" | "config_sources" | "errors" | "file_watch", *_]:
             return ""
         case ["cluster" | "http_api", room, *_]:
             return room

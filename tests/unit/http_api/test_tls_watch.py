@@ -3,6 +3,7 @@
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,3 +133,25 @@ async def test_a_key_that_others_can_read_is_told_of(
         watch.start()
         await watch.stop()
         assert caplog.text.count("event=config-warning") == count
+
+
+async def test_new_files_are_taken_after_a_failure_that_nobody_foresaw(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The watch goes on, and says that something is wrong."""
+    monkeypatch.setattr(tls_watch, "LOOK_S", 0.001)
+    watch = TlsWatch(certificates.files())
+    context, usable = watch.door.context, tls_watch._usable
+
+    def break_once(*_: Any) -> Any:
+        monkeypatch.setattr(tls_watch, "_usable", usable)
+        raise TypeError
+
+    monkeypatch.setattr(tls_watch, "_usable", break_once)
+    watch.start()
+    watch.read_now()
+    await until(lambda: "event=file-watch-failed files=tls error='TypeError" in caplog.text)
+    assert watch.door.context is context
+    certificates.node()
+    await until(lambda: watch.door.context is not context)
+    await watch.stop()
