@@ -28,6 +28,7 @@ from holdfast._cells import Cells, SyncCells
 from holdfast._client import Client
 from holdfast._election import Election
 from holdfast._errors import (
+    AlreadyHeld,
     CellChanged,
     Compacted,
     Deadlock,
@@ -59,7 +60,9 @@ from holdfast._sync_holds import (
     SyncSession,
     SyncSessionContext,
 )
+from holdfast._sync_transaction import SyncTransaction, SyncTransactionContext
 from holdfast._tls import Tls
+from holdfast._transaction import Transaction, TransactionContext
 from holdfast._values import (
     ClusterInfo,
     ElectionInfo,
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Acquirable",
+    "AlreadyHeld",
     "Cell",
     "CellChanged",
     "CellCompare",
@@ -145,12 +149,16 @@ __all__ = [
     "SyncSemaphore",
     "SyncSession",
     "SyncSessionContext",
+    "SyncTransaction",
+    "SyncTransactionContext",
     "SyncWatch",
     "Taken",
     "Tls",
     "TlsRefused",
     "TokenCheck",
     "Transacted",
+    "Transaction",
+    "TransactionContext",
     "Unavailable",
     "Waiter",
     "Watch",

@@ -11,14 +11,15 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from holdfast import _operations, _primitive_operations, wire
 from holdfast._durations import Seconds, to_ms, to_s
 from holdfast._errors import LeaseExpired, LeaseLost, LockHeld, LockTimeout, SessionExpired
-from holdfast._hold import Hold, Session
+from holdfast._hold import Claim, Hold, Session
 from holdfast._keeping import Kept, current_task_alive
 from holdfast._lease import RELEASED
 from holdfast._operation import Operation
-from holdfast._operations import Grant, Wanted
+from holdfast._operations import Grant, Opened, Wanted
 from holdfast._transport import Transport
 
 H = TypeVar("H", bound=Hold)
+S = TypeVar("S", bound=Session)
 
 Timeout: TypeAlias = Seconds | EllipsisType | None
 """How long to wait: seconds, None for as long as it takes, `...` for what was said before."""
@@ -112,6 +113,8 @@ async def confirm(hold: Hold) -> None:
 
     One that cannot be started anew is released. Raises LeaseLost when it was lost before we heard of it.
     """
+    if hold.has_ended:  # its session was lost or closed while the grant was on its way
+        raise hold.loss(hold.reason)
     if hold.clock.now_s() < hold.lease.renew_at_s:
         return
     is_confirmed = False
@@ -155,6 +158,11 @@ class Acquirable(Generic[H]):
     def _hold(self, granted: Grant, session: Session | None) -> H:
         """Return the hold."""
 
+    @property
+    def claim(self) -> Claim | None:
+        """What a session can have once only; None if it gets another hold each time that it asks."""
+        return None
+
     async def acquire(self, *, timeout: Timeout = ...) -> H:  # noqa: ASYNC109 - sent
         """Wait for it, up to `timeout` (by default that of the lock), and return a hold that is renewed.
 
@@ -175,7 +183,7 @@ class Acquirable(Generic[H]):
         terms = self._terms
         if timeout is not ...:
             terms = replace(terms, timeout_s=None if timeout is None else to_s(timeout, "timeout"))
-        hold = await self._acquire(terms, is_alive)
+        hold = await self._acquire_once(terms, is_alive)
         # Nothing is awaited from here on: a cancellation finds either no hold or one that its caller has.
         if hold.session is None:
             hold.keep(max_hold_s=terms.max_hold_s, is_alive=is_alive)
@@ -184,6 +192,20 @@ class Acquirable(Generic[H]):
         register(self._kept, hold)
         if terms.on_lost is not None:
             tell_loss(hold, terms.on_lost)
+        return hold
+
+    async def _acquire_once(self, terms: Terms, is_alive: Callable[[], bool]) -> H:
+        """Acquire it, unless its session has it already, or is about to: that would get the same hold."""
+        session, claim = terms.session, self.claim
+        if session is None or claim is None:
+            return await self._acquire(terms, is_alive)
+        session.begin_claim(claim)
+        try:
+            hold = await self._acquire(terms, is_alive)
+        except BaseException:
+            session.end_claim(claim)
+            raise
+        hold.when_ended(lambda: session.end_claim(claim))
         return hold
 
     async def _acquire(self, terms: Terms, is_alive: Callable[[], bool]) -> H:
@@ -237,6 +259,11 @@ class Lock(Acquirable[Hold]):
         self._mode = mode
         self._scope = scope
 
+    @property
+    def claim(self) -> Claim:
+        """A session that acquires again what it holds gets the same hold."""
+        return ("lock", *self._names)  # in whatever mode: a hold may be converted
+
     def _operation(self, wanted: Wanted) -> Operation[Grant]:
         return _operations.acquire(self._names, mode=self._mode, scope=self._scope, wanted=wanted)
 
@@ -271,7 +298,7 @@ class Semaphore(Acquirable[Hold]):
         return Hold(self._transport, granted, session)
 
 
-class SessionContext:
+class Openable(Generic[S]):
     """A session to open: `async with` keeps it alive while its block runs, and then closes it."""
 
     def __init__(self, transport: Transport, kept: set[Kept], ttl_ms: int, labels: Mapping[str, str]) -> None:
@@ -279,21 +306,26 @@ class SessionContext:
         self._kept = kept
         self._ttl_ms = ttl_ms
         self._labels = labels
-        self._session: Session | None = None
+        self._session: S | None = None
 
-    async def open(self) -> Session:
+    @abstractmethod
+    def _opened(self, opened: Opened) -> S:
+        """Return the session."""
+
+    async def open(self) -> S:
         """Open one that is kept alive until it is closed or lost, or the task that opened it has ended."""
         return await self.open_for(current_task_alive())
 
-    async def open_for(self, is_alive: Callable[[], bool]) -> Session:
+    async def open_for(self, is_alive: Callable[[], bool]) -> S:
         """Open one for an owner: once that is not alive, nobody keeps it alive any longer."""
-        opened = await self._transport.call(_operations.open_session(self._ttl_ms, self._labels))
-        session = Session(self._transport, opened)
+        session = self._opened(
+            await self._transport.call(_operations.open_session(self._ttl_ms, self._labels))
+        )
         session.keep(max_hold_s=None, is_alive=is_alive)
         register(self._kept, session)
         return session
 
-    async def __aenter__(self) -> Session:
+    async def __aenter__(self) -> S:
         if self._session is not None:
             raise RuntimeError("this session is in use; make one for each block")
         self._session = await self.open()
@@ -306,6 +338,13 @@ class SessionContext:
         session, self._session = self._session, None
         assert session is not None
         await session.__aexit__(exc_type, exc, traceback)
+
+
+class SessionContext(Openable[Session]):
+    """A session to open, for whatever its user acquires in it."""
+
+    def _opened(self, opened: Opened) -> Session:
+        return Session(self._transport, opened)
 
 
 def register(kept: set[Kept], item: Kept) -> None:

@@ -26,6 +26,7 @@ from holdfast._lease import FORKED, RELEASED
 from holdfast._names import Name, to_name
 from holdfast._rates_and_fences import Fence, RateLimiter
 from holdfast._tls import Tls, Trust, from_environment
+from holdfast._transaction import TransactionContext
 from holdfast._transport import Transport
 from holdfast._watch import Watch
 
@@ -226,6 +227,27 @@ class Client:
         One keepalive renews all that it holds; when it ends, all that is over.
         """
         return SessionContext(self._transport, self._kept, to_ms(ttl, "ttl"), labels or {})
+
+    def transaction(
+        self,
+        *,
+        timeout: Seconds | None = None,
+        ttl: Seconds = DEFAULT_SESSION_TTL_S,
+        labels: Mapping[str, str] | None = None,
+    ) -> TransactionContext:
+        """Return a transaction for `async with`: it acquires as it goes, and releases everything at once.
+
+        `timeout` is how long each of its acquires waits, None for as long as it takes. It lives in a session
+        of its own, with this `ttl` and these labels.
+        """
+        return TransactionContext(
+            self._transport,
+            self._kept,
+            to_ms(ttl, "ttl"),
+            labels or {},
+            owner=self._owner,
+            timeout=timeout,
+        )
 
     def rate_limiter(
         self, name: Name, *, limit: int, per: Seconds, algorithm: str = "fixed-window"

@@ -8,7 +8,7 @@ from holdfast import _primitive_operations
 from holdfast._acquiring import Acquirable, Terms
 from holdfast._durations import to_ms
 from holdfast._errors import Compacted
-from holdfast._hold import Leadership, Session
+from holdfast._hold import Claim, Leadership, Session
 from holdfast._keeping import Kept
 from holdfast._operation import Operation
 from holdfast._operations import Grant, Wanted, open_session
@@ -36,6 +36,11 @@ class Election(Acquirable[Leadership]):
         super().__init__(transport, kept, (name,), terms)
         self._value = value
         self._session_ttl_s = session_ttl_s
+
+    @property
+    def claim(self) -> Claim:
+        """A session that leads already is told so when it campaigns again."""
+        return ("election", *self._names)
 
     def _operation(self, wanted: Wanted) -> Operation[Grant]:
         return _primitive_operations.campaign(self._names[0], self._value, wanted)

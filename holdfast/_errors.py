@@ -5,6 +5,7 @@ LockError
  |    +-- InvalidRequest         the call is wrong: correct it
  |    +-- LockHeld               somebody else has the lock or the permits
  |    |    +-- LockTimeout       and still has it when the wait is over; a TimeoutError, too
+ |    +-- AlreadyHeld            this session has it already, or is about to get it
  |    +-- RateLimited            the rate limit allows it later; a TimeoutError, too
  |    +-- Deadlock               the wait would never end: release what you hold, start over
  |    +-- SessionExpired         the session is over, and with it all that it held
@@ -49,6 +50,10 @@ class LockHeld(Refused):
 
 class LockTimeout(LockHeld, TimeoutError):
     """Somebody else still has it when the time that the caller gave it is over."""
+
+
+class AlreadyHeld(Refused):
+    """The session has it already, or another task or thread is about to acquire it in the same session."""
 
 
 class RateLimited(Refused, TimeoutError):
@@ -130,6 +135,7 @@ class LeaseLost(LockError):
 _REFUSALS: dict[str, type[Refused]] = {
     "lock-held": LockHeld,
     "no-permits": LockHeld,
+    "already-held": AlreadyHeld,
     "deadlock": Deadlock,
     "conversion-deadlock": Deadlock,
     "cell-changed": CellChanged,

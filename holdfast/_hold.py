@@ -1,12 +1,17 @@
 """What a client has been given: Hold and Session."""
 
+from typing import TypeAlias
+
 from holdfast import _operations, _primitive_operations
 from holdfast._durations import Seconds, to_ms, to_s
-from holdfast._errors import LeaseExpired, LockHeld, LockTimeout, SessionExpired
+from holdfast._errors import AlreadyHeld, LeaseExpired, LockHeld, LockTimeout, SessionExpired
 from holdfast._keeping import Kept
 from holdfast._lease import RELEASED, Lease
 from holdfast._operations import Grant, HoldKind, Opened
 from holdfast._transport import Transport
+
+Claim: TypeAlias = tuple[str, ...]
+"""What a session can hold once only: the kind and the names."""
 
 
 class Session(Kept):
@@ -18,6 +23,7 @@ class Session(Kept):
     def __init__(self, transport: Transport, opened: Opened) -> None:
         super().__init__(transport, opened.lease)
         self.session_id = opened.session_id
+        self._claims: set[Claim] = set()
 
     def __repr__(self) -> str:
         return f"<Session remaining={self.remaining:.3f}>"
@@ -26,6 +32,18 @@ class Session(Kept):
     def described(self) -> str:
         """What it is, in words for people."""
         return "the session"
+
+    def begin_claim(self, claim: Claim) -> None:
+        """Note what is acquired in it. Raises AlreadyHeld: the cluster would give the same hold again."""
+        if claim in self._claims:
+            kind, *names = claim
+            what = f"{kind} {', '.join(names)!r}"
+            raise AlreadyHeld("already-held", f"{self.described} has the {what}, or is about to get it")
+        self._claims.add(claim)
+
+    def end_claim(self, claim: Claim) -> None:
+        """Note that it is not held any longer, as far as we know."""
+        self._claims.discard(claim)
 
     async def extend(self, timeout_s: float | None) -> None:
         """Start its ttl anew. Raises SessionExpired when it is over, with all that it held."""

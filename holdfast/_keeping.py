@@ -122,8 +122,11 @@ class Kept(Leased):
             await self.leave()
             return
         self._end_late(reason)
-        if not guard.was_only_canceller() and isinstance(exc, asyncio.CancelledError):
-            return  # somebody else has cancelled the task, too: that takes precedence
+        if not guard.was_only_canceller():
+            if isinstance(exc, asyncio.CancelledError):
+                return  # somebody else has cancelled the task, too: that takes precedence
+        elif not isinstance(exc, asyncio.CancelledError):
+            await guard.take_back()
         raise self.loss(reason) from (self.cause or exc)
 
     async def leave(self) -> None:
@@ -187,6 +190,17 @@ class _Guard:
         """Take back our own cancellation of the body; return whether nobody else has cancelled it."""
         cancels = self._body.uncancel() if self._has_cancelled else self._body.cancelling()
         return cancels <= self._cancels_before
+
+    async def take_back(self) -> None:
+        """Let a cancellation of ours come that the body has not seen, and end it here.
+
+        So it is when the body itself was told of the loss, and ended without another await.
+        """
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if self._body.cancelling() > self._cancels_before:
+                raise  # somebody else's, which came at this moment
 
 
 def current_task_alive() -> Callable[[], bool]:

@@ -29,6 +29,8 @@ OWNER_GONE: Final = "owner-gone"
 """The reason when the task or thread that acquired it has ended without a release."""
 NOT_RENEWED: Final = "not-renewed"
 """The reason when something else than the cluster ended the renewals, such as the end of the event loop."""
+LEASE_EXPIRED: Final = "lease-expired"
+"""The reason when the cluster said that a hold is over."""
 AT_RISK: Final = "at-risk"
 """The reason when less time is left than the caller needs."""
 

@@ -22,6 +22,7 @@ from holdfast._sync_holds import (
     SyncSession,
     SyncSessionContext,
 )
+from holdfast._sync_transaction import SyncTransactionContext
 from holdfast._tls import Tls
 from holdfast._watch import Watch
 
@@ -168,6 +169,16 @@ class SyncClient:
     ) -> SyncSessionContext:
         """Return a session for `with`: kept alive while its body runs, then closed."""
         return SyncSessionContext(self._client.session(ttl=ttl, labels=labels))
+
+    def transaction(
+        self,
+        *,
+        timeout: Seconds | None = None,
+        ttl: Seconds = DEFAULT_SESSION_TTL_S,
+        labels: Mapping[str, str] | None = None,
+    ) -> SyncTransactionContext:
+        """Return a transaction for `with`: it acquires as it goes, and releases everything at once."""
+        return SyncTransactionContext(self._client.transaction(timeout=timeout, ttl=ttl, labels=labels))
 
     def rate_limiter(
         self, name: Name, *, limit: int, per: Seconds, algorithm: str = "fixed-window"

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from holdfast import _portal
-from holdfast._acquiring import Acquirable, SessionContext, Timeout
+from holdfast._acquiring import Acquirable, Openable, SessionContext, Timeout
 from holdfast._durations import Seconds
 from holdfast._election import Election
 from holdfast._errors import LockHeld
@@ -23,6 +23,7 @@ from holdfast._values import Leader
 K = TypeVar("K", bound=Kept)
 H = TypeVar("H", bound=Hold)
 S = TypeVar("S", bound="SyncHold")
+T = TypeVar("T", bound="SyncSession")
 
 
 class SyncKept(Generic[K]):
@@ -159,19 +160,28 @@ class SyncSession(SyncKept[Session]):
         return Call(self._kept.close).run()
 
 
-class SyncSessionContext:
+class SyncOpenable(Generic[T]):
     """A session to open: `with` keeps it alive while its block runs, and then closes it."""
 
-    def __init__(self, context: SessionContext) -> None:
+    def __init__(self, context: Openable[Any], kind: Callable[[Any], T]) -> None:
         self._context = context
+        self._kind = kind
         self._entered = threading.local()
 
-    def open(self) -> SyncSession:
+    def open(self) -> T:
         """Open one that is kept alive until it is closed or lost, or the thread that opened it has ended."""
-        return _opening(self._context).run()
+        return self._opening().run()
 
-    def __enter__(self) -> SyncSession:
-        call = _opening(self._context)
+    def _opening(self) -> Call[T]:
+        is_alive = threading.current_thread().is_alive
+
+        async def work() -> T:
+            return self._kind(await self._context.open_for(is_alive))
+
+        return Call(work, lambda session: session.twin.give_up())
+
+    def __enter__(self) -> T:
+        call = self._opening()
         try:
             self._entered.session = call.run()
             return self._session()
@@ -179,9 +189,8 @@ class SyncSessionContext:
             call.abandon()
             raise
 
-    def _session(self) -> SyncSession:
-        session = self._entered.session
-        assert isinstance(session, SyncSession)
+    def _session(self) -> T:
+        session: T = self._entered.session
         return session
 
     def __exit__(
@@ -190,13 +199,11 @@ class SyncSessionContext:
         self._session().__exit__(exc_type, exc, traceback)
 
 
-def _opening(context: SessionContext) -> Call[SyncSession]:
-    is_alive = threading.current_thread().is_alive
+class SyncSessionContext(SyncOpenable[SyncSession]):
+    """A session to open, for whatever its user acquires in it."""
 
-    async def work() -> SyncSession:
-        return SyncSession(await context.open_for(is_alive))
-
-    return Call(work, lambda session: session.twin.give_up())
+    def __init__(self, context: SessionContext) -> None:
+        super().__init__(context, SyncSession)
 
 
 class SyncAcquirable(Generic[S]):

@@ -30,12 +30,16 @@ async def test_what_is_held_outlives_the_leader(cluster: LocalCluster, kind: str
             first.semaphore(f"{prefix}/permits", limit=2, permits=2) as permits,
             first.session() as session,
             first.election(f"{prefix}/election", value="a", session=session) as leadership,
+            first.transaction() as transaction,
         ):
+            await transaction.acquire(f"{prefix}/source")
             await asyncio.to_thread(cluster.kill, cluster.leader())
             await lock.renew()
             await permits.renew()
             await session.keepalive()
             await leadership.proclaim("b")
+            await transaction.acquire(f"{prefix}/target")
+            await transaction.write(holdfast.CellPut(f"{prefix}/moved", "1"))
             assert await second.lock(lock.name).try_acquire() is None
             leader = await second.election(f"{prefix}/election").leader()
             assert leader is not None

@@ -27,6 +27,8 @@ TWINS: dict[type, type] = {
     holdfast.SyncSemaphore: holdfast.Semaphore,
     holdfast.SyncSession: holdfast.Session,
     holdfast.SyncSessionContext: holdfast.SessionContext,
+    holdfast.SyncTransaction: holdfast.Transaction,
+    holdfast.SyncTransactionContext: holdfast.TransactionContext,
     holdfast.SyncWatch: holdfast.Watch,
     threading.Event: asyncio.Event,
 }

@@ -25,6 +25,12 @@ async def tasks(client: holdfast.Client) -> None:
     async with client.session(labels={"host": "rack-3"}) as session:
         assert_type(session, holdfast.Session)
         assert_type(await client.lock("a", session=session).acquire(), holdfast.Hold)
+    async with client.transaction(timeout=5, labels={"job": "transfer"}) as transaction:
+        assert_type(transaction, holdfast.Transaction)
+        assert_type(await transaction.acquire("a", ("b", 7), mode="shared"), holdfast.Hold)
+        assert_type(await transaction.acquire_permits("gpu", limit=4, timeout=None), holdfast.Hold)
+        assert_type(transaction.holds, tuple[holdfast.Hold, ...])
+        await transaction.write(holdfast.CellPut("a", "1"))
     async with client.election("primary", value="10.0.0.1:80") as leadership:
         assert_type(leadership, holdfast.Leadership)
         await leadership.proclaim("10.0.0.2:80")
@@ -103,6 +109,10 @@ def threads(client: holdfast.SyncClient) -> None:
     with client.semaphore("gpu", limit=4) as permits, client.session() as session:
         assert_type(permits, holdfast.SyncHold)
         assert_type(session, holdfast.SyncSession)
+    with client.transaction() as transaction:
+        assert_type(transaction, holdfast.SyncTransaction)
+        assert_type(transaction.acquire("a"), holdfast.SyncHold)
+        assert_type(transaction.holds, tuple[holdfast.SyncHold, ...])
     with client.election("primary") as leadership:
         assert_type(leadership, holdfast.SyncLeadership)
     assert_type(client.election("primary").observe(), Iterator[holdfast.Leader | None])

@@ -396,3 +396,23 @@ async def test_a_forced_release_is_heard_of(new_client: NewClient) -> None:
                 await _until(hold.lost.is_set)
         assert caught.value.reason == hold.reason
         assert hold.reason in {"lease-expired", "expired"}
+
+
+async def test_a_session_does_not_acquire_twice_what_it_holds(new_client: NewClient) -> None:
+    """Both would get the same hold, and be inside at once: the second is told, until the first has left."""
+    async with a_node() as (_, url), new_client(url) as client, client.session() as session:
+        lock = client.lock("a", session=session)
+        for acquirable in (lock, client.lock("a", session=session, mode="shared", timeout=0)):
+            async with lock as hold:
+                with pytest.raises(holdfast.AlreadyHeld):
+                    await acquirable.acquire()
+                assert (await client.inspect("a")).holders[0].token == hold.token
+        async with client.election("a", session=session):
+            with pytest.raises(holdfast.AlreadyHeld):
+                await client.election("a", session=session).acquire()
+        async with client.semaphore("a", limit=2, session=session) as one:
+            two = await client.semaphore("a", limit=2, session=session).acquire()
+            assert one.hold_id != two.hold_id
+        with pytest.raises(holdfast.InvalidRequest):
+            await client.lock("a", session=session, mode="best").acquire()
+        await (await lock.acquire()).release()

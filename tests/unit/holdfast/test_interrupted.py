@@ -64,7 +64,14 @@ async def _election(client: holdfast.Client) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("work", [_block, _plain, _permits, _session, _election])
+async def _transaction(client: holdfast.Client) -> None:
+    async with client.transaction() as transaction:
+        await transaction.acquire("a")
+        await transaction.acquire("b", "c")
+        await transaction.write(holdfast.CellPut("a", "1"))
+
+
+@pytest.mark.parametrize("work", [_block, _plain, _permits, _session, _election, _transaction])
 async def test_a_cancellation_at_any_point_leaves_nothing_held(
     work: Callable[[holdfast.Client], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import time
 
 import pytest
+from aiohttp import web
 
 import holdfast
 from holdfast._clock import now_s
@@ -280,3 +281,41 @@ async def test_a_refused_lock_can_be_tried_again() -> None:
             await lock.__aenter__()
         async with lock as hold:
             assert hold.token == 7
+
+
+async def test_a_loss_that_the_body_was_told_of_does_not_cancel_what_follows() -> None:
+    """The body's own renewal finds the lease over, and the body ends: LeaseLost, and nothing comes after."""
+    async with ScriptedNode(granted(), problem("lease-expired")) as node, holdfast.Client(node.url) as client:
+        with pytest.raises(holdfast.LeaseLost):  # noqa: PT012 - a block is what is tested
+            async with client.lock("a/b") as hold:
+                with pytest.raises(holdfast.LeaseExpired):
+                    await hold.renew()
+        await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+
+async def test_a_grant_for_a_session_that_was_closed_meanwhile_does_not_enter_the_block() -> None:
+    """Whoever closes a session while a task acquires in it gets no block that runs without the lock."""
+    closed = asyncio.Event()
+
+    async def late(request: web.Request) -> web.StreamResponse:
+        await closed.wait()
+        return await granted()(request)
+
+    opened = answer(session_id="s" * 32, ttl_ms=30_000, expires_in_ms=30_000, revision=1)
+    script = (opened, late, answer(released=[], revision=2))
+    async with ScriptedNode(*script) as node, holdfast.Client(node.url) as client:
+        session = await client.open_session(ttl=30)
+
+        async def work() -> None:
+            async with client.lock("a/b", session=session):
+                raise AssertionError("entered")
+
+        working = asyncio.create_task(work())
+        await _count(node, "/v1/locks/acquire", 1)
+        await session.close()
+        closed.set()
+        with pytest.raises(holdfast.LeaseLost):
+            await working

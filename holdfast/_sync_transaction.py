@@ -1,0 +1,71 @@
+"""Transactions for threads: the twin of `_transaction.py`."""
+
+from holdfast._acquiring import Timeout
+from holdfast._cell_values import CellOperation, CellResult
+from holdfast._hold import Hold
+from holdfast._names import Name
+from holdfast._portal import Call
+from holdfast._sync_holds import SyncHold, SyncOpenable, SyncSession
+from holdfast._transaction import Transaction, TransactionContext
+
+
+class SyncTransaction(SyncSession):
+    """A session that acquires what its block needs, and releases all of it at once. See `Transaction`.
+
+    A loss does not stop the block: look at `lost`, or call `ensure`.
+    """
+
+    def __init__(self, transaction: Transaction) -> None:
+        super().__init__(transaction)
+        self._transaction = transaction
+        self._twins: dict[Hold, SyncHold] = {}
+
+    @property
+    def holds(self) -> tuple[SyncHold, ...]:
+        """What it holds; at its end, what it held."""
+        return tuple(self._twins[hold] for hold in self._transaction.holds if hold in self._twins)
+
+    def acquire(
+        self,
+        *names: Name,
+        mode: str = "exclusive",
+        scope: str = "node",
+        timeout: Timeout = ...,
+        note: str = "",
+    ) -> SyncHold:
+        """Acquire a lock, or several, all or none, and hold them until the end. See `Transaction.acquire`."""
+
+        async def work() -> SyncHold:
+            return self._twin_of(
+                await self._transaction.acquire(*names, mode=mode, scope=scope, timeout=timeout, note=note)
+            )
+
+        return Call(work).run()
+
+    def acquire_permits(
+        self, name: Name, *, limit: int, permits: int = 1, timeout: Timeout = ..., note: str = ""
+    ) -> SyncHold:
+        """Acquire permits of a semaphore, each time others, and hold them until the end."""
+
+        async def work() -> SyncHold:
+            return self._twin_of(
+                await self._transaction.acquire_permits(
+                    name, limit=limit, permits=permits, timeout=timeout, note=note
+                )
+            )
+
+        return Call(work).run()
+
+    def write(self, *operations: CellOperation) -> tuple[CellResult, ...]:
+        """Do all these operations on cells in one step, if everything is still held. Raises LeaseLost."""
+        return Call(lambda: self._transaction.write(*operations)).run()
+
+    def _twin_of(self, hold: Hold) -> SyncHold:
+        return self._twins.setdefault(hold, SyncHold(hold))
+
+
+class SyncTransactionContext(SyncOpenable[SyncTransaction]):
+    """A transaction to begin: `with` begins it, and releases all that it holds at the end."""
+
+    def __init__(self, context: TransactionContext) -> None:
+        super().__init__(context, SyncTransaction)

@@ -1,0 +1,170 @@
+"""A transaction: what is acquired one by one, and released at once, at the end of a block."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from holdfast import _cell_operations
+from holdfast._acquiring import Acquirable, Lock, Openable, Semaphore, Terms, Timeout
+from holdfast._cell_values import CellOperation, CellResult, StillHeld
+from holdfast._durations import Seconds, to_s
+from holdfast._errors import AlreadyHeld, LeaseLost
+from holdfast._hold import Claim, Hold, Session
+from holdfast._keeping import Kept
+from holdfast._lease import LEASE_EXPIRED, RELEASED
+from holdfast._names import Name, to_name
+from holdfast._operations import Opened
+from holdfast._transport import Transport
+
+
+class Transaction(Session):
+    """A session that acquires what its block needs, piece by piece, and releases all of it in one request.
+
+    Everything is held until the end, so what one transaction has seen under its locks no other one changes
+    in between. A wait that would never end, because another transaction waits for this one, raises Deadlock:
+    leave the block, and start over.
+
+    The loss of one hold is the loss of all: the block is cancelled, and the end of it raises LeaseLost. So it
+    does when the cluster says at the end that something was not held any longer.
+    """
+
+    def __init__(
+        self, transport: Transport, kept: set[Kept], opened: Opened, owner: str, timeout_s: float | None
+    ) -> None:
+        super().__init__(transport, opened)
+        self._kept = kept
+        self._owner = owner
+        self._timeout_s = timeout_s
+        self._holds: dict[Claim, list[Hold]] = {}
+        self._scopes: dict[Claim, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<Transaction holds={len(self.holds)} remaining={self.remaining:.3f}>"
+
+    @property
+    def described(self) -> str:
+        """What it is, in words for people."""
+        return "the transaction"
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        """What it holds; at its end, what it held."""
+        return tuple(hold for holds in self._holds.values() for hold in holds)
+
+    async def acquire(
+        self,
+        *names: Name,
+        mode: str = "exclusive",
+        scope: str = "node",
+        timeout: Timeout = ...,  # noqa: ASYNC109 - sent
+        note: str = "",
+    ) -> Hold:
+        """Acquire a lock, or several, all or none, and hold them until the end.
+
+        What it has acquired by the same names is returned again; raises AlreadyHeld if that excludes less
+        than is asked for now: convert it. Waits up to `timeout` (by default that of the transaction), and
+        then raises LockTimeout; the transaction goes on.
+        """
+        if not names:
+            raise ValueError("names: name at least one lock")
+        texts = tuple(to_name(name) for name in names)
+        lock = Lock(self._transport, self._kept, texts, self._terms(timeout, note), mode=mode, scope=scope)
+        if known := self._holds.get(lock.claim):
+            self.ensure()
+            hold = known[0]
+            if hold.mode not in (mode, "exclusive") or self._scopes[lock.claim] not in (scope, "subtree"):
+                raise AlreadyHeld("already-held", f"{hold.described} is held in another mode; convert it")
+            return hold
+        hold = await self._hold(lock, lock.claim)
+        self._scopes[lock.claim] = scope
+        return hold
+
+    async def acquire_permits(
+        self,
+        name: Name,
+        *,
+        limit: int,
+        permits: int = 1,
+        timeout: Timeout = ...,  # noqa: ASYNC109 - sent
+        note: str = "",
+    ) -> Hold:
+        """Acquire permits of a semaphore, each time others, and hold them until the end. See `acquire`."""
+        text = to_name(name)
+        terms = self._terms(timeout, note)
+        semaphore = Semaphore(self._transport, self._kept, text, terms, limit=limit, permits=permits)
+        return await self._hold(semaphore, ("semaphore", text))
+
+    async def write(self, *operations: CellOperation) -> tuple[CellResult, ...]:
+        """Do all these operations on cells in one step, if everything is still held.
+
+        Otherwise nothing is done, and the transaction is lost: raises LeaseLost. Returns a result for each.
+        """
+        self.ensure()
+        compare = [StillHeld(hold) for hold in self.holds]
+        done = await self._transport.call(_cell_operations.transact(compare, operations, ()))
+        if not done.succeeded:
+            self.end(LEASE_EXPIRED)
+            raise self.loss(LEASE_EXPIRED)
+        return done.results
+
+    def _terms(self, timeout: Timeout, note: str) -> Terms:
+        return Terms.of(
+            self._owner,
+            ttl=None,
+            session=self,
+            timeout=self._timeout_s if timeout is ... else timeout,
+            note=note,
+        )
+
+    async def _hold(self, acquirable: Acquirable[Hold], claim: Claim) -> Hold:
+        """Acquire something; it is the transaction's from the moment that it is granted."""
+        hold = await acquirable.acquire_for(lambda: True)
+        holds = self._holds.setdefault(claim, [])
+        holds.append(hold)
+        hold.when_ended(lambda: self._on_end(hold, claim))
+        return hold
+
+    def _on_end(self, hold: Hold, claim: Claim) -> None:
+        """Forget what was released before the end. What was lost takes all the rest along."""
+        if self.has_ended:
+            return
+        holds = self._holds[claim]
+        holds.remove(hold)
+        if not holds:
+            del self._holds[claim]
+        if hold.reason != RELEASED:
+            self.end(hold.reason, hold.cause)
+
+    async def let_go(self, timeout_s: float | None) -> tuple[str, ...]:
+        """Release everything. Raises LeaseLost if something was not held any longer."""
+        released = await super().let_go(timeout_s)
+        held = Counter(name for hold in self.holds for name in hold.names)
+        if missing := held - Counter(released):
+            names = ", ".join(missing)
+            raise LeaseLost(f"{names!r} was lost before the transaction ended", LEASE_EXPIRED)
+        return released
+
+    def _end_late(self, reason: str) -> None:
+        super()._end_late(reason)
+        if reason == LEASE_EXPIRED:  # of one hold: the session, with all others, is still there
+            self.run_aside(self.give_up())
+
+
+class TransactionContext(Openable[Transaction]):
+    """A transaction to begin: `async with` begins it, and releases all that it holds at the end."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        kept: set[Kept],
+        ttl_ms: int,
+        labels: Mapping[str, str],
+        *,
+        owner: str,
+        timeout: Seconds | None,
+    ) -> None:
+        super().__init__(transport, kept, ttl_ms, labels)
+        self._owner = owner
+        self._timeout_s = None if timeout is None else to_s(timeout, "timeout")
+
+    def _opened(self, opened: Opened) -> Transaction:
+        return Transaction(self._transport, self._kept, opened, self._owner, self._timeout_s)
