@@ -41,12 +41,22 @@ from tests.compat.values import plain
 STORED = Path(__file__).with_name("stored")
 SECRET = b"the secret of a stored cluster"
 DEADLINE_S = 20.0
-FIRST, SECOND, THIRD = "0.1.0", "rules_2", "rules_3"
-RULES = {FIRST: 1, SECOND: 2, THIRD: 3}
-FINGERPRINTS = {FIRST: 0x5D3BFE3C0FA97262, SECOND: 0xFAC527CD7C497B44, THIRD: 0x7BE2EAF83BE98426}
+FIRST, SECOND, THIRD, FOURTH, FIFTH = "0.1.0", "rules_2", "rules_3", "rules_4", "rules_5"
+RULES = {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4, FIFTH: 5}
+FINGERPRINTS = {
+    FIRST: 0x5D3BFE3C0FA97262,
+    SECOND: 0xFAC527CD7C497B44,
+    THIRD: 0x7BE2EAF83BE98426,
+    FOURTH: 0xA7566D4E794F7438,
+    FIFTH: 0x4DBB0624765A6F7D,
+}
 """What version 1 of the fingerprint makes of the stored snapshots: releases that tell each other another one
 stop each other. If they must change, fingerprint.VERSION changes first."""
+EMPTY = {FOURTH: 1}
+"""Tables that a stored snapshot has no row of: with rules 4 nothing had anything beside its fields yet."""
 RELEASES = pytest.mark.parametrize("release", RULES)
+DIRECTORIES = pytest.mark.parametrize("release", [FIRST, SECOND, THIRD, FIFTH])
+"""Those of which a node's data directory is stored."""
 SPEAKERS = pytest.mark.parametrize("release", [FIRST, SECOND])
 """Those that brought another protocol between nodes."""
 
@@ -70,7 +80,7 @@ def test_entries_do_what_they_did(release: str) -> None:
     machine = LockMachine()
     for number, step in enumerate(load_json(release, "history.json")):
         outcome = machine.apply(codec.decode_entry(bytes.fromhex(step["entry"]), machine.rules))
-        assert plain(outcome) == step["outcome"], f"entry {number}"
+        assert plain(outcome, RULES[release]) == step["outcome"], f"entry {number}"
         assert snapshot.digest(machine) == step["digest"], f"entry {number}"
     assert machine.rules == RULES[release]
 
@@ -91,7 +101,8 @@ def test_a_snapshot_is_what_it_was(release: str) -> None:
     machine = snapshot.decode(data)
     invariants.check(machine)
     assert machine.rules == RULES[release]
-    assert all(msgspec.msgpack.decode(data)[-1]), "it has all tables"
+    tables = [bool(table) for table in msgspec.msgpack.decode(data)[-1]]
+    assert tables.count(False) == EMPTY.get(release, 0), "it has all tables"
     assert snapshot.encode(machine) == data
     assert snapshot.digest(machine) in {step["digest"] for step in load_json(release, "history.json")}
 
@@ -127,7 +138,7 @@ async def running(directory: Path) -> AsyncIterator[Node]:
         await node.stop()
 
 
-@RELEASES
+@DIRECTORIES
 def test_journal_and_snapshot_are_read_back(release: str, tmp_path: Path) -> None:
     """What is on disk restores the very state that the release had when it stopped, before anything runs."""
     directory, facts = unpacked(release, tmp_path), load_json(release, "data_directory.json")
@@ -147,7 +158,7 @@ def test_journal_and_snapshot_are_read_back(release: str, tmp_path: Path) -> Non
     datadir.close()
 
 
-@RELEASES
+@DIRECTORIES
 async def test_a_node_goes_on_with_a_stored_directory(release: str, tmp_path: Path) -> None:
     """It holds what was held, with the same tokens, and the next token is larger: nobody begins again."""
     directory, facts = unpacked(release, tmp_path), load_json(release, "data_directory.json")

@@ -5,28 +5,32 @@ from typing import Any, Final
 
 import msgspec
 
-FIELDS_BEFORE_RULES_4: Final = {
-    "Outcome": 5,
-    "BatchOutcome": 3,
-    "Event": 14,
-    "HolderView": 9,
-    "WaiterView": 9,
+FIELDS_BEFORE: Final = {
+    4: {"Outcome": 5, "BatchOutcome": 3, "Event": 14, "HolderView": 9, "WaiterView": 9},
 }
-"""How many fields structs had that have got more since. Below rules 4 the others have their defaults."""
+"""How many fields structs had before some rules, that have got more with these. The others have their
+defaults in what older rules do."""
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: a struct is its fields in their order."""
+def plain(value: Any, rules: int = 1) -> Any:
+    """Return a value as JSON has it: a struct is its fields in their order, as the tree of `rules` knew them.
+
+    Without the further fields, so that files of older trees can be compared.
+    """
     if isinstance(value, msgspec.Struct):
         fields = msgspec.structs.fields(value)
-        count = FIELDS_BEFORE_RULES_4.get(type(value).__name__, len(fields))
+        name = type(value).__name__
+        known = [counts[name] for below, counts in FIELDS_BEFORE.items() if rules < below and name in counts]
+        count = min(known, default=len(fields))
         for field in fields[count:]:
             assert getattr(value, field.name) == field.default, f"{field.name}: older rules do not know it"
-        return [plain(getattr(value, field.name)) for field in fields[:count]]
+        return [plain(getattr(value, field.name), rules) for field in fields[:count]]
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, bytes):
+        return value.hex()
     if isinstance(value, dict):
-        return {plain(key): plain(part) for key, part in value.items()}
+        return {plain(key, rules): plain(part, rules) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
+        return [plain(part, rules) for part in value]
     return value

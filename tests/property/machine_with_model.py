@@ -151,6 +151,13 @@ class MachineWithModel:
         assert snapshot.digest(restored) == snapshot.digest(self.machine)
         self.machine = restored
 
+    def move_the_rules(self, rng: Random) -> None:
+        """The next rules begin, by an entry in which time passes and in which clients ask for something."""
+        self._pause(rng)
+        wishes = [random_commands.wish(rng, self._new_hold_id("h")) for _ in range(rng.randrange(3))]
+        acts = [random_commands.other(rng, self.state) for _ in range(rng.randrange(3))]
+        self._apply([(rng.choice(random_commands.ORIGINS), [*wishes, *acts])], advance=True)
+
     def step(self, rng: Random) -> None:
         """Let something happen, and check what must hold then. An error shows what led to it."""
         try:
@@ -173,7 +180,9 @@ class MachineWithModel:
     def _pause(self, rng: Random) -> None:
         self.now_ms += rng.choice(random_commands.PAUSES_MS)
 
-    def _apply(self, batches: list[tuple[str, list[Command]]], now_ms: int | None = None) -> None:
+    def _apply(
+        self, batches: list[tuple[str, list[Command]]], now_ms: int | None = None, *, advance: bool = False
+    ) -> None:
         encoded = []
         for origin, commands in batches:
             first = self.seqs[origin] + 1
@@ -182,13 +191,16 @@ class MachineWithModel:
             self.requests += [command for command in commands if command.request_id]
             encoded.append((origin, seqs, [encode_command(command) for command in commands]))
         self.last_bytes = encode_entry(
-            self.now_ms if now_ms is None else now_ms, encoded, rules=self.state.rules
+            self.now_ms if now_ms is None else now_ms,
+            encoded,
+            rules=self.state.rules,
+            advance_to=self.state.rules + 1 if advance else 0,
         )
         self._apply_bytes(self.last_bytes)
 
     def _apply_bytes(self, data: bytes) -> None:
         entry = decode_entry(data, self.state.rules)
-        self.applied += [f"at {entry.now_ms}"] + [
+        self.applied += [f"at {entry.now_ms}" + (f", rules {entry.advance.to}" if entry.advance else "")] + [
             f"    {command}" for batch in entry.batches for command in batch.commands
         ]
         outcome = self.machine.apply(entry)
