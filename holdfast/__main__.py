@@ -9,13 +9,24 @@ import getpass
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import metadata
 
 import msgspec
 
-from holdfast import _cert_commands, _cluster_commands, _errors, _exit_codes
+from holdfast import (
+    _cell_commands,
+    _cert_commands,
+    _cluster_commands,
+    _completion,
+    _errors,
+    _exit_codes,
+    _read_commands,
+    _top,
+)
 from holdfast._client import Client
+from holdfast._inspector import Inspector
+from holdfast._printing import print_json
 from holdfast._run import run_under_lock
 
 HOLD_ID_VARIABLE = "HOLDFAST_HOLD_ID"
@@ -57,6 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
         f"(default: ${HOLD_ID_VARIABLE}). It is a secret, and what stands here is shown by ps",
     )
 
+    _add_renew(commands)
     run = commands.add_parser(
         "run",
         usage="holdfast run NAME [--ttl TIME] [--wait TIME] [option ...] -- COMMAND [ARGUMENT ...]",
@@ -67,13 +79,61 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_lock_arguments(run, ttl_default="10s", owner="this host and process")
 
+    _add_elect(commands)
     get = commands.add_parser("get", help="show who holds a lock and who waits, as JSON")
     get.add_argument("name", metavar="NAME")
+    _read_commands.add_parser(commands, duration_ms)
+    _top.add_parser(commands, duration_ms)
+    _cell_commands.add_parser(commands, duration_ms)
 
-    commands.add_parser("status", help="show the nodes and what hinders them; exit 0 when there is a leader")
+    status = commands.add_parser(
+        "status", help="show the nodes and what hinders them; exit 0 when there is a leader"
+    )
+    status.add_argument("--json", action="store_true", help="as one JSON document")
     _cluster_commands.add_parser(commands, duration_ms)
     _cert_commands.add_parser(commands)
+    completion = commands.add_parser("completion", help="print what completes commands in a shell")
+    completion.add_argument("shell", choices=list(_completion.SHELLS))
+    commands.add_parser("man", help="print the manual page; see it with `holdfast man | man -l -`")
     return parser
+
+
+def _add_renew(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Describe renew."""
+    renew = commands.add_parser("renew", help="start the lease of a hold anew")
+    renew.add_argument(
+        "hold_id", metavar="HOLD_ID", nargs="?", help=f"as for release (default: ${HOLD_ID_VARIABLE})"
+    )
+    renew.add_argument("--ttl", metavar="TIME", type=duration_ms, help="another length from now on")
+
+
+def _add_elect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Describe elect."""
+    elect = commands.add_parser(
+        "elect",
+        usage="holdfast elect NAME [--value TEXT] [--wait TIME] [option ...] -- COMMAND [ARGUMENT ...]",
+        help="run a command while leading an election",
+        description="Campaign, for as long as it takes, and run a command as the leader. It is stopped if"
+        " leadership is lost; start holdfast again to campaign again. Its environment has HOLDFAST_TOKEN, the"
+        " fencing token, and HOLDFAST_ELECTION, the name.",
+    )
+    elect.add_argument("name", metavar="NAME")
+    elect.add_argument("--value", metavar="TEXT", default="", help="told to everybody, such as an address")
+    elect.add_argument(
+        "--ttl",
+        metavar="TIME",
+        type=duration_ms,
+        default=duration_ms("15s"),
+        help="others wait so long after this machine has died (default: 15s)",
+    )
+    elect.add_argument(
+        "--wait",
+        metavar="TIME",
+        type=duration_ms,
+        help="campaign this long (default: for as long as it takes)",
+    )
+    elect.add_argument("--owner", metavar="NAME", help="shown to others (default: this host and process)")
+    _add_conflict_exit_code(elect)
 
 
 def _add_lock_arguments(parser: argparse.ArgumentParser, ttl_default: str, owner: str) -> None:
@@ -96,6 +156,10 @@ def _add_lock_arguments(parser: argparse.ArgumentParser, ttl_default: str, owner
     parser.add_argument("--shared", action="store_true", help="hold it together with other shared holders")
     parser.add_argument("--owner", metavar="NAME", help=f"shown to others (default: {owner})")
     parser.add_argument("--note", metavar="TEXT", default="", help="shown to others, too")
+    _add_conflict_exit_code(parser)
+
+
+def _add_conflict_exit_code(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--conflict-exit-code",
         metavar="CODE",
@@ -145,15 +209,27 @@ async def _acquire(client: Client, arguments: argparse.Namespace) -> int:
         mode="shared" if arguments.shared else "exclusive",
         note=arguments.note,
     )
-    _print_json(
-        {
-            "hold_id": hold.hold_id,
-            "token": hold.token,
-            "name": hold.name,
-            "mode": hold.mode,
-            "expires_in_ms": int(hold.remaining * 1000),
-        }
-    )
+    try:
+        print_json(
+            {
+                "hold_id": hold.hold_id,
+                "token": hold.token,
+                "name": hold.name,
+                "mode": hold.mode,
+                "expires_in_ms": int(hold.remaining * 1000),
+            }
+        )
+        sys.stdout.flush()
+    except OSError:
+        await hold.give_up()  # nobody could release what nobody knows
+        raise
+    return 0
+
+
+async def _renew(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Start a lease anew and print how long it lasts."""
+    lease = await client.renew_by_id(_hold_id(arguments.hold_id), arguments.ttl)
+    print_json({"expires_in_ms": lease.expires_in_ms})
     return 0
 
 
@@ -197,15 +273,29 @@ async def _run(client: Client, arguments: argparse.Namespace) -> int:
     return await run_under_lock(lock, arguments.argv)
 
 
+async def _elect(client: Client, arguments: argparse.Namespace) -> int:
+    """Run a command while leading and return its exit code."""
+    election = client.election(
+        arguments.name,
+        value=arguments.value,
+        ttl=arguments.ttl / 1000,
+        timeout=None if arguments.wait is None else arguments.wait / 1000,
+    )
+    return await run_under_lock(election, arguments.argv, "HOLDFAST_ELECTION")
+
+
 async def _get(client: Client, arguments: argparse.Namespace) -> int:
     """Print one lock."""
-    _print_json(await client.get_lock(arguments.name))
+    print_json(await client.get_lock(arguments.name))
     return 0
 
 
-async def _status(client: Client, _: argparse.Namespace) -> int:
+async def _status(client: Client, arguments: argparse.Namespace) -> int:
     """Print the nodes as the answering node sees them."""
     info = await client.cluster()
+    if arguments.json:
+        print_json(info)
+        return 0 if info.leader else _exit_codes.UNAVAILABLE
     print(f"asked {info.node_id}: leader {info.leader or 'none'}, term {info.term}, revision {info.revision}")
     for node in info.nodes:
         print(f"  {node.id:<6} {node.state:<12} revision {node.revision:<10} {node.http}")
@@ -215,11 +305,20 @@ async def _status(client: Client, _: argparse.Namespace) -> int:
     return 0 if info.leader else _exit_codes.UNAVAILABLE
 
 
-_COMMANDS = {
+_COMMANDS: Mapping[str, Callable[[Inspector, argparse.Namespace], Awaitable[int]]] = {
     "acquire": _acquire,
+    "renew": _renew,
     "release": _release,
     "run": _run,
+    "elect": _elect,
     "get": _get,
+    "list": _read_commands.list_,
+    "session": _read_commands.session,
+    "watch": _read_commands.watch,
+    "audit": _read_commands.audit,
+    "top": _top.run,
+    "cell": _cell_commands.cell,
+    "take": _cell_commands.take,
     "status": _status,
     "cluster": _cluster_commands.run,
 }
@@ -236,8 +335,23 @@ def _cert(arguments: argparse.Namespace) -> int:
         return _fail(_exit_codes.REFUSED, what, "nothing was replaced; put that right and repeat the command")
 
 
-def _print_json(value: object) -> None:
-    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+def _describe_self(arguments: argparse.Namespace) -> int:
+    """Print what is made from the parser, for which no node is asked."""
+    root = _completion.read(build_parser())
+    if arguments.command == "man":
+        print(_completion.manual(root, _version(), _exit_codes.MEANINGS))
+    else:
+        print(_completion.SHELLS[arguments.shell](root))
+    return 0
+
+
+_UNDER_LOCK = ("run", "elect")
+"""The commands that run another one."""
+_WITHOUT_NODES: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "cert": _cert,
+    "completion": _describe_self,
+    "man": _describe_self,
+}
 
 
 async def _main(arguments: argparse.Namespace) -> int:
@@ -246,16 +360,20 @@ async def _main(arguments: argparse.Namespace) -> int:
     if arguments.command == "acquire" and not owner:
         owner = _user()  # this process is gone when somebody looks who has the lock
     try:
-        async with Client(arguments.nodes, timeout=arguments.timeout / 1000, owner=owner) as client:
+        async with Inspector(arguments.nodes, timeout=arguments.timeout / 1000, owner=owner) as client:
             return await _COMMANDS[arguments.command](client, arguments)
     except _errors.LockError as error:
         code, hint = next(row[1:] for row in _FAILURES if isinstance(error, row[0]))
         if arguments.command == "cluster":
             hint = _cluster_commands.hint(error) or hint
-        if isinstance(error, _errors.LockHeld):
+        if isinstance(error, _errors.LockHeld | _errors.RateLimited):
             code = getattr(arguments, "conflict_exit_code", code)
         return _fail(code, _describe(error), hint)
+    except BrokenPipeError:
+        raise
     except OSError as error:
+        if arguments.command not in _UNDER_LOCK:
+            return _fail(_exit_codes.REFUSED, str(error), "the answer could not be printed")
         is_missing = isinstance(error, FileNotFoundError)
         code = _exit_codes.NOT_FOUND if is_missing else _exit_codes.NOT_RUNNABLE
         return _fail(code, str(error), "the command could not be started; the lock is released")
@@ -265,6 +383,12 @@ async def _main(arguments: argparse.Namespace) -> int:
 
 _FAILURES: tuple[tuple[type[_errors.LockError], int, str], ...] = (
     (_errors.LockHeld, _exit_codes.CONFLICT, "wait for it with --wait 1m"),
+    (_errors.RateLimited, _exit_codes.CONFLICT, "wait for it with --wait 1m"),
+    (
+        _errors.Compacted,
+        _exit_codes.REFUSED,
+        "look at what there is now, and watch from now on, without --since",
+    ),
     (
         _errors.LeaseExpired,
         _exit_codes.REFUSED,
@@ -312,21 +436,36 @@ def main(argv: Sequence[str] | None = None) -> None:
     cut = words.index("--") if "--" in words else len(words)
     parser = build_parser()
     arguments, unknown = parser.parse_known_args(words[:cut])
-    if unknown and arguments.command == "run":
+    name = arguments.command
+    if unknown and name in _UNDER_LOCK:
         parser.error(
-            f"the command goes after --, as in: holdfast run {arguments.name} -- {' '.join(unknown)}"
+            f"the command goes after --, as in: holdfast {name} {arguments.name} -- {' '.join(unknown)}"
         )
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     arguments.argv = words[cut + 1 :]
-    if (arguments.command == "run") != bool(arguments.argv):
-        parser.error("only run takes a command, after --, as in: holdfast run NAME -- make deploy")
-    if arguments.command == "cert":
-        sys.exit(_cert(arguments))
+    if (name in _UNDER_LOCK) != bool(arguments.argv):
+        parser.error("run and elect take a command, after --, as in: holdfast run NAME -- make deploy")
     try:
-        sys.exit(asyncio.run(_main(arguments)))
+        code = _WITHOUT_NODES[name](arguments) if name in _WITHOUT_NODES else asyncio.run(_main(arguments))
     except KeyboardInterrupt:
-        sys.exit(_exit_codes.INTERRUPTED)
+        code = _exit_codes.INTERRUPTED
+    except BrokenPipeError:
+        code = _exit_codes.BROKEN_PIPE
+    sys.exit(_flushed(code))
+
+
+def _flushed(code: int) -> int:
+    """Print what is left to be printed; return the exit code."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # What stays in the buffer would be written, and fail, once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return _exit_codes.BROKEN_PIPE
+        return code or _fail(_exit_codes.REFUSED, str(error), "the answer could not be printed")
+    return code
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from holdfast import _rotate_secret, wire
 from holdfast._client import Client
 from holdfast._clock import now_s
 from holdfast._errors import InvalidRequest, LockError, MemberChangeRefused, OutcomeUnknown, Unavailable
+from holdfast._printing import print_line
 from holdfast._values import Member
 
 POLL_S: Final = 0.2
@@ -49,7 +50,8 @@ def add_parser(
         description="Show and change who belongs to the cluster, one node at a time, while it runs.",
     )
     actions = cluster.add_subparsers(dest="action", required=True, metavar="ACTION")
-    actions.add_parser("members", help="show all nodes with their peer addresses")
+    members = actions.add_parser("members", help="show all nodes with their peer addresses")
+    members.add_argument("--json", action="store_true", help="one JSON document in each line")
     add = actions.add_parser("add", help="add a node and print how to start it")
     add.add_argument("node_id", metavar="ID", help="a new id")
     add.add_argument("peer", metavar="HOST:PORT", help="where the other nodes will reach it")
@@ -87,7 +89,7 @@ async def run(client: Client, arguments: argparse.Namespace) -> int:
     """Run one of the commands. Raises LockError."""
     match arguments.action:
         case "members":
-            await _show(client)
+            await _show(client, as_json=arguments.json)
         case "add":
             await _add(client, arguments.node_id, arguments.peer, arguments.wait)
         case "move":
@@ -103,10 +105,13 @@ async def run(client: Client, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _show(client: Client) -> None:
+async def _show(client: Client, *, as_json: bool) -> None:
     """Print the nodes as the answering node sees them."""
     info = await client.cluster()
     for node in info.nodes:
+        if as_json:
+            print_line(node)
+            continue
         print(f"{node.id:<6} {node.state:<12} {node.peer:<22} {node.http}")
 
 

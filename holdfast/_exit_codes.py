@@ -13,20 +13,23 @@ REFUSED: Final = 124
 NOT_RUNNABLE: Final = 126
 NOT_FOUND: Final = 127
 INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+"""As of a command that SIGPIPE has ended."""
 SIGNAL_BASE: Final = 128
 """The exit code of a command that died by a signal, less the signal's number, as in shells."""
 
 MEANINGS: Final = {
     DONE: "done",
     USAGE: "wrong usage",
-    CONFLICT: "somebody else has the lock, and the wait (if any) is over; see --conflict-exit-code",
+    CONFLICT: "somebody else has it, or the rate limit allows it later; see --conflict-exit-code",
     UNAVAILABLE: "no node could do it; nothing was changed",
     UNKNOWN: "the outcome is not known",
     LOST: "the lock was lost while the command ran, which was stopped",
     REFUSED: "refused for another reason; nothing was changed",
     NOT_RUNNABLE: "the command could not be started",
     NOT_FOUND: "the command was not found",
-    INTERRUPTED: "interrupted by SIGINT before there was an answer",
+    INTERRUPTED: "interrupted by SIGINT",
+    BROKEN_PIPE: "whoever read the output has gone",
 }
 
 

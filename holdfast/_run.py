@@ -8,16 +8,21 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
 
 from holdfast import _exit_codes, _guardian
-from holdfast._acquiring import Lock
+from holdfast._acquiring import Acquirable
 from holdfast._terminal import Foreground
 
 _log = logging.getLogger("holdfast")
 
 
-async def run_under_lock(lock: Lock, argv: Sequence[str]) -> int:
+async def run_under_lock(
+    lock: Acquirable[Any], argv: Sequence[str], name_variable: str = "HOLDFAST_LOCK"
+) -> int:
     """Run `argv` while the lock is held and return its exit code. Raises what `lock` raises, and OSError.
+
+    Its environment has HOLDFAST_TOKEN, and the name of the lock in `name_variable`.
 
     SIGTERM, SIGINT and SIGHUP are passed on to the command, and its end is ours. When the lock is lost, the
     command gets SIGTERM at once and SIGKILL soon after, with all processes of its group; so it does when this
@@ -25,7 +30,7 @@ async def run_under_lock(lock: Lock, argv: Sequence[str]) -> int:
     """
     async with _guarded_group() as guardian, lock as hold:
         group = guardian.pid
-        environment = os.environ | {"HOLDFAST_TOKEN": str(hold.token), "HOLDFAST_LOCK": hold.name}
+        environment = os.environ | {"HOLDFAST_TOKEN": str(hold.token), name_variable: hold.name}
         foreground = Foreground(group)
         await _tell(guardian, _guardian.STARTING)
         with foreground.lent():

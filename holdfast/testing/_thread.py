@@ -6,7 +6,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Final, TypeVar
+from contextvars import Context
+from typing import Final, TypeVar, TypeVarTuple
 
 from aiohttp.web import Server
 
@@ -17,6 +18,7 @@ from http_api.app import build_server
 from http_api.server.connection_room import RoomLimits
 
 T = TypeVar("T")
+_Arguments = TypeVarTuple("_Arguments")
 
 REQUEST_TIMEOUT_MS: Final = 5_000
 _CLIENT: Final = "127.0.0.1"
@@ -24,6 +26,8 @@ _CLIENT: Final = "127.0.0.1"
 _IDLE_S: Final = 24 * 3600.0
 """Seconds that a connection may rest: so long somebody may look at a test in a debugger."""
 _STOP_S: Final = 5.0
+_PAUSE_S_MAX: Final = 1.0
+"""Seconds below which a delay is a pause that a server makes so that others have their turn."""
 
 
 class ClusterClosed(ConnectionError):
@@ -44,6 +48,20 @@ class _HandLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the time of the clock."""
         return self._hand_clock.now_s() + (time.monotonic() - self._let_go_at_s if self._let_go_at_s else 0)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*_Arguments], object],
+        *args: *_Arguments,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call this after a delay; after a mere pause at once: while the clock stands still, it has no end.
+
+        What lasts for a time that clients know is set by `call_at`.
+        """
+        delay = delay if delay >= _PAUSE_S_MAX else 0
+        return super().call_later(delay, callback, *args, context=context)
 
     def let_go(self) -> None:
         """Let its time run from now on, as that of other loops."""

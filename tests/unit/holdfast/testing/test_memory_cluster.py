@@ -261,3 +261,14 @@ def test_what_does_not_exist_is_an_attribute_error() -> None:
     """A wrong name is told as such."""
     with pytest.raises(AttributeError, match="NoSuchThing"):
         holdfast.testing.NoSuchThing  # noqa: B018 - that is the test
+
+
+async def test_a_watch_goes_on_while_the_clock_stands_still(cluster: MemoryCluster) -> None:
+    """Events that come one after the other are told one after the other."""
+    async with cluster.client() as client, client.watch("a") as watch:
+        await watch.begin()
+        async with asyncio.timeout(30):
+            for _ in range(3):
+                async with client.lock("a"):
+                    assert (await anext(watch)).event == "granted"
+                assert (await anext(watch)).event == "released"

@@ -1,0 +1,61 @@
+"""What the commands that only look ask the nodes: plain reads, answered as JSON objects."""
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Final
+
+from holdfast import _operations, wire
+from holdfast._client import Client
+from holdfast._lease import Lease
+from holdfast._operation import ask, decode
+from holdfast._printing import Row
+
+PAGE: Final = 1000
+"""How many items one page has at most."""
+
+LISTINGS: Final[Mapping[str, tuple[str, str]]] = {
+    "locks": (wire.LOCKS, "locks"),
+    "semaphores": (wire.SEMAPHORES, "semaphores"),
+    "elections": (wire.ELECTIONS, "elections"),
+    "rate-limits": (wire.RATES, "rate_limits"),
+    "fences": (wire.FENCES, "fences"),
+    "cells": (wire.CELLS, "cells"),
+    "sessions": (wire.SESSIONS, "sessions"),
+    "holds": (wire.HOLDS, "holds"),
+}
+"""What can be listed: the path, and the field of the answer."""
+
+
+class Page:
+    """Where a listing is: `next` is the cursor for more, None at the end."""
+
+    def __init__(self, after: str = "") -> None:
+        self.next: str | None = after
+
+
+class Inspector(Client):
+    """A client that can also ask for whatever a node shows."""
+
+    async def read(self, path: str, query: Mapping[str, str]) -> Row:
+        """Ask a node. Raises LockError, and OutcomeUnknown for what is not a JSON object."""
+        return await self._transport.call(ask(path, query, lambda answer: decode(answer, Row)))
+
+    async def rows(
+        self, kind: str, query: Mapping[str, str], *, limit: int | None = None, page: Page | None = None
+    ) -> AsyncGenerator[Row]:
+        """Yield what there is of a kind, up to `limit`; then `page` says where it goes on."""
+        path, field = LISTINGS[kind]
+        page = page or Page()
+        left = limit
+        while page.next is not None and left != 0:
+            size = PAGE if left is None else min(left, PAGE)
+            found = await self.read(path, {**query, "limit": str(size), "after": page.next})
+            page.next = found.get("next")
+            rows: list[Row] = found.get(field, [])
+            if left is not None:
+                left -= len(rows)
+            for row in rows:
+                yield row
+
+    async def renew_by_id(self, hold_id: str, ttl_ms: int | None) -> Lease:
+        """Start the lease of a lock anew, by the secret alone. Raises LeaseExpired."""
+        return await self._transport.call(_operations.renew("lock", hold_id, ttl_ms))

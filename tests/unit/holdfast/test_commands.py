@@ -1,0 +1,389 @@
+"""The commands of the command line at a real node: what they print, and how they exit."""
+
+import asyncio
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import _completion, _exit_codes
+from holdfast.__main__ import _main, build_parser
+from tests.unit.holdfast.conftest import a_node
+
+DEADLINE_S = 60
+ROOT = Path(__file__).resolve().parents[3]
+KINDS = ("locks", "semaphores", "elections", "rate-limits", "fences", "cells", "sessions", "holds")
+
+
+class Line:
+    """The command line, in this process."""
+
+    def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self._url = url
+        self._capsys = capsys
+
+    async def __call__(self, *argv: str) -> tuple[int, str, str]:
+        """Run a command; return exit code, stdout and stderr."""
+        arguments = build_parser().parse_args(["--nodes", self._url, *argv])
+        arguments.argv = []
+        code = await _main(arguments)
+        captured = self._capsys.readouterr()
+        return code, captured.out, captured.err
+
+
+async def start(url: str, *argv: str, **options: Any) -> asyncio.subprocess.Process:
+    """Start the command line as a process."""
+    options = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE} | options
+    environment = os.environ | {"HOLDFAST_NODES": url, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "holdfast", *argv, env=environment, **options
+    )
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until `condition` holds."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - no event to await
+            await asyncio.sleep(0.01)
+
+
+async def test_everything_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each kind comes as a table with titles, or with one JSON document in each line."""
+    async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
+        line = Line(url, capsys)
+        await client.cells.put("app/a", "v")
+        await client.rate_limiter("app/a", limit=2, per=60).take()
+        await client.fence("app/a").advance(3)
+        async with (
+            client.lock("app/a"),
+            client.semaphore("app/a", limit=2),
+            client.election("app/a", value="here"),
+        ):
+            for kind in KINDS:
+                code, out, _ = await line("list", "" if kind == "sessions" else "app/", "--kind", kind)
+                titles, *rows = out.splitlines()
+                assert code == 0
+                assert titles == titles.upper()
+                assert len(rows) == (3 if kind == "holds" else 1), out
+                code, out, _ = await line("list", "--kind", kind, "--json")
+                assert [json.loads(row) for row in out.splitlines()]
+        code, out, _ = await line("list", "app/")
+        assert out.splitlines() == ["NAME  STATE  HOLDER  MODE  WAITING"]
+
+
+async def test_a_listing_stops_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """With --limit the rest is told on stderr, and --after goes on there."""
+    async with a_node() as (_, url), holdfast.Client(url) as client:
+        line = Line(url, capsys)
+        for index in range(3):
+            await client.acquire(f"x/{index}")
+        code, out, err = await line("list", "x/", "--limit", "2", "--json")
+        assert [json.loads(row)["name"] for row in out.splitlines()] == ["x/0", "x/1"]
+        after = err.partition("--after '")[2].partition("'")[0]
+        code, out, err = await line("list", "x/", "--after", after, "--json")
+        assert [json.loads(row)["name"] for row in out.splitlines()] == ["x/2"]
+        assert (code, err) == (0, "")
+        assert (await line("list", "x/", "--longer-than", "1h"))[1].count("\n") == 1
+        code, _, err = await line("list", "--owner", "ann")
+        assert (code, "owner" in err) == (124, True)
+
+
+async def test_names_of_others_cannot_disturb_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a terminal would obey is replaced, and there is no colour where there is no terminal."""
+    async with a_node() as (_, url), holdfast.Client(url) as client:
+        await client.cells.put("app/\x1b[2J", "\x1b]0;gone\x07")
+        for command in (("list", "--kind", "cells"), ("cell", "list")):
+            _, out, _ = await Line(url, capsys)(*command)
+            assert "\x1b" not in out
+            assert "\x07" not in out
+
+
+async def test_a_session_is_shown_with_what_it_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    """By its public name: its labels, and its holds and waits."""
+    async with (
+        a_node() as (_, url),
+        holdfast.Client(url, owner="ann") as client,
+        client.session(labels={"host": "rack-3"}) as session,
+        client.lock("a", session=session) as hold,
+    ):
+        line = Line(url, capsys)
+        (holder,) = (await client.inspect("a")).holders
+        code, out, _ = await line("session", "show", holder.session_name)
+        assert code == 0
+        assert "host:rack-3" in out
+        assert f"lock  a     {hold.token}" in out
+        _, out, _ = await line("session", "show", holder.session_name, "--json")
+        assert json.loads(out)["holds"][0]["token"] == hold.token
+        _, out, _ = await line("session", "list", "--label", "host:rack-3", "--json")
+        assert json.loads(out)["session_name"] == holder.session_name
+        code, _, err = await line("session", "show", "s-999")
+        assert (code, "s-999" in err) == (124, True)
+
+
+async def test_cells_are_read_and_written(capsys: pytest.CaptureFixture[str]) -> None:
+    """Values come as they are; conditions refuse; what is not there is exit code 124."""
+    async with a_node() as (_, url), holdfast.Client(url) as client:
+        line = Line(url, capsys)
+        assert (await line("cell", "put", "a", "one", "--if-version", "0"))[1] == "version 1\n"
+        assert (await line("cell", "put", "a", "two", "--if-version", "0"))[0] == 124
+        assert (await line("cell", "get", "a"))[:2] == (0, "one")
+        assert json.loads((await line("cell", "get", "a", "--json"))[1])["value"] == "one"
+        await client.cells.put("b", b"\xff")
+        assert json.loads((await line("cell", "get", "b", "--json"))[1])["value_base64"] == "/w=="
+        assert len((await line("cell", "list"))[1].splitlines()) == 3
+        assert (await line("cell", "delete", "a"))[1] == "1 deleted\n"
+        assert (await line("cell", "delete", "--prefix", ""))[1] == "1 deleted\n"
+        code, _, err = await line("cell", "get", "a")
+        assert (code, "no cell 'a'" in err) == (124, True)
+        for wrong in (
+            ("delete",),
+            ("delete", "a", "--prefix", "b"),
+            ("delete", "--prefix", "b", "--if-version", "1"),
+        ):
+            assert (await line("cell", *wrong))[0] == 2
+
+
+async def test_a_rate_limit_is_taken_from(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 0 means allowed, and 75 or another one not."""
+    async with a_node() as (_, url):
+        line = Line(url, capsys)
+        take = ("take", "mail", "--limit", "1", "--per", "1h")
+        assert (await line(*take))[:2] == (0, "allowed; 0 left\n")
+        code, _, err = await line(*take)
+        assert (code, "allows it in" in err) == (75, True)
+        code, out, _ = await line(*take, "--json", "--conflict-exit-code", "3")
+        assert (code, json.loads(out)["allowed"]) == (3, False)
+
+
+async def test_the_audit_is_printed_oldest_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """So it goes on where --follow continues."""
+    async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
+        async with client.lock("a"), client.lock("b"):
+            """Held."""
+        _, out, _ = await Line(url, capsys)("audit", "a")
+        assert [row.split()[:3] for row in out.splitlines()] == [
+            ["granted", "lock", "a"],
+            ["released", "lock", "a"],
+        ]
+        _, out, _ = await Line(url, capsys)("audit", "a", "--json", "--limit", "1")
+        assert json.loads(out)["event"] == "released"
+
+
+async def test_what_happens_is_followed_until_an_interrupt() -> None:
+    """`audit --follow` and `watch` tell each event once and at once; Control-C ends them with 130."""
+    async with a_node() as (_, url), holdfast.Client(url) as client:
+        async with client.lock("a"):
+            """Held."""
+        audit = await start(url, "audit", "a", "--follow", "--json")
+        watch = await start(url, "watch", "a")
+        cells = await start(url, "cell", "watch", "a", "--json")
+        assert audit.stdout is not None
+        assert watch.stdout is not None
+        assert cells.stdout is not None
+        async with asyncio.timeout(DEADLINE_S):
+            told = [json.loads(await audit.stdout.readline())["event"] for _ in range(2)]
+            seen = b""
+            while not seen:
+                await client.cells.put("a/cell", "new")
+                async with client.lock("a"), client.lock("a/b"):
+                    """Held."""
+                try:
+                    seen = await asyncio.wait_for(watch.stdout.readline(), 0.5)
+                except TimeoutError:
+                    """It has not begun yet."""
+            told += [json.loads(await audit.stdout.readline())["event"] for _ in range(2)]
+            changed = json.loads(await cells.stdout.readline())
+            for process in (audit, watch, cells):
+                process.send_signal(signal.SIGINT)
+                _, err = await process.communicate()
+                assert (process.returncode, err) == (130, b"")
+        assert told == ["granted", "released"] * 2
+        assert seen.split()[2] in (b"a", b"a/b", b"a/cell")
+        assert (changed["event"], changed["value"]) == ("cell-put", "new")
+
+
+async def test_whoever_reads_may_go() -> None:
+    """A pipe that is closed ends a command with 141, without a traceback."""
+    async with a_node() as (_, url), holdfast.Client(url) as client:
+        for index in range(3):
+            await client.acquire(f"x/{index}")
+        process = await start(url, "watch", "--since", "0")
+        assert process.stdout is not None
+        async with asyncio.timeout(DEADLINE_S):
+            await process.stdout.readline()
+            process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined] # no public way
+            while process.returncode is None:
+                await client.acquire("y", timeout=0) if (await client.inspect("y")).state == "free" else None
+                await client.force_release("y", reason="a test")
+            assert process.returncode == 141
+            assert process.stderr is not None
+            assert await process.stderr.read() == b""
+
+
+async def test_a_hold_that_cannot_be_printed_is_given_back() -> None:
+    """Nobody could release what nobody has read."""
+    async with a_node() as (served, url):
+        full = os.open("/dev/full", os.O_WRONLY)
+        process = await start(url, "acquire", "a", stdout=full)
+        os.close(full)
+        async with asyncio.timeout(DEADLINE_S):
+            _, err = await process.communicate()
+        assert process.returncode == 124, err
+        assert not served.node.machine.state.holds
+
+
+async def test_renew_starts_a_lease_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the secret, with another length if one is given; what is over is exit code 124."""
+    async with a_node() as (_, url), holdfast.Client(url) as client:
+        hold = await client.acquire("a")
+        code, out, _ = await Line(url, capsys)("renew", hold.hold_id, "--ttl", "1h")
+        assert (code, json.loads(out)) == (0, {"expires_in_ms": 3_600_000})
+        await client.release(hold)
+        assert (await Line(url, capsys)("renew", hold.hold_id))[0] == 124
+
+
+async def test_elect_runs_a_command_while_leading() -> None:
+    """The command has the token and the name; others see the value; at the end nobody leads."""
+    async with a_node() as (served, url), holdfast.Client(url) as client:
+        script = "echo $HOLDFAST_TOKEN $HOLDFAST_ELECTION; read line; exit 7"
+        leading = await start(
+            url,
+            "elect",
+            "primary",
+            "--value",
+            "here",
+            "--",
+            "sh",
+            "-c",
+            script,
+            stdin=asyncio.subprocess.PIPE,
+        )
+        assert leading.stdout is not None
+        async with asyncio.timeout(DEADLINE_S):
+            token, name = (await leading.stdout.readline()).decode().split()
+            leader = await client.election("primary").leader()
+            assert leader is not None
+            assert (leader.token, leader.value, name) == (int(token), "here", "primary")
+            late = await start(url, "elect", "primary", "--wait", "0", "--", "true")
+            _, err = await late.communicate()
+            assert late.returncode == 75, err
+            await leading.communicate(b"\n")
+        assert leading.returncode == 7
+        assert await client.election("primary").leader() is None
+        assert not served.node.machine.state.sessions
+
+
+# -- top --------------------------------------------------------------------------------------------------
+
+
+async def test_top_shows_the_longest_queue_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, as a table or as JSON."""
+    async with a_node() as (served, url), holdfast.Client(url, owner="ann") as client:
+        for name in ("a", "b", "c"):
+            await client.acquire(name)
+        waiting = asyncio.create_task(client.lock("b", timeout=60).acquire())
+        await until(lambda: served.node.machine.state.tickets)
+        code, out, _ = await Line(url, capsys)("top", "--once", "--rows", "2")
+        head, _, *rows = out.splitlines()
+        assert (code, [row.split()[:3] for row in rows]) == (0, [["b", "held", "ann"], ["a", "held", "ann"]])
+        assert "locks 3  waiting 1" in head
+        _, out, _ = await Line(url, capsys)("top", "--once", "--json")
+        assert [row["name"] for row in json.loads(out)["locks"]] == ["b", "a", "c"]
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+async def test_top_leaves_the_terminal_as_it_was(number: signal.Signals, code: int) -> None:
+    """On a terminal it draws on a screen of its own, which is gone at the end, however that comes."""
+    async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
+        await client.acquire("a")
+        ours, theirs = pty.openpty()
+        os.set_blocking(ours, False)
+        process = await start(url, "top", "--interval", "100ms", stdout=theirs, stdin=theirs)
+        os.close(theirs)
+        drawn = b""
+
+        def has_drawn(text: bytes) -> bool:
+            nonlocal drawn
+            try:
+                drawn += os.read(ours, 65536)
+            except (BlockingIOError, OSError):
+                """Nothing is there now; or never again, once nobody has the other side."""
+            return text in drawn
+
+        await until(lambda: has_drawn(b"ann"))
+        process.send_signal(number)
+        async with asyncio.timeout(DEADLINE_S):
+            assert await process.wait() == code
+        assert has_drawn(b"\x1b[?25h\x1b[?1049l")
+        assert drawn.startswith(b"\x1b[?1049h\x1b[?25l")
+        os.close(ours)
+
+
+# -- what is made from the parser --------------------------------------------------------------------------
+
+
+def completed(*words: str) -> list[str]:
+    """Return what bash offers for the last word."""
+    script = _completion.bash(_completion.read(build_parser()))
+    line = " ".join(f"'{word}'" for word in ("holdfast", *words))
+    script += f"\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; _holdfast 2>/dev/null"
+    script += "\nprintf '%s\\n' \"${COMPREPLY[@]}\""
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["el"], ["elect"]),
+        (["--nodes", "x", "cell", "p"], ["put"]),
+        (["list", "--kind", "sem"], ["semaphores"]),
+        (["list", "--af"], ["--after"]),
+        (["cluster", "mem"], ["members"]),
+        (["completion", "z"], ["zsh"]),
+        (["run", "a", "--", "li"], []),
+    ],
+)
+def test_bash_completes_commands_and_options(words: list[str], offered: list[str]) -> None:
+    """What is offered is what the parser takes at this place."""
+    assert completed(*words) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_for_shells_are_correct_and_complete(shell: str) -> None:
+    """Each names every command and option; the shell, if it is there, takes the script."""
+    root = _completion.read(build_parser())
+    script = _completion.SHELLS[shell](root)
+    for word in root.walk():
+        assert all(name in script for name in word.path)
+        for option in word.options:
+            assert all(flag.lstrip("-") in script for flag in option.flags if flag.startswith("--"))
+    if shutil.which(shell):
+        done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_manual_page_has_every_command_and_exit_code() -> None:
+    """groff, if it is there, formats it without a warning."""
+    root = _completion.read(build_parser())
+    page = _completion.manual(root, "1.2.3", _exit_codes.MEANINGS)
+    for word in root.walk():
+        assert word.below or f".SS holdfast {' '.join(word.path)}".replace("-", "\\-") in page
+    for code in _exit_codes.MEANINGS:
+        assert f".TP\n{code}\n" in page
+    if shutil.which("groff"):
+        done = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-ww", "-z"], input=page, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
