@@ -49,6 +49,7 @@ from holdfast._errors import (
 )
 from holdfast._fencing import FencedResource
 from holdfast._hold import Hold, Leadership, Session
+from holdfast._metrics import Metrics
 from holdfast._rates_and_fences import Fence, RateLimiter
 from holdfast._sync_client import SyncClient, SyncFence, SyncRateLimiter, SyncWatch
 from holdfast._sync_holds import (
@@ -124,6 +125,7 @@ __all__ = [
     "LockTimeout",
     "Member",
     "MemberChangeRefused",
+    "Metrics",
     "NodeInfo",
     "Obstacle",
     "OutcomeUnknown",

@@ -139,6 +139,8 @@ class Acquirable(Generic[H]):
     is cancelled and the `async with` raises LeaseLost.
     """
 
+    kind: str
+
     def __init__(self, transport: Transport, kept: set[Kept], names: tuple[str, ...], terms: Terms) -> None:
         self._transport = transport
         self._kept = kept
@@ -183,7 +185,7 @@ class Acquirable(Generic[H]):
         terms = self._terms
         if timeout is not ...:
             terms = replace(terms, timeout_s=None if timeout is None else to_s(timeout, "timeout"))
-        hold = await self._acquire_once(terms, is_alive)
+        hold = await self._acquire_and_report(terms, is_alive)
         # Nothing is awaited from here on: a cancellation finds either no hold or one that its caller has.
         if hold.session is None:
             hold.keep(max_hold_s=terms.max_hold_s, is_alive=is_alive)
@@ -192,6 +194,25 @@ class Acquirable(Generic[H]):
         register(self._kept, hold)
         if terms.on_lost is not None:
             tell_loss(hold, terms.on_lost)
+        return hold
+
+    async def _acquire_and_report(self, terms: Terms, is_alive: Callable[[], bool]) -> H:
+        """Acquire it; tell the metrics how that went, and later how long it was held."""
+        clock, reporter = self._transport.clock, self._transport.reporter
+        began_s, outcome = clock.now_s(), "failed"
+        try:
+            hold = await self._acquire_once(terms, is_alive)
+            outcome = "granted"
+        except LockHeld:
+            outcome = "held"
+            raise
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            reporter.waited(self.kind, self._names, clock.now_s() - began_s, outcome)
+        granted_s = clock.now_s()
+        hold.when_ended(lambda: reporter.held(self.kind, self._names, clock.now_s() - granted_s, hold.reason))
         return hold
 
     async def _acquire_once(self, terms: Terms, is_alive: Callable[[], bool]) -> H:
@@ -245,6 +266,8 @@ class Acquirable(Generic[H]):
 class Lock(Acquirable[Hold]):
     """A lock, or several that are granted all or none."""
 
+    kind = "lock"
+
     def __init__(
         self,
         transport: Transport,
@@ -273,6 +296,8 @@ class Lock(Acquirable[Hold]):
 
 class Semaphore(Acquirable[Hold]):
     """Permits of a semaphore that has `limit` of them."""
+
+    kind = "semaphore"
 
     def __init__(
         self,

@@ -23,6 +23,7 @@ from holdfast._election import Election
 from holdfast._hold import Hold, Session
 from holdfast._keeping import Kept
 from holdfast._lease import FORKED, RELEASED
+from holdfast._metrics import Metrics
 from holdfast._names import Name, to_name
 from holdfast._rates_and_fences import Fence, RateLimiter
 from holdfast._tls import Tls, Trust, from_environment
@@ -55,21 +56,22 @@ class Client:
         timeout: Seconds = 10.0,
         owner: str | None = None,
         tls: Tls | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Prepare for these nodes; nothing is sent yet. `owner` is shown to others as the holder.
 
         Nodes are URLs or HOST:PORT: a list, or one string with commas between them. The default is what the
         environment variable HOLDFAST_NODES says, and else ports 7700 to 7702 of this machine.
         `tls` is for nodes that speak TLS; the default is what the variables HOLDFAST_CA, HOLDFAST_CERT and
-        HOLDFAST_KEY say. With either, HOST:PORT is short for https://. Raises ValueError for what cannot be
-        the URL of a node, and for files that cannot be used.
+        HOLDFAST_KEY say. With either, HOST:PORT is short for https://. `metrics` hears how this client
+        fares. Raises ValueError for what cannot be the URL of a node, and for files that cannot be used.
         """
         given = tls or from_environment(os.environ)
         urls = _exchange.node_urls(nodes, os.environ, has_tls=given is not None)
         if tls is not None and (plain := [url for url in urls if not url.startswith("https://")]):
             raise ValueError(f"{plain[0]!r} is not the URL of a node that speaks TLS; write it like https://")
         trust = None if given is None else Trust(given)
-        self._transport = Transport(urls, to_s(timeout, "timeout"), trust=trust)
+        self._transport = Transport(urls, to_s(timeout, "timeout"), trust=trust, metrics=metrics)
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         self._kept: set[Kept] = set()
 

@@ -23,6 +23,8 @@ class Election(Acquirable[Leadership]):
     Without a session of the caller each campaign opens one of its own, which ends with it.
     """
 
+    kind = "election"
+
     def __init__(
         self,
         transport: Transport,

@@ -20,6 +20,8 @@ class Session(Kept):
     As a context it closes at the end of the block, and cancels the block when it is lost.
     """
 
+    kind = "session"
+
     def __init__(self, transport: Transport, opened: Opened) -> None:
         super().__init__(transport, opened.lease)
         self.session_id = opened.session_id
@@ -80,12 +82,13 @@ class Hold(Kept):
     cancels the block when it is lost.
     """
 
+    kind: HoldKind
     ends_by_itself = False
     """Whether giving it back leaves it to its lease, which then ends by itself: nobody gets it before."""
 
     def __init__(self, transport: Transport, grant: Grant, session: Session | None) -> None:
         super().__init__(transport, grant.lease)
-        self.kind: HoldKind = grant.kind
+        self.kind = grant.kind
         self.hold_id = grant.hold_id
         self.token = grant.token
         self.names = grant.names

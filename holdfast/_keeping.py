@@ -27,6 +27,8 @@ class Kept(Leased):
     cannot be relied on, unless it was released.
     """
 
+    kind: str
+
     def __init__(self, transport: Transport, lease: Lease) -> None:
         super().__init__(lease, transport.clock)
         self._transport = transport
@@ -68,13 +70,19 @@ class Kept(Leased):
             if not is_alive():
                 _log.warning("not released, expires by itself: its task or thread has ended: %s", self)
                 return self.end(OWNER_GONE)
-            remaining_s = self.lease.remaining_s(self.clock.now_s())
+            began_s = self.clock.now_s()
+            remaining_s = self.lease.remaining_s(began_s)
+            outcome = "failed"
             try:
                 # The exchange repeats on its own; the outer timeout also ends an attempt under way in time.
                 async with self.clock.timeout(remaining_s):
                     await self.extend(remaining_s)
+                outcome = "renewed"
             except (LockError, TimeoutError) as error:
+                outcome = "over" if isinstance(error, LeaseExpired | SessionExpired) else outcome
                 return self.end(EXPIRED, error)  # an answer that comes later does not count
+            finally:
+                self._transport.reporter.renewed(self.kind, self.clock.now_s() - began_s, outcome)
 
     def _kept_no_longer(self, task: "asyncio.Task[None]") -> None:
         """End it, whatever broke the task: without renewals it cannot be relied on."""

@@ -10,6 +10,7 @@ from holdfast._cells import SyncCells
 from holdfast._client import Client
 from holdfast._durations import Seconds
 from holdfast._hold import Session
+from holdfast._metrics import Metrics
 from holdfast._names import Name
 from holdfast._portal import Call
 from holdfast._rates_and_fences import Fence, RateLimiter
@@ -42,9 +43,10 @@ class SyncClient:
         timeout: Seconds = 10.0,
         owner: str | None = None,
         tls: Tls | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Prepare for these nodes; nothing is sent yet. See `Client`."""
-        self._client = Client(nodes, timeout=timeout, owner=owner, tls=tls)
+        self._client = Client(nodes, timeout=timeout, owner=owner, tls=tls, metrics=metrics)
         _portal.register(self._client)
 
     def __enter__(self) -> Self:

@@ -10,6 +10,7 @@ from holdfast import _exchange
 from holdfast._clock import REAL, Clock
 from holdfast._errors import LockError
 from holdfast._exchange import Answered, Attempt, Exchange, Retry
+from holdfast._metrics import Metrics, Reporter
 from holdfast._operation import Operation
 from holdfast._sending import NoAnswer, NoTrust, Sending
 from holdfast._tls import Tls, Trust
@@ -41,6 +42,7 @@ class Transport:
         trust: Trust | None = None,
         clock: Clock = REAL,
         connections: "Connections | None" = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Send to these nodes, over `connections` (made with the first request if there are none).
 
@@ -52,6 +54,7 @@ class Transport:
         self.nodes = tuple(nodes)
         self.timeout_s = timeout_s
         self.clock = clock
+        self.reporter = Reporter(metrics)
         # Clients spread over the nodes by chance; each then stays with the node that answers.
         self.node = random.randrange(len(self.nodes))  # noqa: S311 - load spreading, not a secret
         self._connections = connections

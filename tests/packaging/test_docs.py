@@ -46,6 +46,13 @@ PRINTED = {
         "queue: ['one', 'three', 'two'], then None",
     ),
     "fenced_resource.py": ("its token is larger: True", "refused by the database", "the balance is 50"),
+    "opentelemetry_metrics.py": (
+        "holdfast.client.wait lock granted",
+        "holdfast.client.renewal lock renewed",
+        "holdfast.client.wait lock held",
+        "holdfast.client.lost lock max-hold",
+        "lost: max-hold",
+    ),
     "sdk_lock.py": ("step 3 with token", "the lock is free"),
 }
 """What each example has to say."""

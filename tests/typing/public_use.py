@@ -125,6 +125,25 @@ def threads(client: holdfast.SyncClient) -> None:
     client.cells.transact(compare=[holdfast.StillHeld(hold)], then=[holdfast.CellDelete("a")])
 
 
+class Counting:
+    """Metrics that count."""
+
+    def waited(self, kind: str, names: tuple[str, ...], seconds: float, outcome: str) -> None:
+        """Hear of an acquire."""
+
+    def held(self, kind: str, names: tuple[str, ...], seconds: float, reason: str) -> None:
+        """Hear of the end of a hold."""
+
+    def renewed(self, kind: str, seconds: float, outcome: str) -> None:
+        """Hear of a renewal."""
+
+
+def measured() -> tuple[holdfast.Client, holdfast.SyncClient]:
+    """Give metrics to both clients."""
+    metrics: holdfast.Metrics = Counting()
+    return holdfast.Client(metrics=metrics), holdfast.SyncClient(metrics=Counting())
+
+
 def lost(hold: holdfast.SyncHold) -> None:
     """Hear of a loss."""
     raise SystemExit(hold.reason)
