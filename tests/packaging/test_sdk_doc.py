@@ -1,4 +1,4 @@
-"""The programs of docs/sdk.md run as they stand, and print what it says."""
+"""The programs of the pages about the Python client run as they stand, and print what these say."""
 
 import os
 import re
@@ -14,19 +14,24 @@ import holdfast
 from scripts.local_cluster import LocalCluster
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "docs" / "sdk.md").read_text("utf-8")
+TEXTS = {
+    page: (ROOT / "docs" / page).read_text("utf-8") for page in ("sdk.md", "recipes.md", "coming-from.md")
+}
+TEXT = TEXTS["sdk.md"]
 
 
 class Program(NamedTuple):
-    """A program of the page, and all that it has to print; None if the page does not say."""
+    """A program of a page, and all that it has to print; None if the page does not say."""
 
+    page: str
     source: str
     printed: str | None
 
 
 PROGRAMS = [
-    Program(source, printed or None)
-    for source, printed in re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", TEXT, re.DOTALL)
+    Program(page, source, printed or None)
+    for page, text in TEXTS.items()
+    for source, printed in re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", text, re.DOTALL)
 ]
 
 
@@ -38,7 +43,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
+@pytest.mark.parametrize(
+    "program", PROGRAMS, ids=[f"{program.page}-{index}" for index, program in enumerate(PROGRAMS)]
+)
 def test_program_does_what_the_page_says(cluster: LocalCluster, program: Program) -> None:
     """Each runs to a good end against a real cluster, and prints what follows it."""
     done = subprocess.run(
@@ -55,13 +62,15 @@ def test_program_does_what_the_page_says(cluster: LocalCluster, program: Program
 
 
 def test_there_are_programs() -> None:
-    """The page has programs, most of them with what they print."""
-    assert len(PROGRAMS) >= 4
-    assert sum(program.printed is not None for program in PROGRAMS) >= 3
+    """Each page has programs, most of them with what they print."""
+    for page in TEXTS:
+        programs = [program for program in PROGRAMS if program.page == page]
+        assert len(programs) >= 4
+        assert sum(program.printed is not None for program in programs) >= 3
 
 
-def test_every_word_of_the_page_is_one_of_the_package() -> None:
-    """Each `holdfast.Name` of the page exists, and each error of its table."""
-    names = set(re.findall(r"holdfast\.([A-Z]\w+)", TEXT))
+def test_every_word_of_the_pages_is_one_of_the_package() -> None:
+    """Each `holdfast.Name` of the pages exists, and each error of the table."""
+    names = set(re.findall(r"holdfast\.([A-Z]\w+)", "".join(TEXTS.values())))
     names |= set(re.findall(r"^\| `(\w+)`", TEXT[TEXT.index("## Failures") :], re.MULTILINE))
     assert {name for name in names if not hasattr(holdfast, name)} == set()
