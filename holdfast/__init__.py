@@ -8,84 +8,84 @@ with holdfast.SyncClient() as client, client.lock(("order", 42), timeout=60) as 
     ship(token=hold.token)
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
-from holdfast._acquiring import Acquirable, Lock, Semaphore, SessionContext
-from holdfast._cell_values import (
-    Cell,
-    CellCompare,
-    CellDelete,
-    CellGet,
-    CellIs,
-    CellOperation,
-    CellPage,
-    CellPut,
-    CellWritten,
-    StillHeld,
-    Transacted,
-)
-from holdfast._cells import Cells, SyncCells
-from holdfast._client import Client
-from holdfast._election import Election
-from holdfast._errors import (
-    AlreadyHeld,
-    CellChanged,
-    Compacted,
-    Deadlock,
-    InvalidRequest,
-    LeaseExpired,
-    LeaseLost,
-    LockError,
-    LockHeld,
-    LockTimeout,
-    MemberChangeRefused,
-    OutcomeUnknown,
-    RateLimited,
-    Refused,
-    SessionExpired,
-    StaleToken,
-    TlsRefused,
-    Unavailable,
-)
-from holdfast._fencing import FencedResource
-from holdfast._hold import Hold, Leadership, Session
-from holdfast._metrics import Metrics
-from holdfast._rates_and_fences import Fence, RateLimiter
-from holdfast._sync_client import SyncClient, SyncFence, SyncRateLimiter, SyncWatch
-from holdfast._sync_holds import (
-    SyncElection,
-    SyncHold,
-    SyncLeadership,
-    SyncLock,
-    SyncSemaphore,
-    SyncSession,
-    SyncSessionContext,
-)
-from holdfast._sync_transaction import SyncTransaction, SyncTransactionContext
-from holdfast._tls import Tls
-from holdfast._transaction import Transaction, TransactionContext
-from holdfast._values import (
-    ClusterInfo,
-    ElectionInfo,
-    Event,
-    Holder,
-    Leader,
-    LockInfo,
-    LockPage,
-    Member,
-    NodeInfo,
-    Obstacle,
-    SemaphoreInfo,
-    SemaphoreSize,
-    Taken,
-    TokenCheck,
-    Waiter,
-)
-from holdfast._watch import Watch
-
 if TYPE_CHECKING:
+    from holdfast._acquiring import Acquirable, Lock, Semaphore, SessionContext
+    from holdfast._cell_values import (
+        Cell,
+        CellCompare,
+        CellDelete,
+        CellGet,
+        CellIs,
+        CellOperation,
+        CellPage,
+        CellPut,
+        CellWritten,
+        StillHeld,
+        Transacted,
+    )
+    from holdfast._cells import Cells, SyncCells
+    from holdfast._client import Client
     from holdfast._decorators import locked, once
+    from holdfast._election import Election
+    from holdfast._errors import (
+        AlreadyHeld,
+        CellChanged,
+        Compacted,
+        Deadlock,
+        InvalidRequest,
+        LeaseExpired,
+        LeaseLost,
+        LockError,
+        LockHeld,
+        LockTimeout,
+        MemberChangeRefused,
+        OutcomeUnknown,
+        RateLimited,
+        Refused,
+        SessionExpired,
+        StaleToken,
+        TlsRefused,
+        Unavailable,
+    )
+    from holdfast._fencing import FencedResource
+    from holdfast._hold import Hold, Leadership, Session
     from holdfast._leader import leader
+    from holdfast._metrics import Metrics
+    from holdfast._rates_and_fences import Fence, RateLimiter
+    from holdfast._sync_client import SyncClient, SyncFence, SyncRateLimiter, SyncWatch
+    from holdfast._sync_holds import (
+        SyncElection,
+        SyncHold,
+        SyncLeadership,
+        SyncLock,
+        SyncSemaphore,
+        SyncSession,
+        SyncSessionContext,
+    )
+    from holdfast._sync_transaction import SyncTransaction, SyncTransactionContext
+    from holdfast._tls import Tls
+    from holdfast._transaction import Transaction, TransactionContext
+    from holdfast._values import (
+        ClusterInfo,
+        ElectionInfo,
+        Event,
+        Holder,
+        Leader,
+        LockInfo,
+        LockPage,
+        Member,
+        NodeInfo,
+        Obstacle,
+        SemaphoreInfo,
+        SemaphoreSize,
+        Taken,
+        TokenCheck,
+        Waiter,
+    )
+    from holdfast._watch import Watch
 
 __all__ = [
     "Acquirable",
@@ -169,15 +169,101 @@ __all__ = [
     "once",
 ]
 
+_HOMES = {
+    "Acquirable": "_acquiring",
+    "Lock": "_acquiring",
+    "Semaphore": "_acquiring",
+    "SessionContext": "_acquiring",
+    "Cell": "_cell_values",
+    "CellCompare": "_cell_values",
+    "CellDelete": "_cell_values",
+    "CellGet": "_cell_values",
+    "CellIs": "_cell_values",
+    "CellOperation": "_cell_values",
+    "CellPage": "_cell_values",
+    "CellPut": "_cell_values",
+    "CellWritten": "_cell_values",
+    "StillHeld": "_cell_values",
+    "Transacted": "_cell_values",
+    "Cells": "_cells",
+    "SyncCells": "_cells",
+    "Client": "_client",
+    "locked": "_decorators",
+    "once": "_decorators",
+    "Election": "_election",
+    "AlreadyHeld": "_errors",
+    "CellChanged": "_errors",
+    "Compacted": "_errors",
+    "Deadlock": "_errors",
+    "InvalidRequest": "_errors",
+    "LeaseExpired": "_errors",
+    "LeaseLost": "_errors",
+    "LockError": "_errors",
+    "LockHeld": "_errors",
+    "LockTimeout": "_errors",
+    "MemberChangeRefused": "_errors",
+    "OutcomeUnknown": "_errors",
+    "RateLimited": "_errors",
+    "Refused": "_errors",
+    "SessionExpired": "_errors",
+    "StaleToken": "_errors",
+    "TlsRefused": "_errors",
+    "Unavailable": "_errors",
+    "FencedResource": "_fencing",
+    "Hold": "_hold",
+    "Leadership": "_hold",
+    "Session": "_hold",
+    "leader": "_leader",
+    "Metrics": "_metrics",
+    "Fence": "_rates_and_fences",
+    "RateLimiter": "_rates_and_fences",
+    "SyncClient": "_sync_client",
+    "SyncFence": "_sync_client",
+    "SyncRateLimiter": "_sync_client",
+    "SyncWatch": "_sync_client",
+    "SyncElection": "_sync_holds",
+    "SyncHold": "_sync_holds",
+    "SyncLeadership": "_sync_holds",
+    "SyncLock": "_sync_holds",
+    "SyncSemaphore": "_sync_holds",
+    "SyncSession": "_sync_holds",
+    "SyncSessionContext": "_sync_holds",
+    "SyncTransaction": "_sync_transaction",
+    "SyncTransactionContext": "_sync_transaction",
+    "Tls": "_tls",
+    "Transaction": "_transaction",
+    "TransactionContext": "_transaction",
+    "ClusterInfo": "_values",
+    "ElectionInfo": "_values",
+    "Event": "_values",
+    "Holder": "_values",
+    "Leader": "_values",
+    "LockInfo": "_values",
+    "LockPage": "_values",
+    "Member": "_values",
+    "NodeInfo": "_values",
+    "Obstacle": "_values",
+    "SemaphoreInfo": "_values",
+    "SemaphoreSize": "_values",
+    "Taken": "_values",
+    "TokenCheck": "_values",
+    "Waiter": "_values",
+    "Watch": "_watch",
+}
+"""Where each name lives: imported with its first use.
 
-def __getattr__(name: str) -> object:
-    """Import the decorators with their first use: most programs have none."""
-    if name in {"locked", "once"}:
-        from holdfast import _decorators  # noqa: PLC0415 - see above
+A node, which needs only `wire.py`, and every run of pytest where Holdfast is installed, whose plugin is a
+module of this package, do not pay for a client that they do not use.
+"""
 
-        return getattr(_decorators, name)
-    if name == "leader":
-        from holdfast import _leader  # noqa: PLC0415 - see above
+if not TYPE_CHECKING:  # else every name would be one of this package
 
-        return _leader.leader
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = found  # the next time it is found without this function
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

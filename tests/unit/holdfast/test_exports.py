@@ -45,7 +45,23 @@ def _arguments(call: object) -> list[tuple[str, object, object]]:
 
 
 def test_the_import_is_light() -> None:
-    """`import holdfast` leaves the HTTP library, the largest part of it, and the decorators to their use."""
-    script = "import sys, holdfast; print({'aiohttp', 'holdfast._decorating'} & set(sys.modules))"
+    """`import holdfast` loads nothing but itself; a client leaves the HTTP library to its first request."""
+    script = (
+        "import sys, holdfast\n"
+        "print({'asyncio', 'msgspec', 'holdfast._client'} & set(sys.modules))\n"
+        "holdfast.SyncClient('127.0.0.1:1')\n"
+        "print({'aiohttp', 'holdfast._decorating'} & set(sys.modules))\n"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    assert done.stdout == "set()\nset()\n"
+
+
+def test_every_name_has_one_home() -> None:
+    """What is exported is found with its first use, also by `dir` and by a star; nothing else is there."""
+    assert set(holdfast._HOMES) == set(holdfast.__all__)  # type: ignore[attr-defined,unused-ignore]
+    assert set(holdfast.__all__) <= set(dir(holdfast))
+    with pytest.raises(AttributeError, match="Lick"):
+        getattr(holdfast, "Lick")  # noqa: B009 - the type checker knows that it is not there
+    star: dict[str, object] = {}
+    exec("from holdfast import *", star)  # noqa: S102 - that is what is tested
+    assert star["Client"] is holdfast.Client

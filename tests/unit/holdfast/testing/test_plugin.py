@@ -45,7 +45,7 @@ UNUSED = """
 import sys
 
 def test_nothing_is_loaded():
-    heavy = {"aiohttp", "api", "http_api", "lockstate", "holdfast._http"}
+    heavy = {"aiohttp", "api", "http_api", "lockstate", "holdfast._client", "holdfast._http"}
     assert "holdfast.testing.plugin" in sys.modules
     assert not heavy & set(sys.modules)
 """
