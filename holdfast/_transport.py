@@ -144,27 +144,33 @@ class Transport:
     async def _send_probed(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
         """Make a long attempt, and give it up when its node stops answering probes."""
         answering = asyncio.create_task(self._send(attempt, sending))
-        probing = asyncio.create_task(self._until_hung(attempt.node))
+        tasks: set[asyncio.Task[Any]] = {answering}
         try:
-            await asyncio.wait({answering, probing}, return_when=asyncio.FIRST_COMPLETED)
+            # Most are answered long before the first probe, which is not even prepared for them.
+            await asyncio.wait(tasks, timeout=_exchange.PROBE_S)
+            if not answering.done():
+                tasks.add(asyncio.create_task(self._until_hung(attempt.node)))
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
                 raise NoAnswer(f"{self.nodes[attempt.node]}: the node hangs")
             return answering.result()
         finally:
-            answering.cancel()
-            probing.cancel()
-            await asyncio.wait({answering, probing})
+            for late in [task for task in tasks if not task.done()]:
+                late.cancel()
+                await asyncio.wait({late})
 
     async def _until_hung(self, node: int) -> None:
         """Return when a node has failed to say, several times in a row, that it is alive."""
         failures = 0
-        while failures < _exchange.PROBE_FAILURES_MAX:
-            await asyncio.sleep(_exchange.PROBE_S)
+        while True:
             try:
                 await self._send(_exchange.probe(node), Sending())
                 failures = 0
             except NoAnswer:
                 failures += 1
+            if failures == _exchange.PROBE_FAILURES_MAX:
+                return
+            await asyncio.sleep(_exchange.PROBE_S)
 
     def stream(
         self, node: int, path: str, headers: dict[str, str], silence_s: float

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from scripts import bench_events, bench_journal, bench_machine, bench_snapshot
+from scripts import bench_events, bench_journal, bench_machine, bench_sdk, bench_snapshot
 from scripts.lib import guardian, processes
 from scripts.lib.load import Tally, Worker
 from scripts.lib.ports import PortsBusyError
@@ -76,6 +76,10 @@ def build_parser() -> argparse.ArgumentParser:
     idle.add_argument(
         "--seconds", type=float, default=20.0, metavar="S", help="how long to look (default: 20)"
     )
+    sdk = commands.add_parser(
+        "sdk", help="the Python clients against the lean one", description=bench_sdk.DESCRIPTION
+    )
+    sdk.add_argument("--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)")
     snapshot = commands.add_parser(
         "snapshot",
         help="memory of a large state, pauses while a snapshot of it is written, restart",
@@ -100,7 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
         description=bench_events.DESCRIPTION,
     )
     bench_events.add_arguments(events)
-    for command in (http, idle):
+    for command in (http, sdk, idle):
         command.add_argument(
             "--dir", type=Path, metavar="DIR", help="measure the running cluster of DIR instead"
         )
@@ -215,6 +219,14 @@ def _idle(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[di
     return rows, 0
 
 
+def _sdk(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
+    """Measure the Python clients."""
+    return bench_sdk.run(cluster, arguments, _step)
+
+
+_OF_CLUSTERS = {"http": _http, "idle": _idle, "sdk": _sdk}
+
+
 @contextlib.contextmanager
 def _cluster(arguments: argparse.Namespace) -> Iterator[LocalCluster]:
     """Give the cluster to measure: a running one, or an own one that is gone afterwards."""
@@ -251,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with guardian.guarded(), _cluster(arguments) as cluster:
             machine = _machine(cluster.directory)
             print(f"bench: {machine}", file=sys.stderr)
-            rows, code = (_http if arguments.command == "http" else _idle)(cluster, arguments)
+            rows, code = _OF_CLUSTERS[arguments.command](cluster, arguments)
             if arguments.json:
                 print(json.dumps({"command": arguments.command, "machine": machine, "rows": rows}, indent=2))
             return code
