@@ -114,6 +114,31 @@ class ForceReleased(Answer):
     revision: int
 
 
+class SessionForced(Answer):
+    """A session that was ended by force, with the names of what it held."""
+
+    session_name: str
+    owner: str
+    released: tuple[str, ...]
+    revision: int
+
+
+class DelaysLifted(Answer):
+    """How many delays were ended, and how long the longest of them would have gone on."""
+
+    lifted: int
+    left_ms: int
+    revision: int
+
+
+class FenceForgotten(Answer):
+    """The highest token that was forgotten; null if the resource never saw one."""
+
+    forgotten: bool
+    highest_token: int | None
+    revision: int
+
+
 class PermitsGranted(Answer):
     """Permits of a semaphore; `available` are left for others."""
 

@@ -5,6 +5,7 @@ shown of locks, permits of semaphores; elections have neither. None of them cont
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -499,21 +500,34 @@ def audit_of(events: Iterable[Event]) -> Audit:
     return Audit(tuple([event_of(event) for event in events]))
 
 
+_OF_NOBODY: Final = frozenset({EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN})
+"""Events of what no client has: they show no owner."""
+
+
 def event_of(event: Event) -> AuditEvent:
     """Return an event as a JSON object, for the audit and for watchers."""
     shown = AuditEvent(
         revision=event.revision,
         event=event.kind,
         name=event.name,
-        owner=shown_owner(event.owner, event.session_id),
+        owner=shown_owner(event.owner, event.session_id) if event.kind not in _OF_NOBODY else "",
         reason=event.reason,
         at_ms=event.now_ms,
         lasted_ms=event.lasted_ms,
     )
-    if event.kind is EventKind.SESSION_EXPIRED:
-        return shown  # a session has none of the fields below
-    shown.kind, shown.token = event.of, event.token
-    if event.of is HoldKind.LOCK:
+    match event.kind:
+        case EventKind.SESSION_EXPIRED | EventKind.SESSION_FORCED:
+            return shown  # a session has none of the fields below
+        case EventKind.FENCE_FORGOTTEN:
+            shown.token = event.token
+            return shown  # a resource is of no kind
+        case EventKind.DELAY_LIFTED:
+            shown.kind = event.of
+        case _:
+            shown.kind, shown.token = event.of, event.token
+    if event.kind is EventKind.DELAY_LIFTED and event.of is HoldKind.LOCK:
+        shown.scope = event.scope
+    elif event.of is HoldKind.LOCK:
         shown.mode, shown.scope = event.mode, event.scope
     elif event.of is HoldKind.SEMAPHORE:
         shown.permits = event.permits

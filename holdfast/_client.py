@@ -5,9 +5,16 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
-from holdfast import _cluster_operations, _exchange, _operations, _primitive_operations, _values
+from holdfast import (
+    _cluster_operations,
+    _exchange,
+    _operations,
+    _override_operations,
+    _primitive_operations,
+    _values,
+)
 from holdfast._acquiring import (
     DEFAULT_SESSION_TTL_S,
     Lock,
@@ -323,6 +330,23 @@ class Client:
         """End every hold of a lock, whoever has it, and return the former holders."""
         operation = _operations.force_release(to_name(name), reason, to_ms(lock_delay, "lock_delay"))
         return await self._transport.call(operation)
+
+    async def force_close_session(self, session_name: str, *, reason: str) -> tuple[str, ...]:
+        """End somebody else's session by its public name, and return the names of what it held.
+
+        Raises SessionExpired when there is no such session (any more).
+        """
+        return await self._transport.call(_override_operations.force_close_session(session_name, reason))
+
+    async def lift_delay(
+        self, name: Name, *, reason: str, kind: Literal["lock", "semaphore"] = "lock"
+    ) -> int:
+        """End the lock-delays of a lock or a semaphore before their time, and return how many there were."""
+        return await self._transport.call(_override_operations.lift_delay(kind, to_name(name), reason))
+
+    async def forget_fence(self, resource: Name, *, reason: str) -> int | None:
+        """Make a resource accept any token again, and return the highest that it had seen, None if none."""
+        return await self._transport.call(_override_operations.forget_fence(to_name(resource), reason))
 
     # -- what there is to see -------------------------------------------------------------------------------
 

@@ -16,7 +16,19 @@ from holdfast._printing import Row, event_line, length, print_json, print_line, 
 from holdfast._watch import Watch
 
 AUDITED: Final = frozenset(
-    {"granted", "released", "expired", "forced", "converted", "session-expired", "elected", "resigned"}
+    {
+        "granted",
+        "released",
+        "expired",
+        "forced",
+        "converted",
+        "session-expired",
+        "session-forced",
+        "elected",
+        "resigned",
+        "delay-lifted",
+        "fence-forgotten",
+    }
 )
 """The events that the audit has, of those that a watch tells."""
 AUDIT_COUNT: Final = 100

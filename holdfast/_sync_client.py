@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from holdfast import _portal, _values
 from holdfast._acquiring import DEFAULT_SESSION_TTL_S
@@ -244,6 +244,21 @@ class SyncClient:
     ) -> tuple[_values.Holder, ...]:
         """End every hold of a lock, whoever has it, and return the former holders."""
         return Call(lambda: self._client.force_release(name, reason=reason, lock_delay=lock_delay)).run()
+
+    def force_close_session(self, session_name: str, *, reason: str) -> tuple[str, ...]:
+        """End somebody else's session by its public name, and return the names of what it held.
+
+        Raises SessionExpired when there is no such session (any more).
+        """
+        return Call(lambda: self._client.force_close_session(session_name, reason=reason)).run()
+
+    def lift_delay(self, name: Name, *, reason: str, kind: Literal["lock", "semaphore"] = "lock") -> int:
+        """End the lock-delays of a lock or a semaphore before their time, and return how many there were."""
+        return Call(lambda: self._client.lift_delay(name, reason=reason, kind=kind)).run()
+
+    def forget_fence(self, resource: Name, *, reason: str) -> int | None:
+        """Make a resource accept any token again, and return the highest that it had seen, None if none."""
+        return Call(lambda: self._client.forget_fence(resource, reason=reason)).run()
 
     # -- what there is to see -------------------------------------------------------------------------------
 

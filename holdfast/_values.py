@@ -132,6 +132,18 @@ class HoldersReleased(msgspec.Struct, frozen=True):
     released: tuple[Holder, ...] = ()
 
 
+class DelaysLifted(msgspec.Struct, frozen=True):
+    """The body of the answer to a lifted delay: how many there were."""
+
+    lifted: int
+
+
+class FenceForgotten(msgspec.Struct, frozen=True):
+    """The body of the answer to a forgotten fence: the highest token that it had."""
+
+    highest_token: int | None
+
+
 class Granted(msgspec.Struct, frozen=True):
     """The body of the answer to any acquire. `expires_in_ms` is 0 when the hold has already ended."""
 
@@ -218,8 +230,9 @@ class ElectionInfo(msgspec.Struct, frozen=True):
 class Event(msgspec.Struct, frozen=True):
     """Something that happened, as a watch or the audit tells it.
 
-    `event` is granted, queued, released, expired, forced, converted, session-expired, elected or resigned;
-    `kind` is lock, semaphore or election. Behind `id` a watch goes on; events of the audit have none.
+    `event` is granted, queued, released, expired, forced, converted, session-expired, session-forced,
+    elected, resigned, delay-lifted or fence-forgotten; `kind` is lock, semaphore or election. Behind `id` a
+    watch goes on; events of the audit have none.
     """
 
     revision: int

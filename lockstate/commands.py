@@ -293,6 +293,37 @@ class ForceEnd(ForceRelease, frozen=True, tag=46):
     token: int = 0
 
 
+class ForceCloseSession(_Command, frozen=True, tag=47):
+    """End somebody else's session, known by its public name, with its holds and waits."""
+
+    session_name: str
+    reason: str
+    request_id: str = ""
+
+
+class LiftDelay(_Command, frozen=True, tag=48):
+    """End the lock-delays of a name, of a lock or a semaphore, before their time."""
+
+    name: str
+    reason: str
+    kind: HoldKind = HoldKind.LOCK
+    request_id: str = ""
+
+
+class ForgetFence(_Command, frozen=True, tag=49):
+    """Forget the highest token that a resource has seen: from now on it accepts any."""
+
+    resource: str
+    reason: str
+    request_id: str = ""
+
+
+class KeepAliveFor(KeepAlive, frozen=True, tag=50):
+    """Start the session's ttl anew, with another length from now on."""
+
+    ttl_ms: int
+
+
 Command = (
     OpenSession
     | KeepAlive
@@ -319,6 +350,10 @@ Command = (
     | ReleaseOf
     | RenewOf
     | ForceEnd
+    | ForceCloseSession
+    | LiftDelay
+    | ForgetFence
+    | KeepAliveFor
 )
 
 

@@ -2,11 +2,14 @@
 
 from typing import Final
 
+import msgspec
+
 from lockstate.cells import Cell
 from lockstate.commands import Wanted
+from lockstate.ids import NO_OWNER, NO_SESSION
 from lockstate.modes import Mode
 from lockstate.owners import own_id
-from lockstate.records import Hold, Session, Ticket
+from lockstate.records import Delay, Hold, Session, Ticket
 from lockstate.results import CellEvent, CellEventKind, Event, EventKind, Granted, Refused, Settled
 from lockstate.state import State
 
@@ -80,21 +83,49 @@ class Effects:
             of.value,
         )
 
-    def tell_session(self, session: Session) -> None:
-        """Add the event that a session expired."""
+    def tell_session(self, session: Session, kind: EventKind, reason: str) -> None:
+        """Add the event that a session expired, or was ended by force for a reason."""
         state = self.state
         event = Event(
             state.revision,
             state.now_ms,
-            EventKind.SESSION_EXPIRED,
+            kind,
             "",
             Mode.EXCLUSIVE,
             session.owner,
             0,
             session.session_id,
             0,
+            reason,
         )
         self.events.append(event)
+
+    def tell_lifted(self, delay: Delay, reason: str) -> None:
+        """Add the event that a delay was ended before its time."""
+        event = self._of_nobody(EventKind.DELAY_LIFTED, delay.name, 0, reason)
+        self.events.append(
+            msgspec.structs.replace(event, of=delay.kind, scope=delay.scope, permits=delay.permits)
+        )
+
+    def tell_forgotten(self, resource: str, token: int, reason: str) -> None:
+        """Add the event that the highest token of a resource was forgotten."""
+        self.events.append(self._of_nobody(EventKind.FENCE_FORGOTTEN, resource, token, reason))
+
+    def _of_nobody(self, kind: EventKind, name: str, token: int, reason: str) -> Event:
+        """Return an event of what belongs to no client."""
+        state = self.state
+        return Event(
+            state.revision,
+            state.now_ms,
+            kind,
+            name,
+            Mode.EXCLUSIVE,
+            NO_OWNER,
+            token,
+            NO_SESSION,
+            0,
+            reason,
+        )
 
     def tell_cell(self, kind: CellEventKind, cell: Cell) -> None:
         """Add the event of a cell that was written or, at the present revision of the table, removed."""

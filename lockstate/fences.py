@@ -1,9 +1,13 @@
-"""Fences: the highest token that each resource has seen. Never forgotten, or a stale one could pass."""
+"""Fences: the highest token that each resource has seen.
+
+None is forgotten by itself, or a stale token could pass: only when an operator says so, with a reason.
+"""
 
 from lockstate import budget, limits
-from lockstate.commands import AdvanceFence
+from lockstate.commands import AdvanceFence, ForgetFence
+from lockstate.effects import Effects
 from lockstate.holds import check_count
-from lockstate.results import FenceAdvanced, Reason, Refused, Result
+from lockstate.results import FenceAdvanced, FenceForgotten, Reason, Refused, Result
 from lockstate.state import State
 
 
@@ -26,3 +30,17 @@ def advance(state: State, command: AdvanceFence) -> Result:
         return Refused(Reason.STALE_TOKEN, detail, facts={"highest_token": highest})
     state.set_fence(command.resource, command.token)
     return FenceAdvanced(command.token)
+
+
+def forget(effects: Effects, command: ForgetFence) -> Result:
+    """Forget the highest token of a resource, which accepts any from now on."""
+    refused = limits.check_name(command.resource) or limits.check_text(
+        "reason", command.reason, limits.REASON_BYTES_MAX
+    )
+    if refused is not None:
+        return refused
+    highest = effects.state.fences.get(command.resource)
+    if highest is not None:
+        effects.state.forget_fence(command.resource)
+        effects.tell_forgotten(command.resource, highest, command.reason)
+    return FenceForgotten(highest)

@@ -1,5 +1,7 @@
 """What commands do that name a kind: they are told when they mean another one, and force ends any of them.
 
+The delays that a force or an expiry leaves can be lifted.
+
 A hold keeps its kind for as long as it lives, and locks, semaphores and elections of one name are three
 different things. So a call that finds another kind than its own is a mistake of its caller: it is refused,
 changes nothing, and is not remembered, for the corrected one may carry the same `request_id`.
@@ -9,10 +11,10 @@ from itertools import islice
 
 from lockstate import limits
 from lockstate.checks import invalid
-from lockstate.commands import ForceEnd, ReleaseOf, RenewOf
+from lockstate.commands import ForceEnd, LiftDelay, ReleaseOf, RenewOf
 from lockstate.holds import Holds
 from lockstate.kinds import HoldKind
-from lockstate.results import EventKind, ForceReleased, HolderView, Reason, Refused, Result
+from lockstate.results import DelaysLifted, EventKind, ForceReleased, HolderView, Reason, Refused, Result
 from lockstate.state import Freed
 from lockstate.views import holder_view, holders_of
 
@@ -49,6 +51,21 @@ class Kinds:
         self._holds.serve(freed)
         return ForceReleased(released)
 
+    def lift_delay(self, command: LiftDelay) -> Result:
+        """End the delays of a name before their time, and serve those that wait for it."""
+        refused = _check_lift(command)
+        if refused is not None:
+            return refused
+        state = self._state
+        delays = state.delays_of(command.kind, command.name)
+        left_ms = max([delay.expires_at_ms - state.now_ms for delay in delays], default=0)
+        freed: Freed = []
+        for delay in delays:
+            self._holds.effects.tell_lifted(delay, command.reason)
+            freed += state.end_delay(delay)
+        self._holds.serve(freed)
+        return DelaysLifted(len(delays), max(left_ms, 0))
+
     def _nothing_to_end(self, command: ForceEnd, *, is_held: bool) -> Result:
         """Say what there is instead: another kind of this name, or holders with other tokens."""
         others = () if is_held else self._holders_of_other_kinds(command)
@@ -77,4 +94,13 @@ def _check(command: ForceEnd) -> Refused | None:
     )
     if refused is None and command.kind is HoldKind.ELECTION and command.lock_delay_ms:
         return invalid("lock_delay_ms: an election has none")
+    return refused
+
+
+def _check_lift(command: LiftDelay) -> Refused | None:
+    refused = limits.check_name(command.name) or limits.check_text(
+        "reason", command.reason, limits.REASON_BYTES_MAX
+    )
+    if refused is None and command.kind is HoldKind.ELECTION:
+        return invalid("kind: an election has no delay")
     return refused

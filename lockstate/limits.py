@@ -52,7 +52,8 @@ SEMAPHORES_COUNT_MAX = 1_000_000
 VALUE_BYTES_MAX = 1024
 """Bytes of an elected leader's value: an address, not a document."""
 FENCES_COUNT_MAX = 1_000_000
-"""Resources whose highest token is remembered. None is ever forgotten, or a stale token could pass."""
+"""Resources whose highest token is remembered. None is forgotten by
+itself, or a stale token could pass."""
 TOKEN_MAX = (1 << 53) - 1
 """The highest token: the largest integer that every JSON reader keeps exactly."""
 EXPIRIES_PER_ENTRY_MAX = 2_000

@@ -27,9 +27,13 @@ from lockstate.commands import (
     Convert,
     DeleteCells,
     Entry,
+    ForceCloseSession,
     ForceEnd,
     ForceRelease,
+    ForgetFence,
     KeepAlive,
+    KeepAliveFor,
+    LiftDelay,
     MayWait,
     OpenSession,
     Proclaim,
@@ -47,7 +51,7 @@ from lockstate.commands import (
 from lockstate.conversions import Conversions
 from lockstate.effects import Effects
 from lockstate.elections import Elections
-from lockstate.fences import advance
+from lockstate.fences import advance, forget
 from lockstate.holds import Holds
 from lockstate.ids import NO_SESSION, HoldId, SessionId
 from lockstate.kinded import Kinds
@@ -61,9 +65,11 @@ from lockstate.results import (
     BatchOutcome,
     CellsDeleted,
     CellView,
+    DelaysLifted,
     Done,
     ElectionView,
     Event,
+    FenceForgotten,
     FenceView,
     Granted,
     HighestToken,
@@ -103,7 +109,16 @@ _NO_OUTCOME: Final = frozenset(
 
 _MAY_WAIT: Final = frozenset(get_args(MayWait))
 """The classes of `MayWait`."""
-_FREES: Final = (CloseSession, Release, ForceRelease, Renew, DeleteCells)
+_FREES: Final = (
+    CloseSession,
+    Release,
+    ForceRelease,
+    Renew,
+    DeleteCells,
+    ForceCloseSession,
+    LiftDelay,
+    ForgetFence,
+)
 """The classes of commands with a `request_id` that are carried out whether or not there is room."""
 _DONE: Final = Done()
 _UNDECODABLE: Final = Refused(Reason.INVALID_REQUEST, "the command could not be decoded")
@@ -148,6 +163,10 @@ class LockMachine:
             ReleaseOf: lambda command: kinds.check(command) or locks.release(command),
             RenewOf: lambda command: kinds.check(command) or sessions.renew(command),
             ForceEnd: kinds.force_end,
+            ForceCloseSession: sessions.force_close,
+            LiftDelay: kinds.lift_delay,
+            ForgetFence: lambda command: forget(self._effects, command),
+            KeepAliveFor: sessions.keep_alive_for,
             Tick: lambda _: _DONE,
             Barrier: lambda _: _DONE,
             Undecodable: lambda _: _UNDECODABLE,
@@ -409,8 +428,7 @@ class LockMachine:
                 Reason.OVERLOADED, "too many requests with a request_id within five minutes", (), 0, 1000
             )
         result = self._apply(command, key)
-        is_empty = isinstance(result, CellsDeleted) and not result.count
-        if not (is_empty or isinstance(result, Refused | Renewed)):
+        if not (isinstance(result, Refused | Renewed) or _freed_nothing(result)):
             state.requests.remember(key, digest, state.now_ms, result)
         return result
 
@@ -459,3 +477,13 @@ class LockMachine:
             self.state.ledger.change(hold)
             hold.attempt_id = command.attempt_id
         return msgspec.structs.replace(first, expires_in_ms=views.remaining_ms(self.state, hold))
+
+
+def _freed_nothing(result: Result) -> bool:
+    """Whether a command that is there to free something found nothing."""
+    match result:
+        case CellsDeleted() | DelaysLifted():
+            return not result.count
+        case FenceForgotten():
+            return result.highest_token is None
+    return False

@@ -19,8 +19,11 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    ForceCloseSession,
     ForceEnd,
     ForceRelease,
+    ForgetFence,
+    LiftDelay,
     OpenSession,
     Proclaim,
     PutCell,
@@ -70,6 +73,9 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     ReleaseOf: _of_hold,
     RenewOf: _of_hold,
     ForceEnd: _of_name,
+    ForceCloseSession: operator.attrgetter("session_name"),
+    LiftDelay: _of_name,
+    ForgetFence: operator.attrgetter("resource"),
 }
 """What tells apart clients that count their requests from 1: for each command that may be remembered."""
 _ATTEMPT: Final = {"hold_id": "", "attempt_id": ""}

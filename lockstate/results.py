@@ -284,6 +284,27 @@ class ReleasedOnce(Released, frozen=True, tag=20):
     depth: int = 1
 
 
+class SessionForced(_Value, frozen=True, tag=21):
+    """Somebody else's session ended; `released` are the names that it held, in order of their tokens."""
+
+    session_name: str
+    owner: OwnerName
+    released: tuple[str, ...]
+
+
+class DelaysLifted(_Value, frozen=True, tag=22):
+    """How many delays ended before their time, and how long the longest of them would have gone on."""
+
+    count: int
+    left_ms: int
+
+
+class FenceForgotten(_Value, frozen=True, tag=23):
+    """The highest token that the resource had seen; None if it never saw one."""
+
+    highest_token: int | None
+
+
 class ForceReleased(_Value, frozen=True, tag=8):
     """Every hold of the lock was ended: these."""
 
@@ -428,6 +449,9 @@ Result = (
     | Transacted
     | GrantedAgain
     | ReleasedOnce
+    | SessionForced
+    | DelaysLifted
+    | FenceForgotten
 )
 
 
@@ -443,6 +467,9 @@ class EventKind(enum.StrEnum):
     ELECTED = "elected"
     RESIGNED = "resigned"
     SESSION_EXPIRED = "session-expired"
+    SESSION_FORCED = "session-forced"
+    DELAY_LIFTED = "delay-lifted"
+    FENCE_FORGOTTEN = "fence-forgotten"
     WAIT_ENDED = "wait-ended"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
@@ -454,6 +481,9 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `session_id` is the id of the session, or of the hold if it has a lease of its own. It is a secret: it
     selects the events for a client that names it, and never leaves the node. `lasted_ms` is how long the hold
     or the wait that ended had lasted; of a grant, how long it was waited for. `value` is an elected leader's.
+
+    The end of a session has no name, and no more than its owner and, if it was forced, a reason. A delay that
+    was lifted, and a fence that was forgotten, are nobody's: they have no owner and no session.
     """
 
     revision: int

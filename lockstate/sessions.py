@@ -1,12 +1,14 @@
 """Sessions: how they begin, live and end. And expiry: what ends because its time is over."""
 
+from typing import Final
+
 from lockstate import budget, limits
 from lockstate.cells import Cell
-from lockstate.commands import CloseSession, KeepAlive, OpenSession, Renew
+from lockstate.commands import CloseSession, ForceCloseSession, KeepAlive, KeepAliveFor, OpenSession, Renew
 from lockstate.deadlines import Timed
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
 from lockstate.ids import OwnerName
-from lockstate.owners import public_name
+from lockstate.owners import order_in, public_name, session_name
 from lockstate.rate_algorithms import Limiter
 from lockstate.records import Delay, Hold, Session, Ticket, each_lock
 from lockstate.results import (
@@ -17,12 +19,19 @@ from lockstate.results import (
     Renewed,
     Result,
     SessionClosed,
+    SessionForced,
     SessionKept,
     SessionOpened,
 )
 from lockstate.state import Freed, claims_of_hold
 from lockstate.transactions import Transactions
 from lockstate.views import remaining_ms
+
+_TOLD: Final = {
+    EventKind.EXPIRED: EventKind.SESSION_EXPIRED,
+    EventKind.FORCED: EventKind.SESSION_FORCED,
+}
+"""The event of a session that its client did not close, by that of its holds."""
 
 
 class Sessions:
@@ -58,8 +67,24 @@ class Sessions:
         session = self._state.sessions.get(command.session_id)
         if session is None:
             return SESSION_EXPIRED
+        return self._kept(session)
+
+    def keep_alive_for(self, command: KeepAliveFor) -> Result:
+        """Start a session's ttl anew, with another length.
+
+        As of a hold, a shorter one counts from the next keepalive on: what was promised stays promised.
+        """
+        refused = limits.check_ttl(command.ttl_ms)
+        session = self._state.sessions.get(command.session_id)
+        if refused is not None or session is None:
+            return refused or SESSION_EXPIRED
+        self._state.ledger.change(session)
+        session.ttl_ms = command.ttl_ms
+        return self._kept(session)
+
+    def _kept(self, session: Session) -> SessionKept:
         self._state.extend(session)
-        return SessionKept(session.session_id, session.ttl_ms)
+        return SessionKept(session.session_id, session.expires_at_ms - self._state.now_ms)
 
     def close(self, command: CloseSession) -> Result:
         """End a session, its holds and its waits."""
@@ -67,6 +92,17 @@ class Sessions:
         if session is None:
             return SESSION_EXPIRED
         return SessionClosed(self._end(session, EventKind.RELEASED))
+
+    def force_close(self, command: ForceCloseSession) -> Result:
+        """End the session of a public name, whoever has it. Its holds end as by force, with their delays."""
+        refused = limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+        if refused is not None:
+            return refused
+        session = self._state.sessions_in_order.get(order_in(command.session_name))
+        if session is None or session_name(session) != command.session_name:
+            return SESSION_EXPIRED
+        released = self._end(session, EventKind.FORCED, command.reason)
+        return SessionForced(command.session_name, session.owner, released)
 
     def renew(self, command: Renew) -> Result:
         """Start the lease of a hold anew.
@@ -88,7 +124,7 @@ class Sessions:
         self._state.extend(self._state.lease_of(hold))
         return Renewed(hold.token, remaining_ms(self._state, hold))
 
-    def _end(self, session: Session, kind: EventKind) -> tuple[str, ...]:
+    def _end(self, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
         """End a session with its waits and holds, then serve the waiters; return the names it held.
 
         Its tickets go first: none of them may be granted what its holds leave behind.
@@ -100,9 +136,9 @@ class Sessions:
             freed += holds.end_wait(ticket, LEASE_EXPIRED if ticket.converts else SESSION_EXPIRED)
         ended = list(session.holds.values())
         for hold in ended:
-            freed += holds.end(hold, kind)
-        if kind is EventKind.EXPIRED:
-            holds.effects.tell_session(session)
+            freed += holds.end(hold, kind, reason)
+        if kind in _TOLD:
+            holds.effects.tell_session(session, _TOLD[kind], reason)
         self._transactions.end_session(
             session.session_id,
             CellEventKind.EXPIRED if kind is EventKind.EXPIRED else CellEventKind.DELETED,

@@ -411,6 +411,14 @@ class State:
             self.delays[delay.name, delay.scope] = delay
             self._add_claims(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope), None)
 
+    def delays_of(self, kind: HoldKind, name: str) -> list[Delay]:
+        """Return the delays of this very name, in order of creation."""
+        if kind is _SEMAPHORE:
+            semaphore = self.semaphores.get(name)
+            return list(semaphore.delays.values()) if semaphore is not None else []
+        found = [self.delays[name, scope] for scope in Scope if (name, scope) in self.delays]
+        return sorted(found, key=attrgetter("order")) if kind is _LOCK else []
+
     def end_delay(self, delay: Delay) -> Freed:
         """Take a delay out; return what became free."""
         self.deadlines.remove(delay)
@@ -454,12 +462,18 @@ class State:
 
     def set_fence(self, resource: str, token: int) -> None:
         """Make `token` the highest of a resource."""
-        if resource not in self.fence_values.noted:
-            if resource not in self.fences:
-                self.ledger.settled_sum += marks.of_length(len(resource))
-                self.fences_in_order.add(resource)
-            self.fence_values.change(resource)
+        if resource not in self.fences:
+            self.ledger.settled_sum += marks.of_length(len(resource))
+            self.fences_in_order.add(resource)
+        self.fence_values.change(resource)
         self.fences[resource] = token
+
+    def forget_fence(self, resource: str) -> None:
+        """Forget the highest token of a resource that has one."""
+        self.fence_values.change(resource)
+        self.ledger.settled_sum -= marks.of_length(len(resource))
+        self.fences_in_order.remove(resource)
+        del self.fences[resource]
 
 
 def number_of_semaphore(semaphore: Semaphore) -> int:

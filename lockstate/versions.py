@@ -50,6 +50,13 @@ RULES: Final = {
         Rules(3, 3, 5, 18, "Member lists with a cluster id; a bound on the memory that the state takes."),
         Rules(4, 3, 5, 42, "Cells (tags 40 to 42); a table for what records have beside their fields."),
         Rules(5, 3, 5, 46, "Calls say what they mean (tags 43 to 46); refusals are not remembered."),
+        Rules(
+            6,
+            3,
+            5,
+            50,
+            "What operators override is audited (tags 47 to 49); a keepalive may change a ttl (50).",
+        ),
     )
 }
 """All rules that this release can follow, by number."""
@@ -65,6 +72,8 @@ know it would take it for undecodable while others apply it."""
 RULES_EXPLICIT: Final = 5
 """The first rules in which calls say what they mean: which kind of hold, and what an acquire of what is held
 already is to do. They share no permits, and remember no refusal that changed nothing."""
+RULES_OVERRIDES: Final = 6
+"""The first rules in which operators end sessions, lift delays and forget fences."""
 RULES_OLDEST: Final = min(RULES)
 """The oldest rules that this release can still follow."""
 RULES_NEWEST: Final = max(RULES)

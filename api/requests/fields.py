@@ -95,6 +95,13 @@ def check_name(field: str, text: str) -> None:
         raise ProblemError(refused.reason.value, f"{field}: {problem}")
 
 
+def check_reason(reason: str) -> None:
+    """Raise ProblemError if an operator does not say why, or not in a way that can be kept and shown."""
+    if not reason:
+        raise invalid("reason: must not be empty")
+    check(limits.check_text("reason", reason, limits.REASON_BYTES_MAX))
+
+
 def check_between(field: str, value: int, smallest: int, largest: int) -> None:
     """Raise ProblemError if `value` is out of bounds."""
     if not smallest <= value <= largest:

@@ -19,6 +19,7 @@ from api.requests.fields import (
     check,
     check_between,
     check_name,
+    check_reason,
     invalid,
 )
 from api.requests.ids import new_hold_ids
@@ -237,9 +238,7 @@ class ForcingRequest(Write, kw_only=True):
     def command(self, kind: HoldKind) -> commands.ForceEnd:
         """Return the command that ends holds of this kind. Raises ProblemError."""
         check(limits.check_name(self.name))
-        if not self.reason:
-            raise invalid("reason: must not be empty")
-        check(limits.check_text("reason", self.reason, limits.REASON_BYTES_MAX))
+        check_reason(self.reason)
         check(limits.check_range("lock_delay_ms", self.delay_ms, limits.LOCK_DELAY_MS_MAX))
         token = 0
         if self.token is not UNSET:

@@ -30,13 +30,21 @@ class CloseSessionRequest(Write, kw_only=True):
 
 
 class KeepAliveRequest(Write, kw_only=True):
-    """Keep a session alive. Repeating that is harmless, so its `request_id` is a name for logs only."""
+    """Keep a session alive, with another ttl from now on if one is given.
+
+    Repeating that is harmless, so its `request_id` is a name for logs only.
+    """
+
+    ttl_ms: Ttl | Maybe = UNSET
 
     def command(self, session_id: str) -> commands.KeepAlive:
         """Return the command."""
         self.checked_id()
         check(limits.check_id("session_id", session_id))
-        return commands.KeepAlive(SessionId(session_id))
+        if self.ttl_ms is UNSET:
+            return commands.KeepAlive(SessionId(session_id))
+        check(limits.check_ttl(self.ttl_ms))
+        return commands.KeepAliveFor(SessionId(session_id), self.ttl_ms)
 
 
 class TransferRequest(Request, kw_only=True):

@@ -1,7 +1,7 @@
 """The log lines of what the audit keeps: who got what, how it ended, who ended it by force.
 
 Every node applies every entry, so only the leader writes them. What people may have to look into is told at
-the level info, up to a number in each minute: forced ends and expiries. All else is for who asks for
+the level info, up to a number in each minute: what operators did, and expiries. All else is for who asks for
 debug. Owners, names and reasons come from clients, so they are quoted. No line has a session id or a hold
 id: they are secrets.
 """
@@ -18,7 +18,18 @@ logger = logging.getLogger(__name__)
 
 PERIOD_S: Final = 60.0
 """Seconds after which what had no line of its own is summed up in one."""
-TOLD_MAX: Final = {EventKind.EXPIRED: 10, EventKind.SESSION_EXPIRED: 10, EventKind.FORCED: 100}
+_BY_OPERATORS: Final = (
+    EventKind.FORCED,
+    EventKind.SESSION_FORCED,
+    EventKind.DELAY_LIFTED,
+    EventKind.FENCE_FORGOTTEN,
+)
+"""What somebody did to others, and gave a reason for."""
+TOLD_MAX: Final = {
+    EventKind.EXPIRED: 10,
+    EventKind.SESSION_EXPIRED: 10,
+    **dict.fromkeys(_BY_OPERATORS, 100),
+}
 """How many of a kind have lines of their own in a period, at info.
 
 Clients that let leases expire by habit would fill a disk, and many holds may end at once: a line for each
@@ -35,6 +46,9 @@ _LINES: Final[dict[EventKind, str]] = {
     EventKind.ELECTED: "event=elected %s",
     EventKind.RESIGNED: "event=resigned %s",
     EventKind.SESSION_EXPIRED: "event=session-expired %s",
+    EventKind.SESSION_FORCED: "event=session-forced %s",
+    EventKind.DELAY_LIFTED: "event=delay-lifted %s",
+    EventKind.FENCE_FORGOTTEN: "event=fence-forgotten %s",
 }
 """All that is audited: neither who begins to wait nor who gives up."""
 
@@ -82,7 +96,7 @@ class AuditLog:
                 "event=ended-more expired=%d session_expired=%d forced=%d for_s=%d",
                 more[EventKind.EXPIRED],
                 more[EventKind.SESSION_EXPIRED],
-                more[EventKind.FORCED],
+                sum([more[kind] for kind in _BY_OPERATORS]),
                 PERIOD_S,
             )
         self._news.clear()
@@ -91,10 +105,15 @@ class AuditLog:
 def _said(event: Event) -> str:
     """Return what a line says of an event, its kind apart. A session has nothing but its owner."""
     owner = shown_owner(event.owner, event.session_id)
-    if event.kind is EventKind.SESSION_EXPIRED:
-        return f"owner={owner!r} revision={event.revision}"
+    reason = f" reason={event.reason!r}" if event.kind in _BY_OPERATORS else ""
+    match event.kind:
+        case EventKind.SESSION_EXPIRED | EventKind.SESSION_FORCED:
+            return f"owner={owner!r} revision={event.revision}{reason}"
+        case EventKind.DELAY_LIFTED:
+            return f"kind={event.of} name={event.name!r} revision={event.revision}{reason}"
+        case EventKind.FENCE_FORGOTTEN:
+            return f"name={event.name!r} token={event.token} revision={event.revision}{reason}"
     mode = f" mode={event.mode}" if event.of is HoldKind.LOCK else ""
-    reason = f" reason={event.reason!r}" if event.kind is EventKind.FORCED else ""
     return (
         f"kind={event.of} name={event.name!r}{mode} token={event.token} owner={owner!r}"
         f" lasted_ms={event.lasted_ms} revision={event.revision}{reason}"

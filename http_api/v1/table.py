@@ -13,6 +13,7 @@ from api.requests.locks import (
     ReleaseRequest,
     RenewRequest,
 )
+from api.requests.overrides import ForceCloseSessionRequest, ForgetFenceRequest, LiftDelayRequest
 from api.requests.primitives import (
     AcquirePermitsRequest,
     AdvanceFenceRequest,
@@ -78,7 +79,12 @@ _SESSIONS: Final = (
     Route(
         method="POST", path=wire.SESSION_KEEPALIVE, handler=sessions.keep_alive,
         takes=KeepAliveRequest, gives=answers.SessionKept,
-        problems=("session-expired", *_WORLD),
+        problems=("ttl-out-of-range", "session-expired", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.SESSION_FORCE_CLOSE, handler=sessions.force_close,
+        takes=ForceCloseSessionRequest, gives=answers.SessionForced,
+        problems=("session-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="GET", path=wire.SESSIONS, handler=sessions.list_sessions, gives=views.SessionPage,
@@ -124,6 +130,11 @@ _LOCKS: Final = (
         problems=("name-too-long", "wrong-kind", "not-holder", *_WORLD),
     ),
     Route(
+        method="POST", path=wire.LOCK_LIFT_DELAY, handler=locks.lift_delay,
+        takes=LiftDelayRequest, gives=answers.DelaysLifted,
+        problems=("name-too-long", "upgrade-pending", *_WORLD),
+    ),
+    Route(
         method="GET", path=wire.LOCK, handler=locks.get_lock,
         gives=views.Lock, query=("consistency",), problems=("name-too-long", *_READ),
     ),
@@ -162,6 +173,11 @@ _SEMAPHORES: Final = (
         method="POST", path=wire.SEMAPHORE_FORCE_RELEASE, handler=semaphores.force_release_permits,
         takes=ForceReleaseRequest, gives=answers.ForceReleased,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.SEMAPHORE_LIFT_DELAY, handler=semaphores.lift_permits_delay,
+        takes=LiftDelayRequest, gives=answers.DelaysLifted,
+        problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_RESIZE, handler=semaphores.resize_semaphore,
@@ -210,6 +226,11 @@ _RATES_AND_FENCES: Final = (
         method="POST", path=wire.FENCE_ADVANCE, handler=fences.advance_fence,
         takes=AdvanceFenceRequest, gives=answers.FenceAdvanced,
         problems=("name-too-long", "stale-token", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.FENCE_FORGET, handler=fences.forget_fence,
+        takes=ForgetFenceRequest, gives=answers.FenceForgotten,
+        problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
 )  # fmt: skip
 

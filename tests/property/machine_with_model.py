@@ -11,6 +11,7 @@ from lockstate.codec import decode_entry, encode_command, encode_entry, entry_fo
 from lockstate.commands import Acquisition, AdvanceVersion, Command, Convert, Entry, OpenSession
 from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
+from lockstate.owners import session_name
 from lockstate.results import Outcome, Queued, Result
 from lockstate.versions import ENTRY_FORMATS, RULES_FIRST, RULES_NEWEST, UnknownVersionError
 from tests.property import compare, random_commands, situations
@@ -211,10 +212,16 @@ class MachineWithModel:
         compare.check_outcome(outcome, expected, self.state)
         self.referee.watch(entry, outcome)
         self.seen.update(situations.seen(self.state, _answers(outcome)))
+        self._tell_public_names()
         self._check_secrets(outcome)
         compare.check_views(self.machine, self.state)
         assert snapshot.digest(self.machine) == snapshot.digest(self.twin), "restarts change nothing"
         invariants.check(self.machine)
+
+    def _tell_public_names(self) -> None:
+        """Tell the model the public names of sessions, under which operators know them."""
+        for session in self.state.sessions:
+            session.public_name = session_name(self.machine.state.sessions[session.session_id])
 
     def _check_secrets(self, outcome: Outcome) -> None:
         """Check that no owner shows a secret, and that waits have ids that were asked with."""

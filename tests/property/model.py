@@ -20,9 +20,13 @@ from lockstate.commands import (
     Convert,
     DeleteCells,
     Entry,
+    ForceCloseSession,
     ForceEnd,
     ForceRelease,
+    ForgetFence,
     KeepAlive,
+    KeepAliveFor,
+    LiftDelay,
     OpenSession,
     Proclaim,
     PutCell,
@@ -62,6 +66,7 @@ from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
 from tests.property.model_locks import names
+from tests.property.model_overrides import override
 from tests.property.model_records import Hold, ModelState, Session, Ticket
 from tests.property.model_refusals import limit_mismatch
 from tests.property.model_requests import forget, forget_old, remember, repeat, request_key
@@ -158,6 +163,8 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             session = state.session(command.session_id)
             if session is None:
                 return Refused(Reason.SESSION_EXPIRED, "")
+            if isinstance(command, KeepAliveFor):
+                session.lease.ttl_ms = command.ttl_ms
             if isinstance(command, KeepAlive):
                 return SessionKept(command.session_id, state.restart(session.lease))
             return SessionClosed(end_session(state, session, EventKind.RELEASED))
@@ -185,6 +192,8 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             result = force_end(state, command)
         case ForceRelease():
             result = force_release(state, command)
+        case ForceCloseSession() | LiftDelay() | ForgetFence():
+            return override(state, command)
         case ResizeSemaphore():
             result = resize(state, command)
         case Proclaim():

@@ -33,6 +33,7 @@ AUDITED = {
     EventKind.ELECTED,
     EventKind.RESIGNED,
     EventKind.SESSION_EXPIRED,
+    EventKind.SESSION_FORCED,
 }
 
 
@@ -65,6 +66,7 @@ def tell(  # noqa: PLR0917 - what an event tells, called everywhere
                 0,
                 thing.session_id,
                 lasted_ms,
+                reason,
             )
         ]
     else:
@@ -239,17 +241,19 @@ def delay(  # noqa: PLR0917 - what a delay is made of
     state.delays.append(Delay(kind, name, scope, permits, until_ms, state.next_created()))
 
 
-def end_session(state: ModelState, session: Session, kind: EventKind) -> tuple[str, ...]:
+def end_session(state: ModelState, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
     """End a session with its waits and holds, and return the names that it held."""
     holds = [h for h in state.holds if h.session_id == session.session_id]
     state.sessions.remove(session)
     for ticket in [t for t in state.tickets if t.session_id == session.session_id]:
-        reason = Reason.SESSION_EXPIRED if ticket.converts is None else Reason.LEASE_EXPIRED
-        end_wait(state, ticket, Refused(reason, ""))
+        over = Reason.SESSION_EXPIRED if ticket.converts is None else Reason.LEASE_EXPIRED
+        end_wait(state, ticket, Refused(over, ""))
     for hold in holds:
-        end_hold(state, hold, kind)
+        end_hold(state, hold, kind, reason)
     if kind is EventKind.EXPIRED:
         tell(state, EventKind.SESSION_EXPIRED, session)
+    elif kind is EventKind.FORCED:
+        tell(state, EventKind.SESSION_FORCED, session, reason=reason)
     is_over = kind is EventKind.EXPIRED
     end_cells_of(state, session.session_id, CellEventKind.EXPIRED if is_over else CellEventKind.DELETED)
     serve(state)

@@ -12,8 +12,12 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    ForceCloseSession,
     ForceEnd,
     ForceRelease,
+    ForgetFence,
+    KeepAliveFor,
+    LiftDelay,
     OpenSession,
     Proclaim,
     PutCell,
@@ -41,7 +45,7 @@ def refuse_bad_request_id(command: Command | Undecodable) -> Refused | None:
     return limits.check_id("request_id", request_id) if request_id else None
 
 
-def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C901 - one case for each
+def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C901, PLR0912 - one case for each
     match command:
         case Undecodable():
             return [BAD]
@@ -80,6 +84,10 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             return refuse_bad_cells(command)
         case ForceRelease():
             return _check_force(command)
+        case ForceCloseSession() | LiftDelay() | ForgetFence():
+            return _check_override(command)
+        case KeepAliveFor():
+            return [limits.check_ttl(command.ttl_ms)]
         case _:
             return []
 
@@ -94,6 +102,16 @@ def _check_force(command: ForceRelease) -> list[Refused | None]:
         checks.append(BAD if not 0 <= command.token <= limits.TOKEN_MAX else None)
         has_delay = command.kind is HoldKind.ELECTION and command.lock_delay_ms
         checks.append(BAD if has_delay else None)
+    return checks
+
+
+def _check_override(command: ForceCloseSession | LiftDelay | ForgetFence) -> list[Refused | None]:
+    checks = [limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)]
+    if isinstance(command, ForgetFence):
+        return [limits.check_name(command.resource), *checks]
+    if isinstance(command, LiftDelay):
+        checks.append(BAD if command.kind is HoldKind.ELECTION else None)
+        return [limits.check_name(command.name), *checks]
     return checks
 
 

@@ -35,6 +35,8 @@ class Session:
     owner: OwnerName
     labels: dict[str, str]
     lease: Lease
+    public_name: str = ""
+    """Told by who follows a machine: which numbers sessions get is not part of the rules."""
 
 
 @dataclass

@@ -33,10 +33,14 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    ForceCloseSession,
     ForceEnd,
     ForceRelease,
+    ForgetFence,
     IfHeld,
     KeepAlive,
+    KeepAliveFor,
+    LiftDelay,
     OpenSession,
     Proclaim,
     PutCell,
@@ -211,6 +215,20 @@ def force_end(rng: Random, state: ModelState) -> Command:
     return ForceEnd(name, "because", delay_ms, rng.choice(REQUEST_IDS), kind, token)
 
 
+def force_close(rng: Random, state: ModelState) -> Command:
+    """End a session by its public name, sometimes one that is not there."""
+    names = [session.public_name for session in state.sessions if session.public_name]
+    name = rng.choice([*names * 5, "s-0", "s-01", "s-99999", "x"])
+    return ForceCloseSession(name, rng.choice(["", "because"]), rng.choice(REQUEST_IDS))
+
+
+def lift_delay(rng: Random, state: ModelState) -> Command:
+    """Lift the delays of a name, mostly of one that has some."""
+    delayed = [(delay.kind, delay.name) for delay in state.delays]
+    kind, name = rng.choice([*delayed * 3, (HoldKind.LOCK, "e"), (HoldKind.SEMAPHORE, "a")])
+    return LiftDelay(name, rng.choice(["", "because"]), kind, rng.choice(REQUEST_IDS))
+
+
 def put_cell(rng: Random) -> Command:
     """Write a cell, for a session, with a lease, or for good."""
     put = _put(rng, rng.choice(KEYS))
@@ -250,6 +268,10 @@ def _branch(rng: Random) -> tuple[CellOperation, ...]:
 _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: opening(r, r.choice(SESSION_IDS)),
     lambda r, _: KeepAlive(r.choice(SESSION_IDS)),
+    lambda r, _: KeepAliveFor(r.choice(SESSION_IDS), r.choice(SESSION_TTLS_MS)),
+    force_close,
+    lift_delay,
+    lambda r, _: ForgetFence(r.choice(RESOURCES), "because", r.choice(REQUEST_IDS)),
     lambda r, _: CloseSession(r.choice(SESSION_IDS), r.choice(REQUEST_IDS)),
     lambda r, w: Cancel(_id(r, w), r.choice(ATTEMPT_IDS)),
     lambda r, w: Renew(_id(r, w), r.choice([0, 0, 50, 200]), r.choice(REQUEST_IDS)),
@@ -333,4 +355,11 @@ BAD_COMMANDS: Final[list[Command]] = [
     ForceEnd("e", "because", 0, "", HoldKind.LOCK, -1),
     ForceEnd("e", "be\ncause", 0, "", HoldKind.SEMAPHORE),
     ForceEnd("a", "because", 1, "", HoldKind.ELECTION),
+    ForceCloseSession("s-1", "be\ncause"),
+    LiftDelay("/", "because"),
+    LiftDelay("e", "be\ncause"),
+    LiftDelay("a", "because", HoldKind.ELECTION),
+    ForgetFence("", "because", "r1"),
+    ForgetFence("disk", "w" * 1025),
+    KeepAliveFor(_S1, limits.TTL_MS_MIN - 1),
 ]

@@ -51,6 +51,9 @@ SITUATIONS: Final[dict[str, int]] = {
     "something overdue is left": 100,
     "a wait ends by time": 70,
     "a session expires": 100,
+    "a session is ended by force": 10,
+    "a delay is lifted": 3,
+    "a fence is forgotten": 5,
     "waits are abandoned": 14,
     "some abandoned waits are left": 2,
 }
@@ -137,6 +140,9 @@ _LOOKS: Final[dict[str, _Look]] = {
         isinstance(r, WaitsAbandoned) and r.left for r in results
     ),
     "a session expires": lambda w, _: any(e.kind is EventKind.SESSION_EXPIRED for e in w.events),
+    "a session is ended by force": lambda w, _: any(e.kind is EventKind.SESSION_FORCED for e in w.events),
+    "a delay is lifted": lambda w, _: any(e.kind is EventKind.DELAY_LIFTED for e in w.events),
+    "a fence is forgotten": lambda w, _: any(e.kind is EventKind.FENCE_FORGOTTEN for e in w.events),
 }
 
 

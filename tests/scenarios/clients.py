@@ -14,6 +14,9 @@
     C delete KEY / C delete below PREFIX [request=]
     C force-release NAME reason= [delay=, request=]
     C force KIND NAME reason= [token=, delay=, request=]      of any kind, all holders or one
+    C end session NAME reason= [request=]                     by its public name: s-1 is the first
+    C lift KIND NAME reason= [request=]                       the delays of a lock or a semaphore
+    C forget fence RESOURCE reason= [request=]                C keepalive ttl=
     C release NAME as KIND / C renew NAME as KIND [ttl=]      by the call for holds of this kind
 
 A client that has opened a session acquires for it unless it gives a ttl. An underscore in a note, a reason or
@@ -37,10 +40,14 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    ForceCloseSession,
     ForceEnd,
     ForceRelease,
+    ForgetFence,
     IfHeld,
     KeepAlive,
+    KeepAliveFor,
+    LiftDelay,
     OpenSession,
     Proclaim,
     PutCell,
@@ -137,7 +144,8 @@ class CommandParser:
             case "open", []:
                 return _open(client, line)
             case "keepalive", []:
-                return KeepAlive(client.session_id)
+                ttl_ms = line.ms("ttl")
+                return KeepAliveFor(client.session_id, ttl_ms) if ttl_ms else KeepAlive(client.session_id)
             case "close", []:
                 return CloseSession(client.session_id, line.request_id)
             case "acquire", [permits, "permit" | "permits", "of", name]:
@@ -285,6 +293,12 @@ def _without_hold(verb: str, line: Line) -> Command:
             token = int(options.get("token", "0"))
             reason, delay_ms = line.text("reason"), line.ms("delay")
             return ForceEnd(name, reason, delay_ms, request_id, HoldKind(kind), token)
+        case "end", ["session", name]:
+            return ForceCloseSession(name, line.text("reason"), request_id)
+        case "lift", [kind, name]:
+            return LiftDelay(name, line.text("reason"), HoldKind(kind), request_id)
+        case "forget", ["fence", resource]:
+            return ForgetFence(resource, line.text("reason"), request_id)
         case "resize", [name, "to", limit]:
             return ResizeSemaphore(name, int(limit), request_id)
         case "take", [cost, "from", name]:

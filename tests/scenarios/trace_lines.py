@@ -13,11 +13,13 @@ from lockstate.results import (
     CellsDeleted,
     CellWritten,
     CycleView,
+    DelaysLifted,
     Done,
     ElectionView,
     Event,
     EventKind,
     FenceAdvanced,
+    FenceForgotten,
     FenceView,
     ForceReleased,
     Granted,
@@ -37,6 +39,7 @@ from lockstate.results import (
     Result,
     SemaphoreView,
     SessionClosed,
+    SessionForced,
     SessionKept,
     SessionOpened,
     SessionView,
@@ -99,6 +102,14 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return f"session kept for {seconds(result.expires_in_ms)} s"
         case SessionClosed():
             return f"session closed, released: {', '.join(result.released) or 'nothing'}"
+        case SessionForced():
+            return f"ended the session of {result.owner}, released: {', '.join(result.released) or 'nothing'}"
+        case DelaysLifted():
+            return f"lifted {result.count}, {seconds(result.left_ms)} s were left"
+        case FenceForgotten():
+            return (
+                "forgot nothing" if result.highest_token is None else f"forgot token {result.highest_token}"
+            )
         case GrantedAgain():
             return f"{_granted_text(result)}, held already" + (
                 f", {result.depth} releases end it" if result.depth > 1 else ""
@@ -201,7 +212,7 @@ def cycle_text(cycle: tuple[CycleView, ...]) -> str:
 
 def event_text(event: Event, wait_ended: Refused | None = None) -> str:
     """Return an event; of the end of a wait, with how it ended."""
-    owner = shown_owner(event.owner, event.session_id)
+    owner = shown_owner(event.owner, event.session_id) if event.kind not in _OF_NOBODY else ""
     text = " ".join(f"{event.kind} {_of_what(event)} {owner}".split())
     if event.token:
         text += f" token {event.token}"
@@ -214,9 +225,17 @@ def event_text(event: Event, wait_ended: Refused | None = None) -> str:
     return text
 
 
+_OF_SESSIONS = frozenset({EventKind.SESSION_EXPIRED, EventKind.SESSION_FORCED})
+_OF_NOBODY = frozenset({EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN})
+
+
 def _of_what(event: Event) -> str:
-    if event.kind is EventKind.SESSION_EXPIRED:
+    if event.kind in _OF_SESSIONS:
         return ""
+    if event.kind is EventKind.FENCE_FORGOTTEN:
+        return event.name
+    if event.kind is EventKind.DELAY_LIFTED:
+        return f"{event.of} {event.name}" + (" subtree" if event.scope is Scope.SUBTREE else "")
     if event.of is HoldKind.SEMAPHORE:
         return f"{_permits_text(event.permits)} of {event.name}"
     if event.of is HoldKind.ELECTION:
@@ -232,7 +251,7 @@ def audit_lines(events: Iterable[Event]) -> Iterator[str]:
 
 
 def _lasted(event: Event) -> str:
-    if event.kind is EventKind.SESSION_EXPIRED:
+    if event.kind in _OF_SESSIONS | _OF_NOBODY:
         return ""
     is_grant = event.kind in {EventKind.GRANTED, EventKind.ELECTED}
     return f", {'waited' if is_grant else 'held'} for {seconds(event.lasted_ms)} s"

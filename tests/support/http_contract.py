@@ -19,7 +19,8 @@ MEMBER_STATES: Final = ("voter", "joining")
 # Fields of JSON bodies: what each request may carry, by "METHOD path".
 REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.SESSIONS}": ("ttl_ms", "labels", "request_id"),
-    f"POST {wire.SESSION_KEEPALIVE}": ("request_id",),
+    f"POST {wire.SESSION_KEEPALIVE}": ("ttl_ms", "request_id"),
+    f"POST {wire.SESSION_FORCE_CLOSE}": ("session_name", "reason", "request_id"),
     f"DELETE {wire.SESSION}": ("request_id",),
     f"POST {wire.LOCK_ACQUIRE}": (
         "name", "locks", "session_id", "ttl_ms", "owner", "mode", "scope",
@@ -29,6 +30,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.LOCK_RELEASE}": ("hold_id", "names", "request_id"),
     f"POST {wire.LOCK_CONVERT}": ("hold_id", "mode", "wait_ms", "request_id"),
     f"POST {wire.LOCK_FORCE_RELEASE}": ("name", "reason", "token", "lock_delay_ms", "request_id"),
+    f"POST {wire.LOCK_LIFT_DELAY}": ("name", "reason", "request_id"),
     f"POST {wire.SEMAPHORE_ACQUIRE}": (
         "name", "limit", "permits", "session_id", "ttl_ms", "owner",
         "wait_ms", "lock_delay_ms", "note", "request_id",
@@ -36,11 +38,13 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.SEMAPHORE_RENEW}": ("hold_id", "ttl_ms", "request_id"),
     f"POST {wire.SEMAPHORE_RELEASE}": ("hold_id", "request_id"),
     f"POST {wire.SEMAPHORE_RESIZE}": ("name", "limit", "request_id"),
+    f"POST {wire.SEMAPHORE_LIFT_DELAY}": ("name", "reason", "request_id"),
     f"POST {wire.SEMAPHORE_FORCE_RELEASE}": ("name", "reason", "token", "lock_delay_ms", "request_id"),
     f"POST {wire.RATE_TAKE}": ("name", "limit", "window_ms", "algorithm", "cost", "wait_ms", "request_id"),
     f"POST {wire.RATE_PEEK}": ("name", "limit", "window_ms", "algorithm", "cost"),
     f"POST {wire.FENCE_CHECK}": ("name", "token", "kind"),
     f"POST {wire.FENCE_ADVANCE}": ("resource", "token", "request_id"),
+    f"POST {wire.FENCE_FORGET}": ("resource", "reason", "request_id"),
     f"POST {wire.ELECTION_CAMPAIGN}": ("name", "session_id", "value", "owner", "wait_ms", "request_id"),
     f"POST {wire.ELECTION_PROCLAIM}": ("hold_id", "value", "request_id"),
     f"POST {wire.ELECTION_RESIGN}": ("hold_id", "request_id"),
@@ -90,6 +94,10 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"GET {wire.FENCE}": ("resource", "highest_token"),
     f"GET {wire.FENCES}": ("fences", "next"),
     f"DELETE {wire.SESSION}": ("released", "revision"),
+    f"POST {wire.SESSION_FORCE_CLOSE}": ("session_name", "owner", "released", "revision"),
+    f"POST {wire.LOCK_LIFT_DELAY}": ("lifted", "left_ms", "revision"),
+    f"POST {wire.SEMAPHORE_LIFT_DELAY}": ("lifted", "left_ms", "revision"),
+    f"POST {wire.FENCE_FORGET}": ("forgotten", "highest_token", "revision"),
     f"POST {wire.LOCK_ACQUIRE}": ("hold_id", "token", "name", "mode", "expires_in_ms", "revision"),
     f"POST {wire.LOCK_RENEW}": ("token", "expires_in_ms", "revision"),
     f"POST {wire.LOCK_RELEASE}": ("released", "revision"),

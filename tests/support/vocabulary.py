@@ -35,10 +35,14 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    ForceCloseSession,
     ForceEnd,
     ForceRelease,
+    ForgetFence,
     IfHeld,
     KeepAlive,
+    KeepAliveFor,
+    LiftDelay,
     OpenSession,
     Proclaim,
     PutCell,
@@ -137,6 +141,10 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     ReleaseOf: Word(44, ReleaseOf(_HOLD, "r", ("a",), HoldKind.SEMAPHORE), ("hold_id",)),
     RenewOf: Word(45, RenewOf(_HOLD, 50, "r", HoldKind.ELECTION), ("hold_id",)),
     ForceEnd: Word(46, ForceEnd("a", "why", 5, "r", HoldKind.SEMAPHORE, 7), ("name",)),
+    ForceCloseSession: Word(47, ForceCloseSession("s-7", "why", "r"), ("session_name",)),
+    LiftDelay: Word(48, LiftDelay("q", "why", HoldKind.SEMAPHORE, "r"), ("name",)),
+    ForgetFence: Word(49, ForgetFence("disk", "why", "r"), ("resource",)),
+    KeepAliveFor: Word(50, KeepAliveFor(_SESSION, 50)),
 }
 """In the order of the tags."""
 

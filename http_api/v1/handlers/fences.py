@@ -2,6 +2,7 @@
 
 from api import answers, views
 from api.gateway import Gateway
+from api.requests.overrides import ForgetFenceRequest
 from api.requests.primitives import AdvanceFenceRequest, CheckFenceRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
@@ -29,6 +30,17 @@ async def advance_fence(gateway: Gateway, call: Call) -> Reply:
         request.command(), results.FenceAdvanced, call.timeout_s
     )
     answer = answers.FenceAdvanced(accepted=True, highest_token=result.highest_token, revision=revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
+
+
+async def forget_fence(gateway: Gateway, call: Call) -> Reply:
+    """Make a resource accept any token again."""
+    request = await schema.read(call, ForgetFenceRequest)
+    result, revision, is_repeated = await gateway.submit(
+        request.command(), results.FenceForgotten, call.timeout_s
+    )
+    highest = result.highest_token
+    answer = answers.FenceForgotten(highest is not None, highest, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

@@ -13,6 +13,7 @@ from api.requests.locks import (
     ReleaseRequest,
     RenewRequest,
 )
+from api.requests.overrides import LiftDelayRequest
 from http_api.server.call import Call, Reply
 from http_api.server.routes import Direct
 from http_api.v1 import reads, schema
@@ -80,6 +81,21 @@ async def force_end(gateway: Gateway, call: Call, request: ForcingRequest, kind:
         request.command(kind), results.ForceReleased, call.timeout_s
     )
     answer = answers.ForceReleased(views.holders_of(result.released), revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
+
+
+async def lift_delay(gateway: Gateway, call: Call) -> Reply:
+    """End the delays of a lock before their time."""
+    return await lift_delay_of(gateway, call, HoldKind.LOCK)
+
+
+async def lift_delay_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
+    """End the delays of a lock or a semaphore before their time."""
+    request = await schema.read(call, LiftDelayRequest)
+    result, revision, is_repeated = await gateway.submit(
+        request.command(kind), results.DelaysLifted, call.timeout_s
+    )
+    answer = answers.DelaysLifted(result.count, result.left_ms, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

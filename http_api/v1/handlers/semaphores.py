@@ -34,6 +34,11 @@ async def force_release_permits(gateway: Gateway, call: Call) -> Reply:
     return await locks.force_end(gateway, call, request, HoldKind.SEMAPHORE)
 
 
+async def lift_permits_delay(gateway: Gateway, call: Call) -> Reply:
+    """Give back at once the permits that delays withhold."""
+    return await locks.lift_delay_of(gateway, call, HoldKind.SEMAPHORE)
+
+
 async def resize_semaphore(gateway: Gateway, call: Call) -> Reply:
     """Give a semaphore another limit."""
     request = await schema.read(call, ResizeRequest)

@@ -3,6 +3,7 @@
 from api import answers, views
 from api.gateway import Gateway
 from api.problems import ProblemError
+from api.requests.overrides import ForceCloseSessionRequest
 from api.requests.service import CloseSessionRequest, KeepAliveRequest, OpenSessionRequest
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
@@ -54,3 +55,13 @@ async def close_session(gateway: Gateway, call: Call) -> Reply:
     command = (await schema.read(call, CloseSessionRequest)).command(call.path_value)
     result, revision, is_repeated = await gateway.submit(command, results.SessionClosed, call.timeout_s)
     return Reply(answers.told(answers.SessionClosed(result.released, revision), is_repeated=is_repeated))
+
+
+async def force_close(gateway: Gateway, call: Call) -> Reply:
+    """End somebody else's session, by its public name."""
+    request = await schema.read(call, ForceCloseSessionRequest)
+    result, revision, is_repeated = await gateway.submit(
+        request.command(), results.SessionForced, call.timeout_s
+    )
+    answer = answers.SessionForced(result.session_name, result.owner, result.released, revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))

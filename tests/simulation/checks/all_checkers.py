@@ -188,6 +188,7 @@ class Checkers:
         of_holds = [event for event in events if isinstance(event, Event)]
         self.ledger.applied(step, of_holds)
         self.states.as_expected(node_id, machine, self.expected)
+        self.expected.learn_names(machine)
         self.states.events_as_expected(node_id, of_holds, step.events)
         self.states.cells_as_expected(node_id, of_cells, step.cell_events)
         sent_us = self.replies.applied(step)

@@ -20,6 +20,7 @@ from lockstate.results import (
     Reason,
     Refused,
     SemaphoreView,
+    SessionForced,
     SessionView,
     Transacted,
     WaiterView,
@@ -69,6 +70,8 @@ def plain(value: Any) -> Any:  # noqa: C901, PLR0912 - one case for each
             # Of many that are in the way it is not promised which are named.
             holders = plain(value.holders) if len(value.holders) < HOLDERS_SHOWN_MAX else ()
             return msgspec.structs.replace(value, detail="", retry_after_ms=0, holders=holders, cycle=())
+        case SessionForced():
+            return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
         case ForceReleased():
             return ForceReleased(plain(value.released))
         case tuple() | list():

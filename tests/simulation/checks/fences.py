@@ -1,6 +1,6 @@
-"""Fences seen from outside: what a resource has seen never goes back."""
+"""Fences seen from outside: what a resource has seen never goes back, unless somebody has it forgotten."""
 
-from lockstate.commands import AdvanceFence
+from lockstate.commands import AdvanceFence, ForgetFence
 from lockstate.results import FenceAdvanced, Reason, Refused, Result
 from tests.simulation.checks.report import Report
 from tests.simulation.workload.history import Call
@@ -15,10 +15,15 @@ class Fences:
         self._known: dict[int, int] = {}
         self._first_known: dict[tuple[str, str], int] = {}
         """Of requests that may be repeated: what was known when the first attempt left."""
+        self._forgotten: set[str] = set()
+        """Resources of which nothing is expected: no answer says on which side of the forgetting it is. What
+        must have come of each command in its place is known to the model."""
 
     def called(self, call: Call) -> None:
         """Record what was known when a fence was to be advanced."""
         command = call.command
+        if isinstance(command, ForgetFence):
+            self._forgotten.add(command.resource)
         if isinstance(command, AdvanceFence):
             known = self._highest.get(command.resource, 0)
             if command.request_id:
@@ -35,6 +40,8 @@ class Fences:
         if not isinstance(command, AdvanceFence):
             return
         known = self._known.pop(call.number)
+        if command.resource in self._forgotten:
+            return
         match result:
             case FenceAdvanced():
                 if command.token < known or result.highest_token != command.token:

@@ -95,9 +95,9 @@ class Ledger:
             elif kind is EventKind.CONVERTED:
                 for conversion in _split(told):
                     self._converted(conversion, token)
-            elif kind in _END:
+            elif kind in _END or kind is EventKind.DELAY_LIFTED:
                 for event in told:
-                    self._ended(event)
+                    self._ended(event) if kind in _END else self._lifted(event)
         for token, delay_ms in self._taken_ms.items():
             if token in self._held:
                 self._held[token].lock_delay_ms = delay_ms
@@ -211,6 +211,14 @@ class Ledger:
         ):
             lock = Wanted(event.name, Mode.EXCLUSIVE, event.scope)
             self.kept.append(_Kept(held.kind, lock, held.permits, event.now_ms + delay_ms))
+
+    def _lifted(self, event: Event) -> None:
+        """Forget what kept a name from everybody. One such event stands for all that came of one scope."""
+        self.kept = [
+            item
+            for item in self.kept
+            if (item.kind, item.lock.name, item.lock.scope) != (event.of, event.name, event.scope)
+        ]
 
     # -- what must be ---------------------------------------------------------------------------------------
 

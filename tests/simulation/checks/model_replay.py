@@ -1,7 +1,8 @@
 """The committed entries, done once more by the naive model: what must have come of each command.
 
 The model of the property tests is the expected state. Here it only becomes fast enough for hours of entries,
-and tells what happened in it: ends of waits, beginnings and ends of leases. Nothing of the machine is used.
+and tells what happened in it: ends of waits, beginnings and ends of leases. Nothing of the machine is used
+but the public names that it gives to sessions.
 """
 
 from collections import deque
@@ -11,6 +12,8 @@ from lockstate import limits
 from lockstate.codec import decode_entry
 from lockstate.commands import AbandonWaits, Command, Entry, TakeRate, Undecodable
 from lockstate.ids import HoldId, SessionId
+from lockstate.machine import LockMachine
+from lockstate.owners import session_name
 from lockstate.results import (
     CellEvent,
     CellView,
@@ -237,6 +240,16 @@ class Expected:
         if key is not None and not (isinstance(result, Refused) and result.reason is Reason.INVALID_REQUEST):
             remember(state, key, command, result)
         return result
+
+    def learn_names(self, machine: LockMachine) -> None:
+        """Learn the public names of sessions, which operators use and the rules leave open.
+
+        Asked after each entry: nobody can name a session before the entry that opened it.
+        """
+        for session in self.state.sessions:
+            opened = None if session.public_name else machine.state.sessions.get(session.session_id)
+            if opened is not None:
+                session.public_name = session_name(opened)
 
     # -- reads ----------------------------------------------------------------------------------------------
 

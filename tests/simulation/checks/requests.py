@@ -11,7 +11,9 @@ from lockstate.commands import (
     MayWait,
 )
 from lockstate.results import (
+    DelaysLifted,
     FenceAdvanced,
+    FenceForgotten,
     ForceReleased,
     Granted,
     Proclaimed,
@@ -22,6 +24,7 @@ from lockstate.results import (
     Resized,
     Result,
     SessionClosed,
+    SessionForced,
     SessionOpened,
 )
 from tests.simulation.checks.report import Report
@@ -113,7 +116,7 @@ def _key(command: Command) -> _Key | None:
     return None if scope is None else (type(command).__name__, scope, command.request_id)
 
 
-def _essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901 - one case for each
+def _essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901, PLR0912 - one case for each
     """Return what must not change from attempt to attempt; None if the result is not to be remembered."""
     match result:
         case Refused():
@@ -140,4 +143,10 @@ def _essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901 - one case
             return ("taken", result.at_ms, result.remaining) if result.allowed else None
         case FenceAdvanced():
             return ("advanced", result.highest_token)
+        case FenceForgotten():
+            return ("forgotten", result.highest_token)
+        case DelaysLifted():
+            return ("lifted", result.count, result.left_ms)
+        case SessionForced():
+            return ("session forced", result.session_name, result.released)
     return (type(result).__name__,)

@@ -112,8 +112,8 @@ class Caller:
         self._history.gone(number, self._loop.now_us)
         self._transport.cancel(asked)
 
-    async def read(self, query: Query, node_id: str = "") -> None:
-        """Ask a node, any if none is named, for a linearizable read."""
+    async def read(self, query: Query, node_id: str = "") -> Any:
+        """Ask a node, any if none is named, for a linearizable read; return what it shows, or None."""
         node_id, timeout_s = node_id or self._random.choice(self.node_ids), self._timeout_s()
 
         async def work(node: Node) -> Any:
@@ -131,6 +131,8 @@ class Caller:
             self._transport.cancel(asked)
         else:
             self._history.reply_read(number, self._loop.now_us, value, revision)
+            return value
+        return None
 
     def again(self, command: MayWait) -> MayWait:
         """Return another attempt of the same request, as each call of the API makes one."""

@@ -138,10 +138,7 @@ class Client:
                 KeepAlive(session.session_id), patience_s=session.ttl_ms / 1000
             )
             if isinstance(result, results.SessionKept):
-                for hold_id in session.holds:
-                    held = self.holdings.held.get(hold_id)
-                    if held is not None:
-                        self.holdings.believe(held, asked_us, result.expires_in_ms)
+                self.holdings.session_kept(session, asked_us, result.expires_in_ms)
             elif isinstance(result, Refused) and result.reason == Reason.SESSION_EXPIRED:
                 self.holdings.session_over(session)
 

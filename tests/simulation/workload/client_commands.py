@@ -13,8 +13,11 @@ from lockstate.commands import (
     Algorithm,
     Campaign,
     Convert,
+    ForceCloseSession,
     ForceEnd,
+    ForgetFence,
     IfHeld,
+    LiftDelay,
     ResizeSemaphore,
     TakeRate,
     Wanted,
@@ -26,6 +29,7 @@ from tests.simulation.checks.conflicts import covers
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_holds import Held
 from tests.simulation.workload.client_settings import ClientSettings
+from tests.simulation.workload.history import ReadLock
 
 SEVERAL_MAX: Final = 4
 SUBTREE_CHANCE: Final = 0.2
@@ -42,6 +46,8 @@ RATE_LIMITS: Final = {"r0": (3,), "r1": (2, 5)}
 SEMAPHORES: Final = ("s0", "s1")
 ELECTIONS: Final = ("e0", "e1")
 RESOURCES: Final = ("f0", "f1")
+FORGOTTEN: Final = "f2"
+"""A resource whose fence is forgotten now and again."""
 
 
 class ClientCommands:
@@ -205,6 +211,25 @@ class ClientCommands:
             delay_ms = 0
         return ForceEnd(name, "by hand", delay_ms, self._caller.request_id(), kind, token)
 
+    def lift(self) -> LiftDelay:
+        """Return a command to lift the delays of what may have some."""
+        kind, names = self._random.choice(
+            [(HoldKind.LOCK, self._settings.names), (HoldKind.SEMAPHORE, SEMAPHORES)]
+        )
+        return LiftDelay(self._random.choice(names), "by hand", kind, self._caller.request_id())
+
+    def force_close(self, session_name: str) -> ForceCloseSession:
+        """Return a command to end somebody's session."""
+        return ForceCloseSession(session_name, "by hand", self._caller.request_id())
+
+    def look_for_a_session(self) -> ReadLock:
+        """Return a read that may show in which session a lock is held."""
+        return ReadLock(self._random.choice(self._settings.names))
+
+    def forget(self) -> ForgetFence:
+        """Return a command to forget a fence."""
+        return ForgetFence(FORGOTTEN, "by hand", self._caller.request_id())
+
     def campaign(self, session_id: SessionId) -> Campaign:
         """Return a candidacy."""
         random = self._random
@@ -238,4 +263,4 @@ class ClientCommands:
         """Return what a resource does with one of these tokens, new or old."""
         random = self._random
         token = max(1, random.choice(tokens or [1]) - random.choice([0, 0, 1, 5]))
-        return AdvanceFence(random.choice(RESOURCES), token, self._caller.request_id())
+        return AdvanceFence(random.choice((*RESOURCES, FORGOTTEN)), token, self._caller.request_id())

@@ -95,6 +95,12 @@ class ClientHolds:
             self.held[granted.hold_id] = held
         self.believe(held, asked_us, granted.expires_in_ms)
 
+    def session_kept(self, session: Session, asked_us: int, expires_in_ms: int) -> None:
+        """Rely on what a session has for as long as it was told to live."""
+        for hold_id in session.holds:
+            if held := self.held.get(hold_id):
+                self.believe(held, asked_us, expires_in_ms)
+
     def session_over(self, session: Session) -> None:
         """Rely on nothing of a session any more."""
         self.sessions.pop(session.session_id, None)

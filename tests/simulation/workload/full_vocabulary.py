@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from lockstate.commands import (
     AcquirePermits,
     Command,
+    KeepAliveFor,
     MayWait,
     Proclaim,
     Release,
@@ -15,10 +16,10 @@ from lockstate.commands import (
     Wanted,
 )
 from lockstate.ids import SessionId
-from lockstate.results import Granted, HoldKind, Reason, Refused, Resized, Result
+from lockstate.results import Granted, HoldKind, Reason, Refused, Resized, Result, SessionKept
 from tests.simulation.workload.caller import Caller
 from tests.simulation.workload.client_commands import ELECTIONS, SEMAPHORES, ClientCommands
-from tests.simulation.workload.client_holds import ClientHolds, Held, weaker
+from tests.simulation.workload.client_holds import ClientHolds, Held, Session, weaker
 from tests.simulation.workload.history import CheckToken, Query, ReadElection, ReadSemaphore
 from tests.support.vocabulary import NO_OUTCOME
 
@@ -26,6 +27,8 @@ LEAVE_CHANCE: Final = 0.15
 FORCE_CHANCE: Final = 0.3
 RIGHT_CHANCE: Final = 0.6
 RENEW_CHANCE: Final = 0.5
+TTL_MS_MIN: Final = 1_000
+"""Of a session, however often it is shortened."""
 BURST_MAX: Final = 4
 """Requests to one rate limit at once."""
 
@@ -70,7 +73,7 @@ class FullVocabulary:
         elif dice < 0.90:
             await self._take_rates()
         elif dice < 0.94:
-            await self._name_a_kind()
+            await (self._name_a_kind() if dice < 0.92 else self._override())
         elif dice < 0.98:
             tokens = [held.token for held in actor.holdings.held.values()]
             await actor.caller.insist(actor.commands.fence(tokens))
@@ -95,6 +98,35 @@ class FullVocabulary:
             return
         actor.holdings.give_up(one.hold_id)
         await actor.caller.insist(ReleaseOf(one.hold_id, request_id, (), kind), patience_s=5)
+
+    async def _override(self) -> None:
+        """Do what operators do to what others have, or live by another ttl from now on."""
+        actor, dice = self._actor, self._actor.random.random()
+        if dice < 0.35:
+            await actor.caller.insist(actor.commands.lift())
+        elif dice < 0.5:
+            await actor.caller.insist(actor.commands.forget())
+        elif dice < 0.75:
+            await self._end_a_session()
+        elif actor.holdings.sessions:
+            await self._change_a_ttl(actor.random.choice(list(actor.holdings.sessions.values())))
+
+    async def _end_a_session(self) -> None:
+        """End the session of somebody who holds a lock, whoever it is."""
+        actor = self._actor
+        seen = await actor.caller.read(actor.commands.look_for_a_session())
+        names = [holder.session_name for holder in seen.holders if holder.session_name] if seen else []
+        if names:
+            await actor.caller.insist(actor.commands.force_close(actor.random.choice(names)))
+
+    async def _change_a_ttl(self, session: Session) -> None:
+        """Live by another ttl from now on. Until it is known what came of it, keep to the shorter one."""
+        ttl_ms = max(TTL_MS_MIN, session.ttl_ms + self._actor.random.randint(-1_000, 3_000))
+        session.ttl_ms = min(session.ttl_ms, ttl_ms)
+        command = KeepAliveFor(session.session_id, ttl_ms)
+        asked_us, result = await self._actor.caller.insist(command, patience_s=5)
+        if isinstance(result, SessionKept):
+            self._actor.holdings.session_kept(session, asked_us, result.expires_in_ms)
 
     def told(self, command: Command, result: Result | None) -> None:
         """Record what a semaphore's limit really is."""

@@ -398,6 +398,30 @@ async def test_a_forced_release_is_heard_of(new_client: NewClient) -> None:
         assert hold.reason in {"lease-expired", "expired"}
 
 
+async def test_an_operator_overrides_what_others_have(new_client: NewClient) -> None:
+    """A session is ended by its public name, a delay is lifted, a fence forgotten; what is gone is told."""
+    async with a_node() as (_, url), new_client(url) as client, new_client(url) as operator:
+        with pytest.raises(holdfast.LeaseLost) as caught:  # noqa: PT012 - a block is what is tested
+            async with client.session(ttl=9) as session:
+                hold = await client.lock("a", session=session).acquire()
+                (holder,) = (await operator.inspect("a")).holders
+                assert await operator.force_close_session(holder.session_name, reason="a test") == ("a",)
+                await _until(hold.lost.is_set)
+        assert caught.value.reason == "session-expired"
+        with pytest.raises(holdfast.SessionExpired):
+            await operator.force_close_session(holder.session_name, reason="a test")
+        await operator.lock("a", ttl=9).acquire()
+        await operator.force_release("a", reason="a test", lock_delay=60)
+        assert await operator.lift_delay("a", reason="a test") == 1
+        assert await operator.lift_delay("a", reason="a test", kind="semaphore") == 0
+        with pytest.raises(ValueError, match="kind: 'election'"):
+            await operator.lift_delay("a", reason="a test", kind="election")  # type: ignore[arg-type]
+        await operator.fence("a").advance(9)
+        assert await operator.forget_fence("a", reason="a test") == 9
+        assert await operator.forget_fence("a", reason="a test") is None
+        await operator.fence("a").advance(1)
+
+
 async def test_a_session_does_not_acquire_twice_what_it_holds(new_client: NewClient) -> None:
     """Both would get the same hold, and be inside at once: the second is told, until the first has left."""
     async with a_node() as (_, url), new_client(url) as client, client.session() as session:

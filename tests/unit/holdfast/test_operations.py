@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast import _cell_operations, _cluster_operations, _operations, _primitive_operations, wire
+from holdfast import (
+    _cell_operations,
+    _cluster_operations,
+    _operations,
+    _override_operations,
+    _primitive_operations,
+    wire,
+)
 from holdfast._lease import Lease
 from holdfast._operation import Operation, TimedAnswer
 from holdfast._operations import Wanted
@@ -46,6 +53,10 @@ def test_requests_say_only_what_was_asked() -> None:
         (wire.LOCK_RELEASE, _operations.release("lock", "h")),
         (wire.LOCK_CONVERT, _operations.convert("h", "shared", 5)),
         (wire.LOCK_FORCE_RELEASE, _operations.force_release("a", "why", 5)),
+        (wire.SESSION_FORCE_CLOSE, _override_operations.force_close_session("s-1", "why")),
+        (wire.LOCK_LIFT_DELAY, _override_operations.lift_delay("lock", "a", "why")),
+        (wire.SEMAPHORE_LIFT_DELAY, _override_operations.lift_delay("semaphore", "a", "why")),
+        (wire.FENCE_FORGET, _override_operations.forget_fence("a", "why")),
         (wire.SESSIONS, _operations.open_session(500, {"a": "b"})),
         (
             wire.SEMAPHORE_ACQUIRE,

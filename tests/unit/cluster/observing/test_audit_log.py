@@ -82,10 +82,11 @@ def test_ends_are_told_up_to_a_number_in_a_minute(kind: EventKind, caplog: pytes
     audit.look()
     audit.look()
     counts = {each: TOLD_MAX[kind] if each is kind else 0 for each in TOLD_MAX}
+    forced = sum(counts[each] for each in TOLD_MAX if TOLD_MAX[each] == TOLD_MAX[EventKind.FORCED])
     (summary,) = caplog.messages
     assert summary == (
         f"event=ended-more expired={counts[EventKind.EXPIRED]}"
-        f" session_expired={counts[EventKind.SESSION_EXPIRED]} forced={counts[EventKind.FORCED]} for_s=60"
+        f" session_expired={counts[EventKind.SESSION_EXPIRED]} forced={forced} for_s=60"
     )
     audit.tell([event(kind)])
     assert len(caplog.messages) == 2
@@ -113,7 +114,7 @@ def test_all_ends_are_told_at_debug(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("kind", EventKind)
 def test_what_happens_all_the_time_is_for_debug(kind: EventKind, caplog: pytest.LogCaptureFixture) -> None:
     """Grants and ends in order are logged at debug only, waits never, and none of it as a warning."""
-    is_news = kind in {EventKind.FORCED, EventKind.EXPIRED, EventKind.SESSION_EXPIRED}
+    is_news = kind in TOLD_MAX
     is_audited = kind not in {EventKind.QUEUED, EventKind.WAIT_ENDED}
     assert len(lines(caplog, logging.WARNING, event(kind))) == 0
     assert len(lines(caplog, logging.INFO, event(kind))) == is_news
@@ -126,11 +127,28 @@ def test_what_happens_all_the_time_is_for_debug(kind: EventKind, caplog: pytest.
 @pytest.mark.parametrize("owner", ["ann", ""])
 def test_no_secret_is_told(of: HoldKind, owner: str, caplog: pytest.LogCaptureFixture) -> None:
     """No line has the id of a session or a hold, also where nobody gave an owner; modes are of locks only."""
-    told = lines(caplog, logging.DEBUG, *(event(kind, owner=owner, of=of) for kind in EventKind))
+    of_somebody = set(EventKind) - {EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN}
+    told = lines(caplog, logging.DEBUG, *(event(kind, owner=owner, of=of) for kind in sorted(of_somebody)))
     assert told
     assert SECRET not in str(told)
     assert all(("owner='ann'" if owner else "owner='hold-") in line for line in told)
     assert any("mode=" in line for line in told) == (of is HoldKind.LOCK)
+
+
+def test_what_operators_do_has_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """A session that was forced shows its owner, a delay and a fence that nobody has show none."""
+    told = lines(
+        caplog,
+        logging.INFO,
+        event(EventKind.SESSION_FORCED, owner="ann", reason="gone mad"),
+        event(EventKind.DELAY_LIFTED, of=HoldKind.SEMAPHORE, reason="all is well"),
+        event(EventKind.FENCE_FORGOTTEN, reason="a new disk"),
+    )
+    assert "owner='ann'" in told[0]
+    assert told[0].endswith("reason='gone mad'")
+    assert "kind=semaphore" in told[1]
+    assert "owner=" not in told[1] + told[2]
+    assert "token=" in told[2]
 
 
 def test_texts_of_clients_stay_in_their_quotes(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,34 @@
+"""What operators ask for about what others have, each with a reason that the cluster keeps."""
+
+from typing import Final
+
+from holdfast import _values, wire
+from holdfast._operation import Operation, decode, new_request_id, write
+
+_LIFTS: Final = {"lock": wire.LOCK_LIFT_DELAY, "semaphore": wire.SEMAPHORE_LIFT_DELAY}
+"""The calls that lift delays, by kind."""
+
+
+def force_close_session(session_name: str, reason: str) -> Operation[tuple[str, ...]]:
+    """End a session by its public name; the answer names what it held."""
+    fields = {"session_name": session_name, "reason": reason, "request_id": new_request_id()}
+    return write(
+        wire.SESSION_FORCE_CLOSE, fields, lambda answer: decode(answer, _values.NamesReleased).released
+    )
+
+
+def lift_delay(kind: str, name: str, reason: str) -> Operation[int]:
+    """End the lock-delays of a lock or a semaphore; the answer says how many there were."""
+    path = _LIFTS.get(kind)
+    if path is None:
+        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_LIFTS)}")
+    fields = {"name": name, "reason": reason, "request_id": new_request_id()}
+    return write(path, fields, lambda answer: decode(answer, _values.DelaysLifted).lifted)
+
+
+def forget_fence(resource: str, reason: str) -> Operation[int | None]:
+    """Forget the highest token of a resource; the answer has it, None if there was none."""
+    fields = {"resource": resource, "reason": reason, "request_id": new_request_id()}
+    return write(
+        wire.FENCE_FORGET, fields, lambda answer: decode(answer, _values.FenceForgotten).highest_token
+    )

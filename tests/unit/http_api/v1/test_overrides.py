@@ -1,0 +1,129 @@
+"""What operators do to what others have, over HTTP, and a session with another ttl."""
+
+import pytest
+
+from holdfast import wire
+from lockstate.versions import RULES_EXPLICIT
+from tests.support import http_contract
+from tests.unit.http_api.serving import Served, check_problem, serving
+
+WHY = {"reason": "it hangs"}
+
+
+async def _name_of_only_session(served: Served) -> str:
+    (row,) = (await served.call("GET", wire.SESSIONS)).body["sessions"]
+    name: str = row["session_name"]
+    return name
+
+
+async def test_a_session_is_ended_by_its_public_name() -> None:
+    """The answer says whose it was and what it held; audit and watchers hear why; a repetition is told."""
+    async with serving() as served:
+        session = await served.session()
+        await served.acquire("a", session_id=session)
+        name = await _name_of_only_session(served)
+        got = await served.post(
+            wire.SESSION_FORCE_CLOSE, session_name=name, request_id="end-this-session", **WHY
+        )
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.SESSION_FORCE_CLOSE}"]
+        assert (got.body["session_name"], got.body["released"]) == (name, ["a"])
+        told = (await served.call("GET", wire.AUDIT)).body["events"][:2]
+        assert [(one["event"], one["name"], one["reason"]) for one in told] == [
+            ("session-forced", "", "it hangs"),
+            ("forced", "a", "it hangs"),
+        ]
+        assert told[0]["owner"] == got.body["owner"]
+        assert "kind" not in told[0]
+        assert session not in str(told)
+        again = await served.post(
+            wire.SESSION_FORCE_CLOSE, session_name=name, request_id="end-this-session", **WHY
+        )
+        assert again.body["repeated"] is True
+        gone = await served.post(wire.SESSION_KEEPALIVE.format(session_id=session))
+        check_problem(gone, 410, "session-expired")
+        late = await served.post(wire.SESSION_FORCE_CLOSE, session_name=name, **WHY)
+        check_problem(late, 410, "session-expired")
+
+
+async def test_the_secret_id_of_a_session_is_not_its_name() -> None:
+    """Who knows only the id closes the session as its client does."""
+    async with serving() as served:
+        session = await served.session()
+        got = await served.post(wire.SESSION_FORCE_CLOSE, session_name=session, **WHY)
+        check_problem(got, 410, "session-expired")
+        assert (await served.post(wire.SESSION_KEEPALIVE.format(session_id=session))).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "event_kind"), [(wire.LOCK_LIFT_DELAY, "lock"), (wire.SEMAPHORE_LIFT_DELAY, "semaphore")]
+)
+async def test_a_delay_is_lifted(path: str, event_kind: str) -> None:
+    """What was delayed is free at once; that there is nothing to lift is fine."""
+    async with serving() as served:
+        if event_kind == "lock":
+            await served.acquire("a")
+            await served.post(wire.LOCK_FORCE_RELEASE, name="a", lock_delay_ms=60_000, **WHY)
+        else:
+            await served.post(wire.SEMAPHORE_ACQUIRE, name="a", limit=1, ttl_ms=60_000)
+            await served.post(wire.SEMAPHORE_FORCE_RELEASE, name="a", lock_delay_ms=60_000, **WHY)
+        got = await served.post(path, name="a", reason="all is well")
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {path}"]
+        assert got.body["lifted"] == 1
+        assert 55_000 < got.body["left_ms"] <= 60_000
+        (told,) = (await served.call("GET", f"{wire.AUDIT}?name=a&limit=1")).body["events"]
+        assert (told["event"], told["kind"], told["reason"]) == ("delay-lifted", event_kind, "all is well")
+        assert told["owner"] == ""
+        assert {"token", "mode"}.isdisjoint(told)
+        assert ("permits" in told) == (event_kind == "semaphore")
+        again = (await served.post(path, name="a", reason="all is well")).body
+        assert (again["lifted"], again["left_ms"]) == (0, 0)
+        assert (await served.acquire("a")).status == 200
+
+
+async def test_a_fence_is_forgotten() -> None:
+    """It accepts a lower token again; what was never seen is told as such."""
+    async with serving() as served:
+        await served.post(wire.FENCE_ADVANCE, resource="a", token=9)
+        got = await served.post(wire.FENCE_FORGET, resource="a", **WHY)
+        assert tuple(got.body) == http_contract.ANSWER_FIELDS[f"POST {wire.FENCE_FORGET}"]
+        assert (got.body["forgotten"], got.body["highest_token"]) == (True, 9)
+        (told,) = (await served.call("GET", f"{wire.AUDIT}?name=a&limit=1")).body["events"]
+        assert (told["event"], told["token"], told["reason"]) == ("fence-forgotten", 9, "it hangs")
+        assert "kind" not in told
+        again = (await served.post(wire.FENCE_FORGET, resource="a", **WHY)).body
+        assert (again["forgotten"], again["highest_token"]) == (False, None)
+        assert (await served.post(wire.FENCE_ADVANCE, resource="a", token=1)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (wire.SESSION_FORCE_CLOSE, {"session_name": "s-1"}),
+        (wire.LOCK_LIFT_DELAY, {"name": "a"}),
+        (wire.SEMAPHORE_LIFT_DELAY, {"name": "a"}),
+        (wire.FENCE_FORGET, {"resource": "a"}),
+    ],
+)
+async def test_a_reason_is_required(path: str, body: dict[str, str]) -> None:
+    """Without one, or with an empty one, nothing is done; nor before all nodes know the call."""
+    async with serving() as served:
+        for reason in ({}, {"reason": ""}, {"reason": "a\nb"}, {"reason": "x" * 1025}):
+            got = await served.post(path, **body, **reason)
+            check_problem(got, 400, "invalid-request")
+            assert "reason" in got.body["detail"]
+        served.node.machine.state.rules = RULES_EXPLICIT
+        check_problem(await served.post(path, **body, **WHY), 503, "upgrade-pending")
+
+
+async def test_a_keepalive_changes_the_ttl() -> None:
+    """The session lives by it from then on; out of range it changes nothing, nor before all nodes know it."""
+    async with serving() as served:
+        session = await served.session()
+        path = wire.SESSION_KEEPALIVE.format(session_id=session)
+        assert (await served.post(path, ttl_ms=90_000)).body["expires_in_ms"] == 90_000
+        got = (await served.call("GET", wire.SESSION.format(session_id=session))).body
+        assert got["ttl_ms"] == 90_000
+        check_problem(await served.post(path, ttl_ms=1), 400, "ttl-out-of-range")
+        served.node.machine.state.rules = RULES_EXPLICIT
+        check_problem(await served.post(path, ttl_ms=100_000), 503, "upgrade-pending")
+        assert (await served.post(path)).status == 200
