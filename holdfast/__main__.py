@@ -369,10 +369,10 @@ async def _main(arguments: argparse.Namespace) -> int:
         if isinstance(error, _errors.LockHeld | _errors.RateLimited):
             code = getattr(arguments, "conflict_exit_code", code)
         return _fail(code, _describe(error), hint)
-    except BrokenPipeError:
-        raise
     except OSError as error:
         if arguments.command not in _UNDER_LOCK:
+            if isinstance(error, BrokenPipeError):
+                raise
             return _fail(_exit_codes.REFUSED, str(error), "the answer could not be printed")
         is_missing = isinstance(error, FileNotFoundError)
         code = _exit_codes.NOT_FOUND if is_missing else _exit_codes.NOT_RUNNABLE
@@ -431,6 +431,7 @@ def _fail(code: int, what: str, hint: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
+    _open_missing_streams()
     # Split first: argparse would take options that follow NAME for the command's.
     words = list(sys.argv[1:] if argv is None else argv)
     cut = words.index("--") if "--" in words else len(words)
@@ -453,6 +454,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         code = _exit_codes.BROKEN_PIPE
     sys.exit(_flushed(code))
+
+
+def _open_missing_streams() -> None:
+    """Give this process all three streams, if whoever started it has closed any.
+
+    Otherwise the next file or socket would get its number, and a command under a lock would write there.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def _flushed(code: int) -> int:

@@ -3,8 +3,11 @@
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
+import msgspec
+
 from holdfast import _operations, wire
 from holdfast._client import Client
+from holdfast._errors import OutcomeUnknown
 from holdfast._lease import Lease
 from holdfast._operation import ask, decode
 from holdfast._printing import Row
@@ -49,8 +52,11 @@ class Inspector(Client):
         while page.next is not None and left != 0:
             size = PAGE if left is None else min(left, PAGE)
             found = await self.read(path, {**query, "limit": str(size), "after": page.next})
-            page.next = found.get("next")
-            rows: list[Row] = found.get(field, [])
+            try:
+                rows = msgspec.convert(found.get(field), list[Row])
+                page.next = msgspec.convert(found.get("next"), str | None)
+            except msgspec.ValidationError as error:
+                raise OutcomeUnknown(f"the answer is not that of a Holdfast node: {error}") from error
             if left is not None:
                 left -= len(rows)
             for row in rows:

@@ -18,6 +18,7 @@ import holdfast
 from holdfast import _completion, _exit_codes
 from holdfast.__main__ import _main, build_parser
 from tests.unit.holdfast.conftest import a_node
+from tests.unit.holdfast.scripted import ScriptedNode, answer
 
 DEADLINE_S = 60
 ROOT = Path(__file__).resolve().parents[3]
@@ -387,3 +388,30 @@ def test_the_manual_page_has_every_command_and_exit_code() -> None:
             ["groff", "-man", "-Tutf8", "-ww", "-z"], input=page, capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stderr) == (0, "")
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", [{"locks": 5}, {"locks": ["a"]}, {"locks": [], "next": 7}, {}])
+async def test_an_answer_of_something_else_is_exit_code_122(
+    body: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What does not look like a page of a node ends the command with a sentence."""
+    async with ScriptedNode(answer(**body)) as node:
+        code, out, err = await Line(node.url, capsys)("list", "--json")
+        assert (code, out, "not that of a Holdfast node" in err) == (122, "", True)
+
+
+async def test_closed_streams_are_not_taken_for_something_else() -> None:
+    """Started without any stream, as some daemons do, it works, and the command has empty ones."""
+    async with a_node() as (served, url), holdfast.Client(url) as client:
+        script = "holdfast run a -- sh -c 'echo lost; cat' <&- >&- 2>&-"
+        script = script.replace("holdfast", f"{sys.executable} -m holdfast", 1)
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", script, env=os.environ | {"HOLDFAST_NODES": url, "PYTHONPATH": str(ROOT)}
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            assert await process.wait() == 0
+        assert [event.event for event in await client.audit("a")] == ["released", "granted"]
+        assert not served.node.machine.state.holds
