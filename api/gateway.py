@@ -3,20 +3,25 @@
 A face reads a request in its own format, lets it make its command (`api/requests`, which checks the fields),
 and hands the command to the gateway with the kind of result that it expects. A refusal comes back as a
 ProblemError, a failure of the world as a ClusterError; `problems.of_exception` makes one answer of both.
+
+A gateway is that of one principal: what it has no right for is refused before the node hears of it, and what
+it may not read is left out of what it is shown.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from api import problems, right_calls
+from api import problems, right_calls, rights_needed, sight
 from api.node import Applied, Begun, NodeState, ServingNode
 from api.problems import ProblemError
+from api.rights import ANYBODY, Principal
 from api.views import Read
 from cluster.config import check_member, check_node_id
 from cluster.config_sources import WrongValueError
 from cluster.consensus.member_list import Members
 from cluster.errors import OutcomeUnknown, ShuttingDown
+from holdfast.token_lines import Right
 from lockstate.commands import Command, MayWait
 from lockstate.machine import LockMachine
 from lockstate.requests import older_form
@@ -39,11 +44,17 @@ class Outcome(NamedTuple, Generic[R]):
 
 
 class Gateway:
-    """Passes commands, reads and changes of the members on to one node."""
+    """Passes commands, reads and changes of the members of one principal on to one node."""
 
-    def __init__(self, node: ServingNode) -> None:
-        """Pass them on to `node`."""
+    def __init__(self, node: ServingNode, principal: Principal = ANYBODY) -> None:
+        """Pass on to `node` what `principal` has the right for."""
         self._node = node
+        self.principal = principal
+        self.rights = principal.rights
+
+    def of(self, principal: Principal) -> "Gateway":
+        """Return the gateway of a principal to the same node."""
+        return Gateway(self._node, principal)
 
     @property
     def node(self) -> NodeState:
@@ -54,7 +65,8 @@ class Gateway:
 
     async def submit(self, command: Command, kind: type[R], timeout_s: float) -> Outcome[R]:
         """Have one command applied; return what became of it. Raises ProblemError, ClusterError."""
-        return _outcome(command, await self._node.submit(self._known(command), timeout_s), kind)
+        applied = await self._node.submit(self._known(command), timeout_s)
+        return self._outcome(command, applied, kind)
 
     async def acquire(self, command: MayWait, kind: type[R], timeout_s: float) -> Outcome[R]:
         """Have a command applied that may wait, and wait for its end. Cancelling the task cancels the wait.
@@ -62,7 +74,7 @@ class Gateway:
         Raises ProblemError, ClusterError.
         """
         self._known(command)
-        return _outcome(command, await self._node.acquire(command, timeout_s), kind)
+        return self._outcome(command, await self._node.acquire(command, timeout_s), kind)
 
     def begin(self, command: Command, timeout_s: float) -> Begun:
         """Have one command applied that does not wait in a queue; `outcome` says what became of it.
@@ -73,14 +85,32 @@ class Gateway:
 
     def outcome(self, command: Command, begun: Begun, kind: type[R]) -> Outcome[R]:
         """Return what became of a command that has an outcome. Raises ProblemError, ClusterError."""
-        return _outcome(command, begun.result(), kind)
+        return self._outcome(command, begun.result(), kind)
+
+    def _outcome(self, command: Command, applied: Applied, kind: type[R]) -> Outcome[R]:
+        """Return what became of a command that gives such a result. Raises ProblemError for a refusal."""
+        result = applied.result
+        if isinstance(result, kind):
+            return Outcome(result, applied.revision, applied.is_repeated)
+        if isinstance(result, Refused):
+            if result.reason is Reason.WRONG_KIND:
+                raise right_calls.told(command, result)
+            shown, hidden = sight.refusal(self.rights, result)
+            problem = problems.refusal(shown, is_repeated=applied.is_repeated)
+            problem.hidden = hidden
+            raise problem
+        raise AssertionError(f"expected {kind.__name__}, got {result!r}")
 
     def abandon(self, command: Command, begun: Begun) -> None:
         """Undo a command whose client went away: a hold that nobody would hear of is given back."""
         self._node.abandon(command, begun)
 
     def _known(self, command: Command) -> Command:
-        """Return a command as the cluster knows it before its last node is upgraded. Raises ProblemError."""
+        """Return a command as the cluster knows it before its last node is upgraded. Raises ProblemError.
+
+        Also when the principal has no right for it.
+        """
+        rights_needed.check_command(self.rights, command)
         rules = RULES[self._node.machine.rules]
         if command.__struct_config__.tag <= rules.command_tag_max:  # type: ignore[operator]
             return command
@@ -123,7 +153,31 @@ class Gateway:
         """Return what `query` finds in a state as new as every answer before. Raises ClusterError."""
         return await self._node.read(query, timeout_s)
 
+    def check_watch(self, prefix: str) -> None:
+        """Refuse a watch of names that may not all be read: a stream has no gaps. Raises ProblemError."""
+        rights_needed.check_start(self.rights, Right.READ, prefix)
+
     async def view(
+        self,
+        query: Callable[[LockMachine], T],
+        show: Callable[[T], Read],
+        timeout_s: float,
+        *,
+        name: str | None,
+        is_stale: bool,
+    ) -> Read:
+        """Return what `query` finds as `show` shows it, of a new state or of the node's own, with its age.
+
+        It is about `name`, which the principal must have the right to read; None if `show` leaves out itself
+        what may not be seen. Raises ProblemError, ClusterError.
+        """
+        if name is not None:
+            rights_needed.check_name(self.rights, Right.READ, name)
+        view = await self._view(query, show, timeout_s, is_stale=is_stale)
+        sight.read(self.rights, view)
+        return view
+
+    async def _view(
         self,
         query: Callable[[LockMachine], T],
         show: Callable[[T], Read],
@@ -131,10 +185,6 @@ class Gateway:
         *,
         is_stale: bool,
     ) -> Read:
-        """Return what `query` finds as `show` shows it, of a new state or of the node's own, with its age.
-
-        Raises ProblemError, ClusterError.
-        """
         if not is_stale:
             return show(await self._node.read(query, timeout_s))
         if self._node.has_failed:
@@ -151,8 +201,13 @@ class Gateway:
 
     # -- the cluster ----------------------------------------------------------------------------------------
 
+    def _check_admin(self) -> None:
+        if not self.rights.on_the_whole(Right.ADMIN):
+            raise rights_needed.forbidden(Right.ADMIN)
+
     async def transfer_leadership(self, to: str | None, timeout_s: float) -> str:
         """Hand leadership to `to`, or to the most advanced node. Raises ProblemError, ClusterError."""
+        self._check_admin()
         if to is not None:
             known = [peer.id for peer in self._node.status().nodes]
             if to not in known:
@@ -162,6 +217,7 @@ class Gateway:
 
     async def add_member(self, node_id: str, peer: str, timeout_s: float) -> tuple[Members, int]:
         """Add a node; return the members and the revision. Raises ProblemError, ClusterError."""
+        self._check_admin()
         try:
             check_member(node_id, peer)
         except WrongValueError as wrong:
@@ -170,6 +226,7 @@ class Gateway:
 
     async def move_member(self, node_id: str, peer: str, timeout_s: float) -> tuple[Members, int]:
         """Change a node's address; return the members and the revision. Raises ProblemError, ClusterError."""
+        self._check_admin()
         try:
             check_member(node_id, peer)
         except WrongValueError as wrong:
@@ -178,23 +235,12 @@ class Gateway:
 
     async def remove_member(self, node_id: str, timeout_s: float) -> tuple[Members, int]:
         """Remove a node; return the members and the revision. Raises ProblemError, ClusterError."""
+        self._check_admin()
         try:
             check_node_id("id", node_id)
         except WrongValueError as wrong:
             raise _wrong_value(wrong) from None
         return await self._node.remove_member(node_id, timeout_s), self._node.machine.revision
-
-
-def _outcome(command: Command, applied: Applied, kind: type[R]) -> Outcome[R]:
-    """Return what became of a command that gives such a result. Raises ProblemError for a refusal."""
-    result = applied.result
-    if isinstance(result, kind):
-        return Outcome(result, applied.revision, applied.is_repeated)
-    if isinstance(result, Refused):
-        if result.reason is Reason.WRONG_KIND:
-            raise right_calls.told(command, result)
-        raise problems.refusal(result, is_repeated=applied.is_repeated)
-    raise AssertionError(f"expected {kind.__name__}, got {result!r}")
 
 
 def _wrong_value(wrong: WrongValueError) -> ProblemError:

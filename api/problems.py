@@ -38,6 +38,7 @@ class Problem(msgspec.Struct, kw_only=True):
     holders: tuple[Holder, ...] | msgspec.UnsetType = msgspec.UNSET
     queue_length: int | msgspec.UnsetType = msgspec.UNSET
     cycle: tuple[CycleStep, ...] | msgspec.UnsetType = msgspec.UNSET
+    hidden: int | msgspec.UnsetType = msgspec.UNSET
     available: int | msgspec.UnsetType = msgspec.UNSET
     limit: int | msgspec.UnsetType = msgspec.UNSET
     highest_token: int | msgspec.UnsetType = msgspec.UNSET
@@ -70,6 +71,8 @@ class ProblemError(Exception):
         self.retry_after_ms, self.refused = retry_after_ms, refused
         self.is_repeated = False
         """Whether an earlier attempt, with the same `request_id`, was refused so."""
+        self.hidden = 0
+        """How many holders, or steps of a cycle, are left out because the caller may not read them."""
         self.facts: Mapping[str, int | None] = facts or (refused.facts if refused is not None else {})
 
 
@@ -138,6 +141,8 @@ def document(problem: ProblemError, request_id: str) -> Problem:
         result.retry_after_ms = problem.retry_after_ms
     if problem.is_repeated:
         result.repeated = True
+    if problem.hidden:
+        result.hidden = problem.hidden
     for name, number in problem.facts.items():
         setattr(result, name, number)
     if problem.refused is not None:

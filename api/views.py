@@ -100,8 +100,12 @@ class CycleStep(msgspec.Struct):
 
 
 class Read(msgspec.Struct, kw_only=True):
-    """Base of the answers to reads. Stale ones say how old they are."""
+    """Base of the answers to reads. Stale ones say how old they are.
 
+    `hidden` counts what was left out because the caller may not read it.
+    """
+
+    hidden: int | Unset = UNSET
     revision: int | Unset = UNSET
     lag_ms: int | Unset | None = UNSET
 

@@ -41,7 +41,7 @@ _RANGES: Final = {
     "connections_per_address": (0, 1_000_000),
     "state_bytes_max": (0, 1 << 50),
 }
-_FILES: Final = ("tls_cert", "tls_key", "tls_client_ca")
+_FILES: Final = ("tls_cert", "tls_key", "tls_client_ca", "tokens")
 _WORDS: Final = {"log_level": ("debug", "info", "warning", "error"), "log_format": ("text", "json")}
 
 
@@ -113,6 +113,8 @@ class NodeConfig:
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
     """The authorities of which one must have signed the certificate of each client."""
+    tokens: Path | None = None
+    """Who may call, and what they may do where; without it everybody may do everything."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of bounds or does not fit together."""
@@ -208,7 +210,12 @@ class NodeConfig:
         count = len(self.peers)
         if count > 1 and count % 2 == 0 and not self.join:
             found.append(f"peers: {count} nodes survive no more failures than {count - 1}; use an odd number")
-        if not _is_loopback(self.http.host) and self.tls_client_ca is None:
+        if not _is_loopback(self.http.host) and self.tokens is not None and self.tls_cert is None:
+            found.append(
+                f"http: {self.http}: tokens without TLS: whoever is on the path to this address can read"
+                " them; see docs/security.md"
+            )
+        if not _is_loopback(self.http.host) and self.tls_client_ca is None and self.tokens is None:
             missing = "no TLS and no login" if self.tls_cert is None else "no login, and no --tls-client-ca"
             found.append(
                 f"http: {self.http}: there is {missing}: whoever reaches this address may take and"

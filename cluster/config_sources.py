@@ -46,6 +46,10 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "FILE",
         "let only clients in whose certificate one of these authorities has signed (PEM)",
     ),
+    "tokens": (
+        "FILE",
+        "let only callers in that this file names, each with its rights; see `holdfast token --help`",
+    ),
     "heartbeat_ms": ("MS", "interval of the leader's heartbeats (default: 100)"),
     "election_ms_min": ("MS", "shortest silence after which a node wants to lead (default: 500)"),
     "election_ms_max": ("MS", "longest such silence (default: 1000)"),

@@ -36,6 +36,10 @@ class FileWatch(abc.ABC):
     def look(self, *, is_asked: bool = False) -> None:
         """Read what has changed, or all if somebody asks for it. What cannot be used changes nothing."""
 
+    async def look_aside(self, *, is_asked: bool) -> None:
+        """Look, as a task: what takes long is derived to be done in a thread."""
+        self.look(is_asked=is_asked)
+
     def start(self) -> None:
         """Begin to look."""
         self._task = asyncio.get_running_loop().create_task(self._watch(), name=f"watch-{self._what}")
@@ -58,13 +62,13 @@ class FileWatch(abc.ABC):
             is_asked = self._is_asked.is_set()
             self._is_asked.clear()
             try:
-                self.look(is_asked=is_asked)
+                await self.look_aside(is_asked=is_asked)
             except Exception as error:  # noqa: BLE001 - see above
-                self._tell(error, is_asked=is_asked)
+                self._tell_failure(error, is_asked=is_asked)
             else:
                 self._failed_with = ""
 
-    def _tell(self, error: Exception, *, is_asked: bool) -> None:
+    def _tell_failure(self, error: Exception, *, is_asked: bool) -> None:
         """Log what nobody foresaw: once, until it is something else. Its text may quote a secret."""
         frame = traceback.extract_tb(error.__traceback__)[-1]
         failed_with = f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast._decorators import locked, once
     from holdfast._election import Election
     from holdfast._errors import (
+        AccessDenied,
         AlreadyHeld,
         CellChanged,
         Compacted,
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from holdfast._watch import Watch
 
 __all__ = [
+    "AccessDenied",
     "Acquirable",
     "AlreadyHeld",
     "Cell",
@@ -191,6 +193,7 @@ _HOMES = {
     "locked": "_decorators",
     "once": "_decorators",
     "Election": "_election",
+    "AccessDenied": "_errors",
     "AlreadyHeld": "_errors",
     "CellChanged": "_errors",
     "Compacted": "_errors",

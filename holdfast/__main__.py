@@ -22,6 +22,7 @@ from holdfast import (
     _errors,
     _exit_codes,
     _read_commands,
+    _token_commands,
     _top,
 )
 from holdfast._client import Client
@@ -53,6 +54,16 @@ def build_parser() -> argparse.ArgumentParser:
         type=duration_ms,
         default=10_000,
         help="how long to try before giving up (default: 10s); time in a queue is added to it",
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="send the token in this file (default: $HOLDFAST_ACCESS_TOKEN_FILE, or $HOLDFAST_ACCESS_TOKEN)",
+    )
+    parser.add_argument(
+        "--insecure-plain-token",
+        action="store_true",
+        help="send it to other machines without TLS, too: whoever is on the path can read it",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -95,6 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
     completion = commands.add_parser("completion", help="print what completes commands in a shell")
     completion.add_argument("shell", choices=list(_completion.SHELLS))
     commands.add_parser("man", help="print the manual page; see it with `holdfast man | man -l -`")
+    _token_commands.add_parser(commands)
     return parser
 
 
@@ -324,12 +336,13 @@ _COMMANDS: Mapping[str, Callable[[Inspector, argparse.Namespace], Awaitable[int]
 }
 
 
-def _cert(arguments: argparse.Namespace) -> int:
-    """Make certificates, for which no node is asked."""
+def _make(arguments: argparse.Namespace) -> int:
+    """Make certificates, or tokens, for which no node is asked."""
+    made = _cert_commands.run if arguments.command == "cert" else _token_commands.run
     try:
-        return _cert_commands.run(arguments)
+        return made(arguments)
     except ValueError as error:
-        return _fail(_exit_codes.USAGE, str(error), "see `holdfast cert --help`")
+        return _fail(_exit_codes.USAGE, str(error), f"see `holdfast {arguments.command} --help`")
     except OSError as error:
         what = f"{error.filename}: {error.strerror}"
         return _fail(_exit_codes.REFUSED, what, "nothing was replaced; put that right and repeat the command")
@@ -348,7 +361,8 @@ def _describe_self(arguments: argparse.Namespace) -> int:
 _UNDER_LOCK = ("run", "elect")
 """The commands that run another one."""
 _WITHOUT_NODES: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "cert": _cert,
+    "cert": _make,
+    "token": _make,
     "completion": _describe_self,
     "man": _describe_self,
 }
@@ -360,7 +374,13 @@ async def _main(arguments: argparse.Namespace) -> int:
     if arguments.command == "acquire" and not owner:
         owner = _user()  # this process is gone when somebody looks who has the lock
     try:
-        async with Inspector(arguments.nodes, timeout=arguments.timeout / 1000, owner=owner) as client:
+        async with Inspector(
+            arguments.nodes,
+            timeout=arguments.timeout / 1000,
+            owner=owner,
+            token_file=arguments.token_file,
+            insecure_plain_token=arguments.insecure_plain_token,
+        ) as client:
             return await _COMMANDS[arguments.command](client, arguments)
     except _errors.LockError as error:
         code, hint = next(row[1:] for row in _FAILURES if isinstance(error, row[0]))
@@ -393,6 +413,11 @@ _FAILURES: tuple[tuple[type[_errors.LockError], int, str], ...] = (
         _errors.LeaseExpired,
         _exit_codes.REFUSED,
         "the hold was over already; what must last longer goes under `run`",
+    ),
+    (
+        _errors.AccessDenied,
+        _exit_codes.REFUSED,
+        "nothing was changed; look at HOLDFAST_ACCESS_TOKEN_FILE, and at the tokens file of the nodes",
     ),
     (_errors.Refused, _exit_codes.REFUSED, "correct the call; see `holdfast COMMAND --help`"),
     (

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from holdfast import (
+    _access,
     _cluster_operations,
     _exchange,
     _operations,
@@ -64,6 +65,9 @@ class Client:
         owner: str | None = None,
         tls: Tls | None = None,
         metrics: Metrics | None = None,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        insecure_plain_token: bool = False,
     ) -> None:
         """Prepare for these nodes; nothing is sent yet. `owner` is shown to others as the holder.
 
@@ -71,14 +75,23 @@ class Client:
         environment variable HOLDFAST_NODES says, and else ports 7700 to 7702 of this machine.
         `tls` is for nodes that speak TLS; the default is what the variables HOLDFAST_CA, HOLDFAST_CERT and
         HOLDFAST_KEY say. With either, HOST:PORT is short for https://. `metrics` hears how this client
-        fares. Raises ValueError for what cannot be the URL of a node, and for files that cannot be used.
+        fares.
+        `token`, or the content of `token_file`, is for nodes that want to know who calls; the default is what
+        HOLDFAST_ACCESS_TOKEN or HOLDFAST_ACCESS_TOKEN_FILE say. Over plain HTTP it is sent to this machine
+        only, unless `insecure_plain_token` (or HOLDFAST_INSECURE_PLAIN_TOKEN=1) says otherwise.
+        Raises ValueError for what cannot be the URL of a node or a token, and for files that cannot be used.
         """
         given = tls or from_environment(os.environ)
         urls = _exchange.node_urls(nodes, os.environ, has_tls=given is not None)
         if tls is not None and (plain := [url for url in urls if not url.startswith("https://")]):
             raise ValueError(f"{plain[0]!r} is not the URL of a node that speaks TLS; write it like https://")
         trust = None if given is None else Trust(given)
-        self._transport = Transport(urls, to_s(timeout, "timeout"), trust=trust, metrics=metrics)
+        access = _access.of(token, token_file, os.environ, is_plain_allowed=insecure_plain_token)
+        if access is not None:
+            for url in urls:
+                access.check(url)
+        timeout_s = to_s(timeout, "timeout")
+        self._transport = Transport(urls, timeout_s, trust=trust, access=access, metrics=metrics)
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         self._kept: set[Kept] = set()
 

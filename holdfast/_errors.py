@@ -3,6 +3,7 @@
 LockError
  +-- Refused           no        the cluster decided against it; `.code` says why
  |    +-- InvalidRequest         the call is wrong: correct it
+ |    +-- AccessDenied           the caller is not known (its token is wrong), or has no right for this
  |    +-- LockHeld               somebody else has the lock or the permits
  |    |    +-- LockTimeout       and still has it when the wait is over; a TimeoutError, too
  |    +-- AlreadyHeld            this session has it already, or is about to get it
@@ -42,6 +43,10 @@ class Refused(LockError):
 
 class InvalidRequest(Refused):
     """The call is wrong, and stays wrong when repeated."""
+
+
+class AccessDenied(Refused):
+    """The caller is not known (`code` is `unauthenticated`), or has no right for this (`forbidden`)."""
 
 
 class LockHeld(Refused):
@@ -133,6 +138,8 @@ class LeaseLost(LockError):
 
 
 _REFUSALS: dict[str, type[Refused]] = {
+    "unauthenticated": AccessDenied,
+    "forbidden": AccessDenied,
     "lock-held": LockHeld,
     "no-permits": LockHeld,
     "already-held": AlreadyHeld,

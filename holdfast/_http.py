@@ -8,7 +8,7 @@ import os
 import ssl
 import warnings
 import weakref
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 from aiohttp.tracing import Trace
 
+from holdfast._access import Access
 from holdfast._exchange import Attempt
 from holdfast._sending import NoAnswer, NoTrust, Sending
 from holdfast._tls import Trust, verdict_of
@@ -32,12 +33,17 @@ class Connections:
     """
 
     def __init__(
-        self, new_connector: "Callable[[], Connector] | None" = None, *, trust: Trust | None = None
+        self,
+        new_connector: "Callable[[], Connector] | None" = None,
+        *,
+        trust: Trust | None = None,
+        access: Access | None = None,
     ) -> None:
         """Connect over TCP, unless `new_connector` makes another pool for each loop.
 
-        `trust` judges the nodes whose URLs are https://.
+        `trust` judges the nodes whose URLs are https://; `access` says who calls.
         """
+        self._access = access
         self._trust = trust
         self._new_connector = new_connector or Connector
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -56,7 +62,7 @@ class Connections:
                     attempt.method,
                     url + attempt.path,
                     data=attempt.body or None,
-                    headers=attempt.headers,
+                    headers=self._headers(attempt.headers),
                     allow_redirects=False,
                     ssl=self._ssl(),
                     trace_request_ctx=sending,
@@ -83,13 +89,17 @@ class Connections:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S_MAX, sock_read=silence_s)
         try:
             async with http.get(
-                url, headers=headers, timeout=timeout, allow_redirects=False, ssl=self._ssl()
+                url, headers=self._headers(headers), timeout=timeout, allow_redirects=False, ssl=self._ssl()
             ) as response:
                 yield response.status, b""
                 async for chunk in response.content.iter_any():
                     yield response.status, chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _no_answer(url, error, "the stream fell silent") from error
+
+    def _headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the headers of a request together with that which says who calls."""
+        return headers if self._access is None else {**headers, **self._access.headers()}
 
     def _ssl(self) -> ssl.SSLContext | bool:
         """Return what connections to https:// nodes are made with."""

@@ -25,10 +25,11 @@ from typing import Final, NamedTuple
 
 import aiohttp
 
-from holdfast import _tls, wire
+from holdfast import _exchange, _tls, wire
+from holdfast._access import Access
 from holdfast._client import Client
 from holdfast._clock import now_s
-from holdfast._errors import InvalidRequest, LockError, Unavailable
+from holdfast._errors import InvalidRequest, LockError, Unavailable, refusal
 
 WAIT_MS: Final = 300_000
 """Milliseconds that the nodes may take for each step, unless the command line says otherwise."""
@@ -37,6 +38,8 @@ ASK_S: Final = 3.0
 """Seconds that a node may take to answer."""
 STUCK: Final = "rotation-incomplete"
 """The code of our own failure: not all nodes took a step in time."""
+
+_UNAUTHENTICATED, _FORBIDDEN = 401, 403
 
 _TWO: Final = re.compile(rb"current:[ \t]*(\S+)[ \t\r\n]+(next|previous):[ \t]*(\S+)\s*")
 _METRIC: Final = re.compile(
@@ -180,11 +183,11 @@ async def _missing(client: Client, step: str) -> str:
         nodes = (await client.cluster()).nodes
     except LockError as error:
         return f"no node answers ({error})"
-    given = _tls.from_environment(os.environ)
+    given, access = _tls.from_environment(os.environ), client._transport.access  # noqa: SLF001 - one package
     connector = aiohttp.TCPConnector(ssl=True if given is None else _tls.make_context(given))
     timeout = aiohttp.ClientTimeout(total=ASK_S)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        said = await asyncio.gather(*(_ask(session, node.http) for node in nodes))
+        said = await asyncio.gather(*(_ask(session, node.http, access) for node in nodes))
     silent = [node.id for node, values in zip(nodes, said, strict=True) if values is None]
     if silent:
         return f"{', '.join(silent)} does not answer: start it, or remove it from the cluster"
@@ -205,13 +208,19 @@ async def _missing(client: Client, step: str) -> str:
     return ""
 
 
-async def _ask(session: aiohttp.ClientSession, url: str) -> dict[tuple[str, str], float] | None:
-    """Return what a node says of its secrets, None if it does not answer."""
+async def _ask(
+    session: aiohttp.ClientSession, url: str, access: Access | None
+) -> dict[tuple[str, str], float] | None:
+    """Return what a node says of its secrets, None if it does not answer. Raises AccessDenied."""
     if not url:
         return None
     try:
-        async with session.get(url + wire.METRICS) as response:
+        headers = {} if access is None else access.headers_for(url)
+        async with session.get(url + wire.METRICS, headers=headers) as response:
             text = await response.text()
+            if response.status in (_UNAUTHENTICATED, _FORBIDDEN):
+                code, detail, _, document = _exchange.judge(response.status, text.encode())
+                raise refusal(code, f"{url}: {detail}", document)
     except (aiohttp.ClientError, TimeoutError):
         return None
     return {(name, label): float(value) for name, label, value in _METRIC.findall(text)}

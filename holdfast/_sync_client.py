@@ -1,5 +1,6 @@
 """The client for threads: the same calls as `Client`, which it runs on the loop of `_portal.py`."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Literal, Self
@@ -44,9 +45,21 @@ class SyncClient:
         owner: str | None = None,
         tls: Tls | None = None,
         metrics: Metrics | None = None,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        insecure_plain_token: bool = False,
     ) -> None:
         """Prepare for these nodes; nothing is sent yet. See `Client`."""
-        self._client = Client(nodes, timeout=timeout, owner=owner, tls=tls, metrics=metrics)
+        self._client = Client(
+            nodes,
+            timeout=timeout,
+            owner=owner,
+            tls=tls,
+            metrics=metrics,
+            token=token,
+            token_file=token_file,
+            insecure_plain_token=insecure_plain_token,
+        )
         _portal.register(self._client)
 
     def __enter__(self) -> Self:

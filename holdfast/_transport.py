@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdfast import _exchange
+from holdfast._access import Access
 from holdfast._clock import REAL, Clock
 from holdfast._errors import LockError
 from holdfast._exchange import Answered, Attempt, Exchange, Retry
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from holdfast._http import Connections
 
 T = TypeVar("T")
+
+UNAUTHENTICATED = 401
+"""The status of an answer to somebody whom a node does not know."""
 
 _log = logging.getLogger("holdfast")
 
@@ -40,6 +44,7 @@ class Transport:
         timeout_s: float,
         *,
         trust: Trust | None = None,
+        access: Access | None = None,
         clock: Clock = REAL,
         connections: "Connections | None" = None,
         metrics: Metrics | None = None,
@@ -47,10 +52,12 @@ class Transport:
         """Send to these nodes, over `connections` (made with the first request if there are none).
 
         `trust` is for nodes whose URLs are https://; without it they are judged as this machine does.
+        `access` is for nodes that want to know who calls.
         """
         if trust is None and any(node.startswith("https://") for node in nodes):
             trust = Trust(Tls())
         self.trust = trust
+        self.access = access
         self.nodes = tuple(nodes)
         self.timeout_s = timeout_s
         self.clock = clock
@@ -66,7 +73,7 @@ class Transport:
         if self._connections is None:
             from holdfast._http import Connections  # noqa: PLC0415 - see above
 
-            self._connections = Connections(trust=self.trust)
+            self._connections = Connections(trust=self.trust, access=self.access)
         return self._connections
 
     async def close(self) -> None:
@@ -134,9 +141,19 @@ class Transport:
             _log.warning("not undone, ends by itself: path=%s error=%s", operation.path, error)
 
     async def attempt(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
-        """Make one attempt. Raises NoAnswer."""
+        """Make one attempt. Raises NoAnswer.
+
+        A node that does not know the token is asked once more if the token's file has another one meanwhile.
+        """
         send = self._send_probed if attempt.is_probed else self._send
-        return await send(attempt, sending)
+        status, body = await send(attempt, sending)
+        if status == UNAUTHENTICATED and not sending.is_withdrawn and self.reads_token_again():
+            return await send(attempt, sending)
+        return status, body
+
+    def reads_token_again(self) -> bool:
+        """Read the token again that a node does not know; return whether there is another one."""
+        return self.access is not None and self.access.read_again()
 
     async def _send(self, attempt: Attempt, sending: Sending) -> tuple[int, bytes]:
         return await self.connections.send(self.nodes[attempt.node], attempt, sending)

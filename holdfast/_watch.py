@@ -14,7 +14,7 @@ from holdfast._clock import now_s
 from holdfast._errors import OutcomeUnknown, TlsRefused, Unavailable, refusal
 from holdfast._sending import NoAnswer, NoTrust
 from holdfast._sse import Block, Parser
-from holdfast._transport import Transport
+from holdfast._transport import UNAUTHENTICATED, Transport
 from holdfast._values import Event
 
 SILENCE_S: Final = 25.0
@@ -126,6 +126,9 @@ class Watch:
         except NoAnswer:
             body = b""
         code, detail, is_final, document = _exchange.judge(status, body)
+        if status == UNAUTHENTICATED and self._transport.reads_token_again():
+            await self.close()
+            return
         if is_final:
             await self.close()
             raise refusal(code, detail, document)

@@ -67,6 +67,9 @@ HEADER_TIMEOUT_MS: Final = "Holdfast-Timeout-Ms"
 HEADER_RETRY_AFTER: Final = "Retry-After"
 HEADER_RATE: Final = "RateLimit"
 HEADER_RATE_POLICY: Final = "RateLimit-Policy"
+HEADER_AUTHORIZATION: Final = "Authorization"
+HEADER_AUTHENTICATE: Final = "WWW-Authenticate"
+BEARER: Final = "Bearer"
 
 # Bounds of the HTTP API; a refusal by the state machine names its own.
 BODY_BYTES_MAX: Final = 64 * 1024
@@ -101,6 +104,8 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "name-too-long": ProblemKind(400, "The name is too long"),
     "ttl-out-of-range": ProblemKind(400, "The ttl is out of range"),
     "wrong-kind": ProblemKind(400, "The call is for another kind"),
+    "unauthenticated": ProblemKind(401, "The caller is not known"),
+    "forbidden": ProblemKind(403, "The caller has no right for this"),
     "forbidden-host": ProblemKind(403, "The node does not know itself by this name"),
     "forbidden-origin": ProblemKind(403, "Pages of others cannot call the node"),
     "not-found": ProblemKind(404, "There is nothing here"),

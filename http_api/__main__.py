@@ -19,8 +19,10 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
+from api.gateway import Gateway
 from cluster.config import Address, NodeConfig, load
 from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupError
+from cluster.file_watch import FileWatch
 from cluster.node import Node
 from cluster.observing import memory
 from cluster.storage.forked_child import Child
@@ -30,10 +32,12 @@ from http_api import signals
 from http_api.app import build_server
 from http_api.ready_log import ReadyLog
 from http_api.server import logs
+from http_api.server.authentication import Authentication
 from http_api.server.callers import Callers
 from http_api.server.connection_room import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, RoomLimits
 from http_api.server.tls_context import TlsFiles, TlsUnusable
 from http_api.tls_watch import TlsWatch
+from http_api.tokens_watch import TokensUnusable, TokensWatch
 
 logger = logging.getLogger("http_api")
 
@@ -73,7 +77,7 @@ async def _run(config: NodeConfig) -> int:
     for warning in config.warnings:
         logger.warning("event=config-warning detail=%r", warning)
     caught = signals.Signals(asyncio.get_running_loop())
-    tls = _tls_of(config)
+    tls, tokens = _tls_of(config), _tokens_of(config)
     # Bound first: an address in use is found before the data directory is touched.
     with contextlib.closing(_bind(config.http)) as listener:
         config = _with_port(config, listener)
@@ -82,7 +86,10 @@ async def _run(config: NodeConfig) -> int:
         node = Node(config, child=child)
         asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
         await node.start()
-        caught.reload_with(partial(_reload, node, tls))
+        caught.reload_with(partial(_reload, node, tls, tokens))
+        authentication = Authentication(Gateway(node), tokens.samples if tokens is not None else tuple)
+        if tokens is not None:
+            tokens.serve(authentication)
         callers = Callers((*config.hosts, socket.gethostname()), config.allow_origins)
         server = build_server(
             node,
@@ -91,13 +98,15 @@ async def _run(config: NodeConfig) -> int:
             callers,
             fast_lane=not config.no_fast_lane,
             tls=tls.door if tls is not None else None,
+            authentication=authentication,
         )
         runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_S)
         await runner.setup()
         site = web.SockSite(runner, listener, backlog=_backlog())
         await site.start()
-        if tls is not None:
-            tls.start()
+        watches = [watch for watch in (tls, tokens) if watch is not None]
+        for watch in watches:
+            watch.start()
         _calm_collector()
         pages = HugePages(child)
         pages.begin()
@@ -116,8 +125,8 @@ async def _run(config: NodeConfig) -> int:
         await runner.cleanup()  # open calls get their answers from a node that still runs
         pages.stop()
         freed.stop()
-        if tls is not None:
-            await tls.stop()
+        for watch in watches:
+            await watch.stop()
         if node.failure is None:
             await node.stop()
         # A node may also have broken since it was told to stop.
@@ -137,11 +146,22 @@ def _tls_of(config: NodeConfig) -> TlsWatch | None:
         raise ConfigError(str(error)) from None
 
 
-def _reload(node: Node, tls: TlsWatch | None) -> None:
-    """Read again what can change while the node runs: the files of secret and TLS, of those that it has."""
-    if tls is not None:
-        tls.read_now()
-    if tls is None or node.has_secret_file:
+def _tokens_of(config: NodeConfig) -> TokensWatch | None:
+    """Return who may call, None if everybody may. Raises ConfigError."""
+    if config.tokens is None:
+        return None
+    try:
+        return TokensWatch(config.tokens, has_client_certificates=config.tls_client_ca is not None)
+    except TokensUnusable as error:
+        raise ConfigError(str(error)) from None
+
+
+def _reload(node: Node, *watches: FileWatch | None) -> None:
+    """Read again what can change while the node runs: the files of secret, TLS and tokens, as it has them."""
+    given = [watch for watch in watches if watch is not None]
+    for watch in given:
+        watch.read_now()
+    if not given or node.has_secret_file:
         node.read_secret()
 
 

@@ -9,6 +9,7 @@ from api.gateway import Gateway
 from api.node import ServingNode
 from cluster.peers.strangers import origin_of
 from http_api.server.access_log import AccessLog
+from http_api.server.authentication import Authentication
 from http_api.server.callers import Callers
 from http_api.server.connection_room import ConnectionRoom, RoomLimits
 from http_api.server.connections import make_server
@@ -31,16 +32,20 @@ def build_server(
     *,
     fast_lane: bool = True,
     tls: TlsDoor | None = None,
+    authentication: Authentication | None = None,
 ) -> web.Server:
     """Return the server of `node`, to be run by aiohttp's ServerRunner. Needs a running event loop.
 
     Without `fast_lane` all calls take the way through aiohttp; the answers are the same.
-    With `tls` the server speaks nothing else.
+    With `tls` the server speaks nothing else. Without `authentication` everybody may do everything.
     """
+    known = authentication or Authentication(Gateway(node))
     room = ConnectionRoom(room_limits, origin_of)
-    counts = RequestCounts(room.samples if tls is None else lambda: chain(room.samples(), tls.samples()))
+    counts = RequestCounts(
+        lambda: chain(room.samples(), known.samples(), () if tls is None else tls.samples())
+    )
     access_log = AccessLog(counts)
     router = Router(make_routes(counts), reserved=RESERVED)
-    shared = Gateway(node), router, access_log, request_timeout_ms, callers or Callers()
+    shared = known, router, access_log, request_timeout_ms, callers or Callers()
     lane = FastLane(*shared, decode=schema.decode) if fast_lane else None
     return make_server(Front(*shared), room, lane, tls)

@@ -35,6 +35,7 @@ class Cut(enum.StrEnum):
     FELL_BEHIND = "fell-behind"
     NO_LEADER = "no-leader"
     SHUTTING_DOWN = "shutting-down"
+    FORBIDDEN = "forbidden"
 
 
 AnyEvent = Event | CellEvent

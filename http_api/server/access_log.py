@@ -27,8 +27,13 @@ class AccessLog:
         self._counts = counts
         self._lines = LogBudget(_LINES_A_MINUTE)
 
-    def answered(self, method: str, path: str, status: int, call_id: str, started_s: float) -> None:
-        """Record an answer. Takes method and path of the route: those of clients may hold a session id."""
+    def answered(
+        self, method: str, path: str, status: int, call_id: str, started_s: float, *, principal: str = ""
+    ) -> None:
+        """Record an answer to `principal`, if its name is known.
+
+        Takes method and path of the route: those of clients may hold a session id.
+        """
         self._counts.add(method, path, status)
         is_news = status >= _STATUS_REFUSED and status != _STATUS_HELD and path != wire.READYZ
         has_line = is_news and self._lines.take(f"{method} {path} {status}")
@@ -37,8 +42,9 @@ class AccessLog:
             duration_ms = (time.monotonic() - started_s) * 1000
             logger.log(
                 level,
-                "event=request request_id=%s method=%s route=%s status=%d duration_ms=%.1f",
-                *(call_ids.as_header(call_id), method, path, status, duration_ms),
+                "event=request request_id=%s method=%s route=%s status=%d%s duration_ms=%.1f",
+                *(call_ids.as_header(call_id), method, path, status),
+                *(f" principal={principal}" if principal else "", duration_ms),
             )
 
 

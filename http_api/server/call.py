@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
+from api.gateway import Gateway
 from holdfast import wire
 from http_api.server import answer_bytes, call_ids
 from http_api.server.connection_room import Place
@@ -37,6 +38,8 @@ class Call(web.BaseRequest):
     command_id: str = ""
     place: Place
     """That of its connection."""
+    admit_again: Callable[[], Gateway]
+    """Returns the gateway of its caller as of now, or raises Unauthenticated: for calls that last."""
     _id: str = ""
 
     @property

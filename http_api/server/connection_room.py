@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from cluster.observing.metrics import Sample, gauge
 from http_api.server.log_budget import LogBudget
@@ -88,13 +88,15 @@ class RoomLimits:
 class Place:
     """What the room knows of one connection, which tells it what happens."""
 
-    __slots__ = ("_room", "address", "connection", "is_gone", "origin", "refused")
+    __slots__ = ("_room", "address", "connection", "is_gone", "origin", "proven", "refused")
 
     def __init__(self, room: "ConnectionRoom", connection: Connection, address: str, origin: str) -> None:
         self._room, self.connection = room, connection
         self.address, self.origin = address, origin
         self.refused: Refused | None = None
         self.is_gone = False
+        self.proven: Any = None
+        """Who its client has proven to be: kept by authentication.py."""
 
     def heard(self) -> None:
         """Record that bytes came: between requests they begin the head of the next one."""

@@ -7,6 +7,7 @@ is explained in one place, and the two ways cannot drift apart. They share what 
 decoders, gateway, problems, access log.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
@@ -17,8 +18,10 @@ from holdfast import wire
 from http_api.server import answer_bytes, call_ids, plain_requests
 from http_api.server.access_log import AccessLog, log_failure
 from http_api.server.answer_bytes import Content
+from http_api.server.authentication import Authentication
 from http_api.server.call import timeout_s_of
 from http_api.server.callers import Callers
+from http_api.server.connection_room import Place
 from http_api.server.plain_requests import PlainHead
 from http_api.server.refusals import CallRefused
 from http_api.server.routes import Route, Router
@@ -33,6 +36,16 @@ class LaneConnection(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether an answer can still be sent."""
+        ...
+
+    @property
+    def place(self) -> Place:
+        """Return what is known of it."""
+        ...
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """Return its transport, None when it is gone."""
         ...
 
     def lane_answered(self, answer: bytes, *, is_kept: bool) -> None:
@@ -53,6 +66,7 @@ class Asked(NamedTuple):
 
     fit: Fit
     request_id: str
+    token: bytes
     body: bytes
 
 
@@ -61,7 +75,7 @@ class FastLane:
 
     def __init__(
         self,
-        gateway: Gateway,
+        authentication: Authentication,
         router: Router,
         access_log: AccessLog,
         request_timeout_ms: int,
@@ -69,8 +83,9 @@ class FastLane:
         *,
         decode: Callable[[bytes, type[Any]], Any],
     ) -> None:
-        """Answer `callers` through `gateway` as the front does; `decode` reads a body, or raises."""
-        self.gateway = gateway
+        """Answer `callers` as the front does; `decode` reads a body, or raises."""
+        self._authentication = authentication
+        self.node = authentication.gateway.node
         self.access_log = access_log
         self._router = router
         self._timeout_s = request_timeout_ms / 1000
@@ -83,7 +98,7 @@ class FastLane:
         parts = plain_requests.split(data)
         if parts is None:
             return None
-        head, request_id, body = parts
+        head, request_id, token, body = parts
         fit = self._fits.get(head)
         if fit is None:
             plain = plain_requests.read_head(head)
@@ -92,7 +107,7 @@ class FastLane:
             if len(self._fits) >= _HEADS_MAX:
                 self._fits.clear()
             fit = self._fits[head] = self._fit(plain)
-        return Asked(fit, request_id, body) if len(body) == fit.length else None
+        return Asked(fit, request_id, token, body) if len(body) == fit.length else None
 
     def _fit(self, plain: PlainHead) -> Fit:
         """Return what is to be done with requests that have this head."""
@@ -112,16 +127,18 @@ class FastLane:
         route = asked.fit.route
         if route is None or route.takes is None or route.direct is None or not asked.body:
             return None
-        if self.gateway.node.is_shutting_down:
+        if self.node.is_shutting_down:
             return None
         started_s = time.monotonic()
         try:
+            gateway = self._authentication.caller(asked.token, connection.place, connection.transport)
+            route.need.check(gateway.rights)
             command = route.direct.command(self._decode(asked.body, route.takes))
         except Exception:  # noqa: BLE001 - whatever is wrong with it, the front finds it as well, and says it
             return None
         if getattr(command, "wait_ms", 0):
             return None
-        return LaneCall(self, connection, asked, command, started_s)
+        return LaneCall(self, gateway, connection, asked, command, started_s=started_s)
 
 
 class LaneCall:
@@ -132,6 +149,7 @@ class LaneCall:
         "_call_id",
         "_command",
         "_connection",
+        "_gateway",
         "_lane",
         "_route",
         "_started_s",
@@ -139,9 +157,17 @@ class LaneCall:
     )
 
     def __init__(
-        self, lane: FastLane, connection: LaneConnection, asked: Asked, command: Any, started_s: float
+        self,
+        lane: FastLane,
+        gateway: Gateway,
+        connection: LaneConnection,
+        asked: Asked,
+        command: Any,
+        *,
+        started_s: float,
     ) -> None:
         assert asked.fit.route is not None, "the lane takes no others"
+        self._gateway = gateway
         self._lane, self._route, self._command = lane, asked.fit.route, command
         self._connection: LaneConnection | None = connection
         self._call_id: str = asked.request_id or command.request_id
@@ -151,7 +177,7 @@ class LaneCall:
     def begin(self) -> None:
         """Hand the command over, or answer at once why not."""
         try:
-            self._begun = self._lane.gateway.begin(self._command, self._timeout_s)
+            self._begun = self._gateway.begin(self._command, self._timeout_s)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
             self._answer(self._problem(exc))
         else:
@@ -161,14 +187,14 @@ class LaneCall:
         """Let the client go: it hears of no outcome. What it would have been granted is given back."""
         if self._connection is not None and self._begun is not None:
             self._connection = None
-            self._lane.gateway.abandon(self._command, self._begun)
+            self._gateway.abandon(self._command, self._begun)
 
     def _on_outcome(self, begun: Begun) -> None:
         """Answer. The outcome has to be taken even if the client left; its connection tells of that."""
         direct = self._route.direct
         assert direct is not None, "the lane takes no others"
         try:
-            outcome = self._lane.gateway.outcome(self._command, begun, direct.gives)
+            outcome = self._gateway.outcome(self._command, begun, direct.gives)
             content = Content(direct.encoded(outcome))
         except Exception as exc:  # noqa: BLE001 - as above
             if self._connection is None:
@@ -193,8 +219,11 @@ class LaneCall:
         connection, lane, route = self._connection, self._lane, self._route
         assert connection is not None, "a call is answered once"
         self._connection = None
-        call_id, is_kept = self._named(), not lane.gateway.node.is_shutting_down
-        lane.access_log.answered(route.method, route.path, content.status, call_id, self._started_s)
+        call_id, is_kept = self._named(), not lane.node.is_shutting_down
+        principal = self._gateway.principal.name
+        lane.access_log.answered(
+            route.method, route.path, content.status, call_id, self._started_s, principal=principal
+        )
         lines = content.lines + answer_bytes.length_lines(content.body, is_kept=is_kept)
         head = answer_bytes.head(content.status, content.media_type, lines, call_id)
         connection.lane_answered(head + content.body, is_kept=is_kept)

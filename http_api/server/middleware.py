@@ -1,6 +1,7 @@
 """What happens around every call: deadline, problems, request id, access log, counts. One wrapper for all."""
 
 import time
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -10,11 +11,12 @@ from api.problems import ProblemError
 from holdfast import wire
 from http_api.server import answer_bytes
 from http_api.server.access_log import AccessLog, log_failure
+from http_api.server.authentication import Authentication
 from http_api.server.call import Call, Reply
 from http_api.server.callers import Callers
 from http_api.server.connection_room import Refused
 from http_api.server.heads import check_head
-from http_api.server.routes import Router
+from http_api.server.routes import Route, Router
 
 _PROBES: Final = frozenset({wire.LIVEZ, wire.READYZ, wire.METRICS})
 """What is answered even when clients have all connections that they may have."""
@@ -31,15 +33,15 @@ class Front:
 
     def __init__(
         self,
-        gateway: Gateway,
+        authentication: Authentication,
         router: Router,
         access_log: AccessLog,
         request_timeout_ms: int,
         callers: Callers,
     ) -> None:
-        """Answer `callers` through `gateway`, within `request_timeout_ms` unless a call says otherwise."""
-        self._gateway = gateway
-        self._node = gateway.node
+        """Answer `callers` that `authentication` knows, in `request_timeout_ms` unless a call says else."""
+        self._authentication = authentication
+        self._node = authentication.gateway.node
         self._router = router
         self._log = access_log
         self._callers = callers
@@ -49,6 +51,7 @@ class Front:
         """Answer one call. Cancelled when the client goes away."""
         assert isinstance(call, Call)
         started_s = time.monotonic()  # the loop's own clock may count in whole milliseconds
+        principal = ""
         method = path = "-"  # logs and counts take the route's: the call's may hold a session id
         try:
             self._callers.check(call)
@@ -57,13 +60,24 @@ class Front:
             method, path = route.method, route.path
             _check_room(call, path)
             call.read_timeout(self._timeout_s)
-            reply = await route.handler(self._gateway, call)
+            gateway = self._admit(route, call)
+            principal = gateway.principal.name
+            reply = await route.handler(gateway, call)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
             reply = problem_reply(call, exc)
         if self._node.is_shutting_down or call.place.refused or not call.content.is_eof():
             reply.force_close()
-        self._log.answered(method, path, reply.status, call.id, started_s)
+        self._log.answered(method, path, reply.status, call.id, started_s, principal=principal)
         return reply
+
+    def _admit(self, route: Route, call: Call) -> Gateway:
+        """Return the gateway of the caller, who may make such calls. Raises ProblemError."""
+        if route.need.is_open:
+            return self._authentication.gateway
+        call.admit_again = partial(self._authentication.of_call, call)
+        gateway = self._authentication.of_call(call)
+        route.need.check(gateway.rights)
+        return gateway
 
 
 def problem_reply(call: Call, exc: Exception) -> Reply:

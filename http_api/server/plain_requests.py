@@ -10,6 +10,7 @@ import re
 from typing import Final, NamedTuple
 
 from holdfast import wire
+from holdfast.token_lines import TOKEN_CHARS_MAX, TOKEN_CHARS_MIN
 
 _HEAD: Final = re.compile(
     rb"(GET|POST|PUT|PATCH|DELETE) (/[!-~]*) HTTP/1\.1\r\n((?:[A-Za-z-]+: [!-~]+(?: [!-~]+)*\r\n)+)\r\n"
@@ -34,6 +35,12 @@ _ID_NAME: Final = wire.HEADER_REQUEST_ID.encode()
 _ID_LINE: Final = re.compile(rb"\r\n%b: ([!-~]{1,%d})(?=\r\n)" % (_ID_NAME, wire.HEADER_REQUEST_ID_CHARS_MAX))
 
 
+_CREDENTIALS_NAME: Final = b"Authorization"
+_CREDENTIALS_LINE: Final = re.compile(
+    rb"\r\nAuthorization: Bearer ([!-~]{%d,%d})(?=\r\n)" % (TOKEN_CHARS_MIN, TOKEN_CHARS_MAX)
+)
+
+
 class PlainHead(NamedTuple):
     """What the head of a plain request says."""
 
@@ -45,22 +52,28 @@ class PlainHead(NamedTuple):
     timeout_ms: str | None
 
 
-def split(data: bytes) -> tuple[bytes, str, bytes] | None:
-    """Return head, request id and body of what may be one request, None if no head ends in it.
+def split(data: bytes) -> tuple[bytes, str, bytes, bytes] | None:
+    """Return head, request id, token and body of what may be one request, None if no head ends in it.
 
     The line with the id, which differs from one request to the next, is cut out of the head: so heads of one
-    client are the same bytes again and again.
+    client are the same bytes again and again. So is that with the token, which is kept nowhere but with its
+    connection.
     """
     end = data.find(_END) + len(_END)
     if not len(_END) <= end <= _HEAD_BYTES_MAX:
         return None
-    head = data[:end]
+    head, token = data[:end], b""
+    if _CREDENTIALS_NAME in head:
+        line = _CREDENTIALS_LINE.search(head)
+        if line is None:
+            return None
+        head, token = head[: line.start()] + head[line.end() :], line[1]
     if _ID_NAME not in head:
-        return head, "", data[end:]
+        return head, "", token, data[end:]
     line = _ID_LINE.search(head)
     if line is None:
         return None
-    return head[: line.start()] + head[line.end() :], line[1].decode("ascii"), data[end:]
+    return head[: line.start()] + head[line.end() :], line[1].decode("ascii"), token, data[end:]
 
 
 def read_head(head: bytes) -> PlainHead | None:

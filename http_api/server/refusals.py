@@ -18,6 +18,8 @@ class CallRefused(ProblemError):
 def header_lines(problem: ProblemError) -> str:
     """Return the header lines that go with a problem."""
     lines = f"Allow: {problem.allow}\r\n" if isinstance(problem, CallRefused) and problem.allow else ""
+    if problem.code == "unauthenticated":
+        lines += f"{wire.HEADER_AUTHENTICATE}: {wire.BEARER}\r\n"
     if problem.retry_after_ms:
         lines += f"{wire.HEADER_RETRY_AFTER}: {-(-problem.retry_after_ms // 1000)}\r\n"
     return lines

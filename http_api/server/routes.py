@@ -3,11 +3,12 @@
 import re
 import urllib.parse
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from api import answers
+from api import answers, rights_needed
 from api.gateway import Gateway, Outcome
+from api.rights_needed import Need
 from http_api.server.call import Call, Reply
 from http_api.server.refusals import CallRefused
 
@@ -42,7 +43,8 @@ class Route:
     """One call: its path, its handler, and what /openapi.json says about it.
 
     It answers with the JSON of a `gives` or an `or_gives`; without either, with text of `media_type`. What a
-    `direct` one takes can make its command, and its path has no parts.
+    `direct` one takes can make its command, and its path has no parts. What it needs of its caller stands
+    in api/rights_needed.py; a call that is not there cannot be a route.
     """
 
     method: str
@@ -56,6 +58,10 @@ class Route:
     query: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     direct: Direct[Any] | None = None
+    need: Need = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "need", rights_needed.need_of(self.method, self.path))
 
 
 class Router:

@@ -129,7 +129,15 @@ def make_document(routes: Sequence[Route]) -> JsonObject:
         "openapi": "3.1.0",
         "info": {"title": "Holdfast", "version": version(), "summary": "A distributed lock service."},
         "paths": paths,
+        "security": [{"token": []}, {}],
         "components": {
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token of the nodes' tokens file, if they have one (--tokens).",
+                }
+            },
             "schemas": schemas,
             "parameters": {name: _parameter(name) for name in _PARAMETERS},
         },
@@ -162,6 +170,10 @@ def _operation(route: Route) -> JsonObject:
         "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in parameters],
         "responses": {str(route.status): _success(route), **_refusals(route)},
     }
+    if route.need.is_open:
+        operation["security"] = []
+    elif route.need.right is not None:
+        operation["x-right"] = route.need.right
     if route.takes is not None:
         has_required = any(field.required for field in msgspec.structs.fields(route.takes))
         is_required = has_required or route.takes.__name__ in _RULES
@@ -183,7 +195,8 @@ def _success(route: Route) -> JsonObject:
 
 def _refusals(route: Route) -> JsonObject:
     """Return what can go wrong, by status; several codes may share one."""
-    codes: Iterable[str] = (*_OF_HEADS, *route.problems, "internal")
+    of_callers = () if route.need.is_open else ("unauthenticated", "forbidden")
+    codes: Iterable[str] = (*_OF_HEADS, *of_callers, *route.problems, "internal")
     if route.takes is not None:
         codes = (*codes, "payload-too-large")
     by_status: dict[int, list[str]] = {}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from api import answers
+from api import answers, sight
 from api.gateway import Gateway
 from api.views import Read
 from http_api.server.call import Call, Reply
@@ -11,11 +11,49 @@ from http_api.v1 import schema
 from lockstate.machine import LockMachine
 
 T = TypeVar("T")
+Row = TypeVar("Row")
 
 
 async def answer(
-    gateway: Gateway, call: Call, query: Callable[[LockMachine], T], show: Callable[[T], Read]
+    gateway: Gateway,
+    call: Call,
+    query: Callable[[LockMachine], T],
+    show: Callable[[T], Read],
+    *,
+    name: str | None,
 ) -> Reply:
-    """Answer with what `query` finds, as `show` shows it. Raises ProblemError, ClusterError."""
-    view = await gateway.view(query, show, call.timeout_s, is_stale=schema.is_stale(call))
+    """Answer with what `query` finds about `name`, as `show` shows it. Raises ProblemError, ClusterError.
+
+    Without a name `show` has to leave out what the caller may not read.
+    """
+    view = await gateway.view(query, show, call.timeout_s, name=name, is_stale=schema.is_stale(call))
     return Reply(answers.encode(view))
+
+
+async def page(
+    gateway: Gateway,
+    call: Call,
+    find: Callable[[LockMachine, str, str, int], sight.Found[Row, str]],
+    show: Callable[[sight.Found[Row, str]], Read],
+    *,
+    name_of: Callable[[Row], str],
+    place_of: Callable[[Row], str] | None = None,
+    is_filtered: bool = False,
+) -> Reply:
+    """Answer with a page of names that begin with the prefix in the query. Raises ProblemError, ClusterError.
+
+    `find` takes prefix, after and limit. The place of a row is its name, unless `place_of` says otherwise;
+    `is_filtered` means that `find` leaves rows out, so that a place is not always that of a row.
+    """
+    prefix, after, limit = schema.page(call)
+    query, shown = sight.listing(
+        gateway.rights,
+        prefix,
+        (after, limit),
+        lambda machine, after, limit: find(machine, prefix, after, limit),
+        show,
+        name_of=name_of,
+        place_of=place_of or name_of,
+        name_of_place=str if is_filtered else None,
+    )
+    return await answer(gateway, call, query, shown, name=None)

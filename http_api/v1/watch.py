@@ -52,7 +52,9 @@ def watch_handler() -> Handler:
         """Stream what happens, from a place in the history on or from now on."""
         nonlocal feeds
         node = gateway.node
-        prefix, position = _prefix(call), await _start(gateway, call)
+        prefix = _prefix(call)
+        gateway.check_watch(prefix)
+        position = await _start(gateway, call)
         feeds = feeds or EventFeeds(node.events)
         if node.is_shutting_down:
             raise ShuttingDown("this node is stopping; ask another")
@@ -171,6 +173,9 @@ class EventStream(Reply):
         """Catch up, be fed, fall back, until it is cut. Cancelled when the client goes away."""
         while not self._cut_reason:
             if not self._is_fed:
+                if not self._is_allowed():
+                    self.cut(Cut.FORBIDDEN)
+                    continue
                 await self._catch_up()
                 continue
             try:
@@ -179,6 +184,14 @@ class EventStream(Reply):
             except TimeoutError:
                 self._beat()
             self._news.clear()
+
+    def _is_allowed(self) -> bool:
+        """Whether the client may still watch: rights and tokens can end before its stream does."""
+        try:
+            self._call.admit_again().check_watch(self.prefix)
+        except ProblemError:
+            return False
+        return True
 
     async def _catch_up(self) -> None:
         """Read the log for a while, no faster than the client reads; be fed when nothing is left to read."""
@@ -219,6 +232,9 @@ class EventStream(Reply):
 
         A node that was not ready at two heartbeats in a row ends it: other nodes may know more.
         """
+        if not self._is_allowed():
+            self.cut(Cut.FORBIDDEN)
+            return
         is_ready = self._node.status().ready
         if not is_ready and self._was_unready:
             self.cut(Cut.NO_LEADER)

@@ -157,8 +157,16 @@ def test_metrics_table_is_complete(cluster: LocalCluster, tmp_path: Path) -> Non
     door = TlsWatch(Certificates(tmp_path).files()).door
     door.count("ok")
     with_tls = {sample[0] for sample in door.samples()}
+    # Nor one of callers, when everybody may call.
+    with_tokens = {
+        "holdfast_http_principals",
+        "holdfast_http_tokens_file_refused",
+        "holdfast_http_unauthenticated_total",
+    }
     table = codes(section("Metrics"))
-    assert {name for name in table if name.startswith("holdfast_")} == shown | counted | with_tls
+    assert {name for name in table if name.startswith("holdfast_")} == (
+        shown | counted | with_tls | with_tokens
+    )
 
 
 def test_exit_codes_are_those_of_the_errors() -> None:

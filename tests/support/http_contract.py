@@ -212,6 +212,7 @@ REPEATED_FIELDS: Final = ("repeated",)
 # Fields of a problem document: always, and where they apply.
 PROBLEM_FIELDS: Final = ("type", "title", "status", "detail", "instance", "code", "outcome", "request_id")
 PROBLEM_EXTRA_FIELDS: Final = (
-    "retry_after_ms", "holders", "queue_length", "cycle", "available", "limit", "highest_token", "version",
+    "retry_after_ms", "holders", "queue_length", "cycle", "hidden",
+    "available", "limit", "highest_token", "version",
     "mod_revision", "oldest", "repeated", "revision", "lag_ms",
 )  # fmt: skip

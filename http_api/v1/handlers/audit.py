@@ -1,6 +1,6 @@
 """The audit: what happened last, to all names, to one, or by one session."""
 
-from api import views
+from api import sight, views
 from api.gateway import Gateway
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
@@ -10,8 +10,11 @@ from lockstate import limits
 async def get_audit(gateway: Gateway, call: Call) -> Reply:
     """Return what happened last, newest first, to a name or to all."""
     name, limit = schema.name_in_query(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
+    if not name:
+        query, shown = sight.audit(gateway.rights, limit)
+        return await reads.answer(gateway, call, query, shown, name=None)
     return await reads.answer(
-        gateway, call, lambda machine: machine.audit(name=name, limit=limit), views.audit_of
+        gateway, call, lambda machine: machine.audit(name=name, limit=limit), views.audit_of, name=name
     )
 
 
@@ -19,5 +22,9 @@ async def get_session_audit(gateway: Gateway, call: Call) -> Reply:
     """Return what a session did last, newest first; it may have ended long ago."""
     session_id, limit = schema.session_id(call), schema.limit(call, limits.AUDIT_LIMIT_MAX)
     return await reads.answer(
-        gateway, call, lambda machine: machine.audit(session_id=session_id, limit=limit), views.audit_of
+        gateway,
+        call,
+        lambda machine: machine.audit(session_id=session_id, limit=limit),
+        views.audit_of,
+        name=None,  # whoever knows the id may know what was done with it
     )

@@ -1,6 +1,6 @@
 """Cells: small values beside the locks. Write, read, list, delete, and transactions."""
 
-from api import answers, cells
+from api import answers, cells, rights_needed, sight
 from api.gateway import Gateway
 from api.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
 from http_api.server.call import Call, Reply
@@ -48,12 +48,20 @@ async def transact(gateway: Gateway, call: Call) -> Reply:
 async def get_cell(gateway: Gateway, call: Call) -> Reply:
     """Return a cell."""
     key = schema.key(call)
-    return await reads.answer(gateway, call, lambda machine: machine.cell(key), cells.cell_of)
+    name = rights_needed.text_of_key(key)
+    return await reads.answer(gateway, call, lambda machine: machine.cell(key), cells.cell_of, name=name)
 
 
 async def list_cells(gateway: Gateway, call: Call) -> Reply:
     """Return a page of the cells whose keys begin with a prefix."""
     prefix, after, limit = schema.page_of_cells(call)
-    return await reads.answer(
-        gateway, call, lambda machine: machine.cells(prefix, after, limit), cells.page_of
+    query, shown = sight.listing(
+        gateway.rights,
+        rights_needed.text_of_key(prefix),
+        (after, limit),
+        lambda machine, after, limit: machine.cells(prefix, after, limit),
+        cells.page_of,
+        name_of=lambda cell: rights_needed.text_of_key(cell.key),
+        place_of=lambda cell: cell.key,
     )
+    return await reads.answer(gateway, call, query, shown, name=None)

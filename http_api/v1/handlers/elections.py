@@ -41,15 +41,17 @@ async def depose(gateway: Gateway, call: Call) -> Reply:
 async def get_election(gateway: Gateway, call: Call) -> Reply:
     """Return an election: its leader with its value, and its candidates."""
     name = schema.name(call)
-    return await reads.answer(gateway, call, lambda machine: machine.election(name), views.election_of)
+    return await reads.answer(
+        gateway, call, lambda machine: machine.election(name), views.election_of, name=name
+    )
 
 
 async def list_elections(gateway: Gateway, call: Call) -> Reply:
     """Return a page of elections that have a leader or candidates."""
-    prefix, after, limit = schema.page(call)
-    return await reads.answer(
+    return await reads.page(
         gateway,
         call,
-        lambda machine: listings.elections(machine.state, prefix, after, limit),
+        lambda machine, *page: listings.elections(machine.state, *page),
         views.election_page_of,
+        name_of=lambda election: election.name,
     )

@@ -13,14 +13,16 @@ async def check_fence(gateway: Gateway, call: Call) -> Reply:
     """Say whether a token is that of a current holder of a lock or permits, or of a leader."""
     name, token, kind = (await schema.read(call, CheckFenceRequest)).checked()
     return await reads.answer(
-        gateway, call, lambda machine: machine.check_fence(name, token, kind), views.fence_of
+        gateway, call, lambda machine: machine.check_fence(name, token, kind), views.fence_of, name=name
     )
 
 
 async def get_fence(gateway: Gateway, call: Call) -> Reply:
     """Return the highest token that a resource has seen."""
     resource = schema.name(call)
-    return await reads.answer(gateway, call, lambda machine: machine.fence(resource), views.fence_state_of)
+    return await reads.answer(
+        gateway, call, lambda machine: machine.fence(resource), views.fence_state_of, name=resource
+    )
 
 
 async def advance_fence(gateway: Gateway, call: Call) -> Reply:
@@ -46,10 +48,10 @@ async def forget_fence(gateway: Gateway, call: Call) -> Reply:
 
 async def list_fences(gateway: Gateway, call: Call) -> Reply:
     """Return a page of resources with their highest tokens."""
-    prefix, after, limit = schema.page(call)
-    return await reads.answer(
+    return await reads.page(
         gateway,
         call,
-        lambda machine: listings.fences(machine.state, prefix, after, limit),
+        lambda machine, *page: listings.fences(machine.state, *page),
         views.fence_page_of,
+        name_of=lambda fence: fence.resource,
     )

@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from api import answers, views
+from api import answers, sight, views
 from api.gateway import Gateway
 from api.problems import ProblemError
 from api.requests.fields import invalid
+from holdfast.token_lines import Right
 from http_api.server.call import Call, Reply
 from http_api.v1 import reads, schema
 from lockstate import listings
@@ -29,15 +30,24 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
     if name is not None:
         if call.query_values.keys() & {"owner", "label", "held_longer_than_ms", "prefix", "after", "limit"}:
             raise invalid("session_name: goes with no other condition")
-        return await reads.answer(gateway, call, lambda machine: machine.holdings_of(name), _of_session)
+        return await reads.answer(
+            gateway,
+            call,
+            lambda machine: machine.holdings_of(name),
+            lambda found: _seen(gateway, _of_session(found)),
+            name=None,
+        )
     page = views.HoldPage((), (), after)
     for _ in range(_SLICES_MAX):
         left = limit - len(page.holds) - len(page.tickets)
         found = await _slice(gateway, call, whose, (prefix, page.next or "", left))
         found.holds, found.tickets = page.holds + found.holds, page.tickets + found.tickets
+        if isinstance(page.hidden, int):
+            found.hidden = page.hidden + (found.hidden if isinstance(found.hidden, int) else 0)
         page = found
         if page.next is None or len(page.holds) + len(page.tickets) >= limit:
             break
+    sight.end_of_holdings(gateway.rights, page)
     return Reply(answers.encode(page))
 
 
@@ -45,12 +55,18 @@ async def _slice(gateway: Gateway, call: Call, whose: Whose, page: tuple[str, st
     """Return one page as a new read, so that the loop of this node is free before it."""
     view = await gateway.view(
         lambda machine: listings.holdings(machine.state, whose, *page),
-        views.holds_of,
+        lambda found: _seen(gateway, views.holds_of(found)),
         call.timeout_s,
+        name=None,
         is_stale=schema.is_stale(call),
     )
     assert isinstance(view, views.HoldPage), "that is what it is shown as"
     return view
+
+
+def _seen(gateway: Gateway, page: views.HoldPage) -> views.HoldPage:
+    sight.holdings(gateway.rights, page)
+    return page
 
 
 def _of_session(found: Holdings | None) -> views.HoldPage:
@@ -63,12 +79,17 @@ async def get_ticket(gateway: Gateway, call: Call) -> Reply:
     """Return how far a waiter is."""
     number = schema.ticket_number(call)
     return await reads.answer(
-        gateway, call, lambda machine: listings.ticket(machine.state, number), _ticket_shown
+        gateway,
+        call,
+        lambda machine: listings.ticket(machine.state, number),
+        lambda found: _ticket_shown(gateway, found),
+        name=None,
     )
 
 
-def _ticket_shown(found: TicketView | None) -> views.TicketStatus:
-    if found is None:
+def _ticket_shown(gateway: Gateway, found: TicketView | None) -> views.TicketStatus:
+    # The number is public: nobody shall find out by it who waits for what they may not read.
+    if found is None or not all(gateway.rights.covers(Right.READ, name) for name in found.names):
         raise ProblemError(
             "ticket-ended", "nobody waits with this number: granted, given up, or never given out"
         )

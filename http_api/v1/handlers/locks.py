@@ -102,13 +102,17 @@ async def lift_delay_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
 async def get_lock(gateway: Gateway, call: Call) -> Reply:
     """Return a lock with its holders and its queue."""
     name = schema.name(call)
-    return await reads.answer(gateway, call, lambda machine: machine.lock(name), views.lock_of)
+    return await reads.answer(gateway, call, lambda machine: machine.lock(name), views.lock_of, name=name)
 
 
 async def list_locks(gateway: Gateway, call: Call) -> Reply:
     """Return a page of the locks that are held, delayed or waited for."""
-    prefix, after, limit = schema.page(call)
     longer_than_ms = schema.held_longer_than_ms(call)
-    return await reads.answer(
-        gateway, call, lambda machine: machine.locks(prefix, after, limit, longer_than_ms), views.page_of
+    return await reads.page(
+        gateway,
+        call,
+        lambda machine, *page: machine.locks(*page, longer_than_ms),
+        views.page_of,
+        name_of=lambda lock: lock.name,
+        is_filtered=bool(longer_than_ms),
     )

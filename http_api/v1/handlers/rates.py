@@ -28,7 +28,8 @@ async def take_rate(gateway: Gateway, call: Call) -> Reply:
 async def peek_rate(gateway: Gateway, call: Call) -> Reply:
     """Say what a rate limit would answer, and take nothing."""
     command = (await schema.read(call, PeekRateRequest)).command()
-    return await reads.answer(gateway, call, lambda machine: machine.peek_rate(command), _shown)
+    name = command.name
+    return await reads.answer(gateway, call, lambda machine: machine.peek_rate(command), _shown, name=name)
 
 
 def _shown(taken: results.RateTaken | results.Refused) -> views.RatePeek:
@@ -39,12 +40,13 @@ def _shown(taken: results.RateTaken | results.Refused) -> views.RatePeek:
 
 async def list_rate_limits(gateway: Gateway, call: Call) -> Reply:
     """Return a page of the rate limits that are not whole."""
-    prefix, after, limit = schema.page(call)
-    return await reads.answer(
+    return await reads.page(
         gateway,
         call,
-        lambda machine: listings.rate_limits(machine.state, prefix, after, limit),
+        lambda machine, *page: listings.rate_limits(machine.state, *page),
         views.rate_page_of,
+        name_of=lambda limit: limit.name,
+        place_of=lambda limit: f"{limit.algorithm} {limit.window_ms} {limit.name}",
     )
 
 

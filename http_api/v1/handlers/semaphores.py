@@ -50,15 +50,17 @@ async def resize_semaphore(gateway: Gateway, call: Call) -> Reply:
 async def get_semaphore(gateway: Gateway, call: Call) -> Reply:
     """Return a semaphore with its holders and its queue."""
     name = schema.name(call)
-    return await reads.answer(gateway, call, lambda machine: machine.semaphore(name), views.semaphore_of)
+    return await reads.answer(
+        gateway, call, lambda machine: machine.semaphore(name), views.semaphore_of, name=name
+    )
 
 
 async def list_semaphores(gateway: Gateway, call: Call) -> Reply:
     """Return a page of semaphores, each with the first of its holders."""
-    prefix, after, limit = schema.page(call)
-    return await reads.answer(
+    return await reads.page(
         gateway,
         call,
-        lambda machine: listings.semaphores(machine.state, prefix, after, limit),
+        lambda machine, *page: listings.semaphores(machine.state, *page),
         views.semaphore_page_of,
+        name_of=lambda semaphore: semaphore.name,
     )

@@ -131,14 +131,20 @@ async def test_a_node_that_broke_shows_no_state() -> None:
     node = LocalNode()
     node.has_failed = True
     with pytest.raises(ShuttingDown):
-        await Gateway(node).view(lambda machine: machine.lock("a"), lock_of, TIMEOUT_S, is_stale=True)
+        await Gateway(node).view(
+            lambda machine: machine.lock("a"), lock_of, TIMEOUT_S, name=None, is_stale=True
+        )
 
 
 async def test_a_stale_view_says_how_old_it_is() -> None:
     """A view of the node's own state carries its revision and lag, a linearizable one neither."""
     gateway = Gateway(LocalNode())
-    fresh = await gateway.view(lambda machine: machine.lock("a"), lock_of, TIMEOUT_S, is_stale=False)
-    stale = await gateway.view(lambda machine: machine.lock("a"), lock_of, TIMEOUT_S, is_stale=True)
+    fresh = await gateway.view(
+        lambda machine: machine.lock("a"), lock_of, TIMEOUT_S, name=None, is_stale=False
+    )
+    stale = await gateway.view(
+        lambda machine: machine.lock("a"), lock_of, TIMEOUT_S, name=None, is_stale=True
+    )
     assert fresh == Lock("a", "free", (), ())
     assert (stale.revision, stale.lag_ms) == (1, 7)
 

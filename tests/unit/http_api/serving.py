@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import aiohttp
 from aiohttp import web
 
-from holdfast import wire
+from api.gateway import Gateway
+from holdfast import token_lines, wire
 from http_api.app import build_server
+from http_api.server.authentication import Authentication, Principals
 from http_api.server.callers import Callers
 from http_api.server.connection_room import RoomLimits
 from http_api.server.tls_gate import TlsDoor
@@ -43,6 +45,22 @@ def check_problem(got: Got, status: int, code: str, outcome: str = "not-applied"
     assert got.body["detail"]
 
 
+def principals_of(authentication: Authentication, tokens: bytes) -> Principals:
+    """Return the principals of the lines of a tokens file."""
+    return Principals(authentication.gateway, token_lines.parse(tokens))
+
+
+def token_line(name: str, token: str, rights: str) -> bytes:
+    """Return a line of a tokens file."""
+    digest = token_lines.digest(token.encode()).hex()
+    return f"{name} sha256:{digest} {rights}\n".encode()
+
+
+def bearer(token: str) -> dict[str, str]:
+    """Return the header of a call with this token."""
+    return {wire.HEADER_AUTHORIZATION: f"{wire.BEARER} {token}"}
+
+
 class Served:
     """A node and its server."""
 
@@ -52,7 +70,9 @@ class Served:
         runner: web.ServerRunner,
         session: aiohttp.ClientSession,
         trust: ssl.SSLContext | None = None,
+        authentication: Authentication | None = None,
     ) -> None:
+        self.authentication = authentication or Authentication(Gateway(node))
         self.node, self.runner, self._session, self.trust = node, runner, session, trust
         self.port: int = runner.addresses[0][1]
 
@@ -67,6 +87,10 @@ class Served:
             raw = await response.read()
             is_json = "json" in response.headers["Content-Type"]
             return Got(response.status, json.loads(raw) if is_json and raw else raw, response.headers)
+
+    def know(self, tokens: bytes) -> None:
+        """Exchange the principals, as a node does that has read its tokens file."""
+        self.authentication.principals = principals_of(self.authentication, tokens)
 
     async def acquire(self, name: str, **fields: Any) -> Got:
         """Acquire a lock with a lease of its own, unless told otherwise."""
@@ -108,16 +132,31 @@ async def serving(
     fast_lane: bool = True,
     tls: TlsDoor | None = None,
     trust: ssl.SSLContext | None = None,
+    tokens: bytes | None = None,
 ) -> AsyncIterator[Served]:
-    """Run a server for the length of a test; with `tls` its clients use `trust`."""
+    """Run a server for the length of a test; with `tls` its clients use `trust`.
+
+    `tokens` are the lines of a tokens file.
+    """
     node = LocalNode()
-    server = build_server(node, REQUEST_TIMEOUT_MS, room_limits, callers, fast_lane=fast_lane, tls=tls)
+    authentication = Authentication(Gateway(node))
+    if tokens is not None:
+        authentication.principals = principals_of(authentication, tokens)
+    server = build_server(
+        node,
+        REQUEST_TIMEOUT_MS,
+        room_limits,
+        callers,
+        fast_lane=fast_lane,
+        tls=tls,
+        authentication=authentication,
+    )
     runner = web.ServerRunner(server, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         async with aiohttp.ClientSession() as session:
-            yield Served(node, runner, session, trust)
+            yield Served(node, runner, session, trust, authentication)
     finally:
         await runner.cleanup()
         node.close()

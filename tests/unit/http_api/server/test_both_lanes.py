@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from http_api.server import call_ids
 from http_api.server.fast_lane import LaneCall
-from tests.unit.http_api.serving import Served, serving
+from tests.unit.http_api.serving import Served, serving, token_line
 
 HOLD = "f" * 32
 """Stands for the id of the newest hold in what is sent."""
@@ -74,6 +74,32 @@ class Conversation(NamedTuple):
     turns: list[list[bytes]]
 
 
+ALL, ONE, STRANGER = "all-".ljust(40, "x"), "one-".ljust(40, "x"), "stranger-".ljust(40, "x")
+TOKENS = (
+    token_line("all", ALL, "read,acquire,force,admin,metrics")
+    + token_line("one", ONE, "acquire@a read,acquire@b none@b/d acquire@x")
+    + token_line("none", "n" * 40, "none")
+)
+
+
+def bearer_line(token: str) -> str:
+    """Return the line of a head with this token."""
+    return f"Authorization: Bearer {token}"
+
+
+CREDENTIALS = st.sampled_from(
+    [bearer_line(ONE)] * 8
+    + [bearer_line(ALL)] * 3
+    + [
+        bearer_line(STRANGER),
+        bearer_line("n" * 40),
+        "authorization: bearer " + ONE,
+        "Authorization: Basic abc",
+    ]
+    + [bearer_line(ONE) + " ", f"{bearer_line(ONE)}\r\n{bearer_line(ALL)}", "Authorization:", "X-Own: 2"]
+)
+
+
 @st.composite
 def requests(draw: st.DrawFn) -> bytes:
     """Return bytes that look like a request, and often are one."""
@@ -82,6 +108,7 @@ def requests(draw: st.DrawFn) -> bytes:
     lines += draw(
         st.one_of(st.just([]), st.just(["Content-Type: application/json"]), st.lists(LINES, max_size=3))
     )
+    lines.insert(draw(st.integers(0, len(lines))), draw(CREDENTIALS))
     off = draw(st.sampled_from([0] * 12 + [-1, 1]))
     lines.insert(draw(st.integers(0, len(lines))), f"Content-Length: {max(len(body) + off, 0)}")
     method = draw(st.sampled_from(["POST"] * 8 + ["GET", "DELETE", "HEAD", "post"]))
@@ -151,21 +178,26 @@ def plain(text: str) -> str:
     return re.sub(r"\bhold-[0-9a-f]{8}\b", "hold-........", re.sub(r"Date: [^\r]*", "Date: ...", text))
 
 
-async def outcome(said: Conversation, *, has_lane: bool) -> tuple[str, bool, list[str], str, str]:
+async def outcome(
+    said: Conversation, *, has_lane: bool, tokens: bytes | None = None
+) -> tuple[str, bool, list[str], str, str]:
     """Return all that can be seen of a conversation with a fresh server."""
     call_ids._numbers = itertools.count(1)  # type: ignore[misc]  # so that both servers give the same ids
     told, log = Told(), logging.getLogger("http_api.access")
     log.addHandler(told)
     log.setLevel(logging.DEBUG)
     try:
-        async with serving(fast_lane=has_lane) as served:
+        async with serving(fast_lane=has_lane, tokens=tokens) as served:
             served.node.fixed_ms = 1_000
             received, is_ended = await hold(served, said)
             text = received.decode("utf-8", "backslashreplace")
-            counts = (
-                await served.raw(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            ).decode()
-            lines = [line for line in counts.splitlines() if line.startswith("holdfast_http_requests")]
+            asked = f"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{bearer_line(ALL)}\r\n\r\n"
+            counts = (await served.raw(asked.encode())).decode()
+            lines = [
+                line
+                for line in counts.splitlines()
+                if line.startswith(("holdfast_http_requests", "holdfast_http_unauth"))
+            ]
             held = f"{served.node.machine.revision} {served.node.machine.counts()} {served.node.timeouts_s}"
             return plain(text), is_ended, [plain(line) for line in told.lines], "\n".join(lines), held
     finally:
@@ -177,10 +209,21 @@ async def outcome(said: Conversation, *, has_lane: bool) -> tuple[str, bool, lis
 @given(conversations())
 def test_both_lanes_say_the_same(said: Conversation) -> None:
     """Byte by byte, whatever is sent and in whatever pieces; and they log, count and change the same."""
+    _compare(said, None)
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@given(conversations())
+def test_both_lanes_let_the_same_in(said: Conversation) -> None:
+    """So they do where callers have to be known, and may not do everything."""
+    _compare(said, TOKENS)
+
+
+def _compare(said: Conversation, tokens: bytes | None) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("api.problems.secrets.randbelow", lambda _: 0)
-        with_lane = asyncio.run(outcome(said, has_lane=True))
-        assert with_lane == asyncio.run(outcome(said, has_lane=False))
+        with_lane = asyncio.run(outcome(said, has_lane=True, tokens=tokens))
+        assert with_lane == asyncio.run(outcome(said, has_lane=False, tokens=tokens))
 
 
 def test_the_lane_is_used_for_what_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def test_the_request_id_is_cut_out() -> None:
     """What differs from one request to the next does not make another head."""
     line = b"Holdfast-Request-Id: abc-1\r\n"
     for head in (PLAIN[:-2] + line + b"\r\n", FIRST + line + PLAIN[len(FIRST) :]):
-        assert plain_requests.split(head + b"{}") == (PLAIN, "abc-1", b"{}")
+        assert plain_requests.split(head + b"{}") == (PLAIN, "abc-1", b"", b"{}")
     for wrong in (line * 2, b"Holdfast-Request-Id: a b\r\n", b"Holdfast-Request-Id: %s\r\n" % (b"x" * 65)):
         assert read(PLAIN[:-2] + wrong + b"\r\n") is None
 

@@ -13,7 +13,7 @@ from lockstate import limits
 from lockstate.results import Reason
 from lockstate.versions import RULES_BOUNDED
 from tests.support import http_contract
-from tests.unit.http_api.serving import Got, Served, check_problem, serving, until
+from tests.unit.http_api.serving import Got, Served, bearer, check_problem, serving, token_line, until
 
 Way = Callable[[Served], Awaitable[Got]]
 
@@ -138,7 +138,18 @@ async def _upgrade_pending(served: Served) -> Got:
     return await served.call("PUT", "/v1/cells/a", {"value": ""})
 
 
+async def _with_token(served: Served, *rights: bytes) -> Got:
+    """Ask for a lock as somebody who may do what `rights` say, or as a stranger."""
+    token = "t" * 40
+    served.know(token_line("somebody", token, "metrics") + b"".join(rights))
+    return await served.call(
+        "POST", wire.LOCK_ACQUIRE, {"name": "a", "ttl_ms": 1000}, headers=bearer(token) if not rights else {}
+    )
+
+
 WAYS: dict[str, Way] = {
+    "unauthenticated": lambda served: _with_token(served, b"other cert:x read\n"),
+    "forbidden": _with_token,
     "already-held": _held_already,
     "invalid-request": _call("POST", wire.LOCK_ACQUIRE, {}),
     "name-too-long": _call("GET", f"/v1/locks/{'x' * 513}"),

@@ -72,6 +72,7 @@ def test_every_reference_leads_somewhere() -> None:
     references = set(_references(DOCUMENT))
     components = DOCUMENT["components"]
     known = {f"#/components/{kind}/{name}" for kind, parts in components.items() for name in parts}
+    known.remove("#/components/securitySchemes/token")  # those are named, not referred to
     assert references == known
 
 
@@ -85,7 +86,7 @@ def test_bodies_have_the_fields_of_the_wire() -> None:
             assert route.gives is not None
             extra = EXTRA.get(route.gives, set()) | {*http_contract.REPEATED_FIELDS}
             if "consistency" in route.query:
-                extra = {"revision", "lag_ms", *extra}
+                extra = {"hidden", "revision", "lag_ms", *extra}
             assert set(route.gives.__struct_fields__) - extra == set(http_contract.ANSWER_FIELDS[call])
         if route.or_gives is not None:
             extra_fields = (*http_contract.SEVERAL_EXTRA_FIELDS, *http_contract.REPEATED_FIELDS)
@@ -150,3 +151,15 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
         (problems.Problem, {*http_contract.PROBLEM_FIELDS, *http_contract.PROBLEM_EXTRA_FIELDS}),
     ):
         assert set(kind.__struct_fields__) == fields
+
+
+def test_what_a_call_needs_of_its_caller_is_described() -> None:
+    """A token, if the node wants one; the right that it needs; and what is answered to those without."""
+    assert DOCUMENT["security"] == [{"token": []}, {}]
+    scheme = DOCUMENT["components"]["securitySchemes"]["token"]
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    for route in ROUTES:
+        operation = DOCUMENT["paths"][route.path][route.method.lower()]
+        assert operation.get("x-right") == (route.need.right.value if route.need.right else None)
+        assert operation.get("security") == ([] if route.need.is_open else None)
+        assert ("401" in operation["responses"]) is not route.need.is_open

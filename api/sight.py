@@ -1,0 +1,206 @@
+"""What a principal may see of what a read or a refusal found: the rest is left out, and counted.
+
+Whoever may read everything is shown everything, and nothing here looks at it.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, TypeVar
+
+from api import views
+from api.problems import ProblemError
+from api.rights import Rights
+from holdfast.token_lines import Right
+from lockstate import limits
+from lockstate.machine import LockMachine
+from lockstate.results import Event, HolderView, Refused
+
+_ASKED_MIN: Final = 100
+"""Rows that are looked at together, at least: to find the place to go on costs more than a row."""
+
+
+class Named(Protocol):
+    """What stands under a name."""
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+        ...
+
+
+N = TypeVar("N", bound=Named)
+Row = TypeVar("Row")
+Place = TypeVar("Place", str, bytes)
+
+
+def seen(rights: Rights, found: Iterable[N]) -> tuple[N, ...]:
+    """Return what may be read of what was found."""
+    return tuple([one for one in found if rights.covers(Right.READ, one.name)])
+
+
+def refusal(rights: Rights, refused: Refused) -> tuple[Refused, int]:
+    """Return a refusal without those that may not be read, and how many these are."""
+    if rights.everywhere(Right.READ) or not (refused.holders or refused.cycle):
+        return refused, 0
+    holders, cycle = seen(rights, refused.holders), seen(rights, refused.cycle)
+    hidden = len(refused.holders) - len(holders) + len(refused.cycle) - len(cycle)
+    if not hidden:
+        return refused, 0
+    # What it says in words names them as well.
+    detail = "would wait for ever" if refused.cycle else f"held{_by(holders)}"
+    return Refused(
+        refused.reason,
+        detail,
+        holders,
+        refused.queue_length,
+        refused.retry_after_ms,
+        cycle,
+        refused.facts,
+    ), hidden
+
+
+def _by(holders: tuple[HolderView, ...]) -> str:
+    return f" by {holders[0].owner}" if holders else ", by whom the caller may not read"
+
+
+def read(rights: Rights, view: views.Read) -> None:
+    """Take out of an answer what may not be read beside what was asked for: holders of subtrees above."""
+    if rights.everywhere(Right.READ):
+        return
+    if isinstance(view, views.Lock):
+        _hide(view, view, rights)
+    elif isinstance(view, views.LockPage):
+        for lock in view.locks:
+            _hide(view, lock, rights)
+
+
+def _hide(view: views.Read, lock: views.Lock, rights: Rights) -> None:
+    holders, queue = seen(rights, lock.holders), seen(rights, lock.queue)
+    _count(view, len(lock.holders) - len(holders) + len(lock.queue) - len(queue))
+    lock.holders, lock.queue = holders, queue
+
+
+def _count(view: views.Read, hidden: int) -> None:
+    if hidden:
+        view.hidden = hidden + (0 if isinstance(view.hidden, views.Unset) else view.hidden)
+
+
+# -- listings ------------------------------------------------------------------------------------------------
+
+Found = tuple[list[Row], Place | None]
+"""Rows, and the place to go on after if there may be more."""
+
+
+def listing(
+    rights: Rights,
+    start: str,
+    page: tuple[Place, int],
+    find: Callable[[LockMachine, Place, int], Found[Row, Place]],
+    show: Callable[[Found[Row, Place]], views.Read],
+    *,
+    name_of: Callable[[Row], str],
+    place_of: Callable[[Row], Place],
+    name_of_place: Callable[[Place], str] | None = None,
+) -> tuple[Callable[[LockMachine], tuple[Found[Row, Place], int]], Callable[..., views.Read]]:
+    """Return how a page of what begins with `start` is found and shown: without what may not be read.
+
+    The place to go on after is always one that may be read, so it gives no name away.
+    """
+    after, limit = page
+    is_whole = rights.gap_behind(Right.READ, start) is None
+
+    def is_seen(row: Row) -> bool:
+        return rights.covers(Right.READ, name_of(row))
+
+    def query(machine: LockMachine) -> tuple[Found[Row, Place], int]:
+        if is_whole:
+            return find(machine, after, limit), 0
+        rows: list[Row] = []
+        looked = 0
+        last: Place | None = after
+        while last is not None:
+            asked = max(limit - len(rows), _ASKED_MIN)
+            found, last = find(machine, last, asked)
+            rows += [row for row in found if is_seen(row)]
+            looked += len(found)
+            if len(rows) > limit:
+                # Some of them are left for the next page; what was hidden between them counts there again.
+                return (rows[:limit], place_of(rows[limit - 1])), looked - len(rows)
+            if len(rows) == limit or len(found) < asked or looked >= limits.LIST_ROWS_MAX:
+                break
+        if last is None or (name_of_place is not None and rights.covers(Right.READ, name_of_place(last))):
+            return (rows, last), looked - len(rows)
+        if not rows:
+            raise _nothing_seen(looked)
+        return (rows, place_of(rows[-1])), looked - len(rows)
+
+    def shown(found: tuple[Found[Row, Place], int]) -> views.Read:
+        view = show(found[0])
+        _count(view, found[1])
+        return view
+
+    return query, shown
+
+
+def _nothing_seen(looked: int) -> ProblemError:
+    return ProblemError(
+        "forbidden",
+        f"prefix: the caller may read none of the {looked} names that come next: name a prefix that it may"
+        f" read (right {Right.READ})",
+    )
+
+
+def holdings(rights: Rights, page: views.HoldPage) -> None:
+    """Take out of a page what may not be read. Its `next` stays, and may be the name of what is gone."""
+    if rights.everywhere(Right.READ):
+        return
+    holds, tickets = seen(rights, page.holds), seen(rights, page.tickets)
+    _count(page, len(page.holds) - len(holds) + len(page.tickets) - len(tickets))
+    page.holds, page.tickets = holds, tickets
+
+
+def end_of_holdings(rights: Rights, page: views.HoldPage) -> None:
+    """Let a page go on after something that may be read. Raises ProblemError if it has nothing like that."""
+    if page.next is None or rights.covers(Right.READ, page.next.partition(" ")[2]):
+        return
+    rows: list[views.Held | views.Ticket] = [*page.holds, *page.tickets]
+    if not rows:
+        raise _nothing_seen(page.hidden if isinstance(page.hidden, int) else 0)
+    last = max(rows, key=lambda row: (row.kind, row.name))
+    page.next = f"{last.kind} {last.name}"
+
+
+def events(rights: Rights, machine: LockMachine, limit: int) -> tuple[list[Event], int]:
+    """Return what happened last, the newest first, and how much of that is left out.
+
+    What has no name, as the end of a session, is seen by whoever may read everything.
+    """
+    found: list[Event] = []
+    hidden = 0
+    known: dict[str, bool] = {}
+    for event in reversed(machine.state.audit):
+        name = event.name
+        if name not in known:
+            known[name] = bool(name) and rights.covers(Right.READ, name)
+        if known[name]:
+            found.append(event)
+            if len(found) == limit:
+                break
+        else:
+            hidden += 1
+    return found, hidden
+
+
+def audit(rights: Rights, limit: int) -> tuple[Callable[[LockMachine], object], Callable[..., views.Audit]]:
+    """Return how the audit of all names is found and shown."""
+
+    def query(machine: LockMachine) -> tuple[list[Event], int]:
+        if rights.everywhere(Right.READ):
+            return machine.audit(limit=limit), 0
+        return events(rights, machine, limit)
+
+    def shown(found: tuple[list[Event], int]) -> views.Audit:
+        view = views.audit_of(found[0])
+        _count(view, found[1])
+        return view
+
+    return query, shown

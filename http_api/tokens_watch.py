@@ -1,0 +1,148 @@
+"""The tokens file of a running node: read again when it changes, and when an operator asks for it.
+
+A file that changes is read when it has been the same for two looks: half of one could name some of its
+principals, and not the others. What cannot be used changes nothing: the node goes on with those that it
+knows, and says so.
+"""
+
+import asyncio
+import logging
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from cluster.file_watch import FileWatch, Signature, signature
+from cluster.observing.metrics import Sample, gauge
+from holdfast import token_lines
+from holdfast.token_lines import Line, LinesWrong
+from http_api.server.authentication import Authentication, Principals
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks at the file."""
+_NAMED_MAX: Final = 5
+"""Principals that one line names, at most."""
+
+logger = logging.getLogger("http_api")
+
+
+class TokensUnusable(Exception):
+    """The file cannot be used: the message says why, and shows nothing of it that could be secret."""
+
+
+class TokensWatch(FileWatch):
+    """Keeps the principals of a server what a file says."""
+
+    def __init__(self, path: Path, *, has_client_certificates: bool) -> None:
+        """Read the file for the first time. Raises TokensUnusable."""
+        super().__init__("tokens")
+        self._path = path
+        self._has_client_certificates = has_client_certificates
+        self._read_last = self._seen = signature(path)
+        self._lines = read(path)
+        self._authentication: Authentication | None = None
+        self._refused = ""
+
+    @property
+    def interval_s(self) -> float:
+        """Return the seconds between two looks."""
+        return LOOK_S
+
+    def serve(self, authentication: Authentication) -> None:
+        """Let `authentication` know the principals, now and from now on whenever they change."""
+        self._authentication = authentication
+        authentication.principals = Principals(authentication.gateway, self._lines)
+        self._tell(self._lines)
+
+    def look(self, *, is_asked: bool = False) -> None:
+        """Read the file if it has changed and rests since the last look, or if somebody asks for it."""
+        if self._is_due(is_asked=is_asked):
+            self._take(self._read(), is_asked=is_asked)
+
+    async def look_aside(self, *, is_asked: bool) -> None:
+        """Read the file in a thread: many lines take long, and the node has other things to do."""
+        if self._is_due(is_asked=is_asked):
+            self._take(await asyncio.to_thread(self._read), is_asked=is_asked)
+
+    def _is_due(self, *, is_asked: bool) -> bool:
+        found: Signature = signature(self._path)
+        is_due = is_asked or found == self._seen != self._read_last
+        self._seen = found
+        if is_due:
+            self._read_last = found
+        return is_due
+
+    def _read(self) -> tuple[tuple[Line, ...], Principals] | TokensUnusable:
+        """Return what the file says, or why it cannot be used."""
+        assert self._authentication is not None, "a watch begins when there is something to serve"
+        try:
+            lines = read(self._path)
+        except TokensUnusable as error:
+            return error
+        return lines, Principals(self._authentication.gateway, lines)
+
+    def _take(self, found: tuple[tuple[Line, ...], Principals] | TokensUnusable, *, is_asked: bool) -> None:
+        """Let what was read be in force, if it can be used."""
+        if isinstance(found, TokensUnusable):
+            if is_asked or str(found) != self._refused:
+                reason = f"{found}; the principals stay who they were"
+                logger.error("event=tokens-not-read reason=%r", reason)
+            self._refused = str(found)
+            return
+        self._refused = ""
+        lines, principals = found
+        if lines == self._lines and not is_asked:
+            return
+        assert self._authentication is not None
+        self._lines, self._authentication.principals = lines, principals
+        self._tell(lines)
+
+    def _tell(self, lines: tuple[Line, ...]) -> None:
+        """Log who is known now, and what is hardly intended."""
+        now_s = time.time()
+        ended = [line.name for line in lines if line.ends_at_s is not None and line.ends_at_s <= now_s]
+        logger.info("event=tokens-read path=%r principals=%d", str(self._path), len(lines))
+        if ended:
+            more = f" and {len(ended) - _NAMED_MAX} more" if len(ended) > _NAMED_MAX else ""
+            self._warn(f"the time of {', '.join(ended[:_NAMED_MAX])}{more} is over: remove the lines")
+        if not self._has_client_certificates and any(line.certificates for line in lines):
+            self._warn("lines with cert: prove nobody without --tls-client-ca")
+        if concern := open_to_others(self._path):
+            self._warn(concern)
+
+    def _warn(self, what: str) -> None:
+        logger.warning("event=config-warning detail=%r", f"tokens: {str(self._path)!r}: {what}")
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield what is so now."""
+        text = "1 while the tokens file cannot be used, and an earlier one is."
+        yield gauge("http_tokens_file_refused", text, int(bool(self._refused)))
+
+
+def read(path: Path) -> tuple[Line, ...]:
+    """Read a tokens file. Raises TokensUnusable."""
+    try:
+        # A pipe would be waited for.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise TokensUnusable(f"tokens: {str(path)!r}: must be a regular file")
+        with path.open("rb") as file:
+            content = file.read(token_lines.BYTES_MAX + 1)
+        return token_lines.parse(content)
+    except OSError as error:
+        raise TokensUnusable(f"tokens: {str(path)!r}: cannot be read: {error.strerror}") from None
+    except LinesWrong as error:
+        raise TokensUnusable(f"tokens: {str(path)!r}: {error}") from None
+
+
+def open_to_others(path: Path) -> str:
+    """Return what other users of the machine may do with the file and should not, "" if it is nothing."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return ""  # gone meanwhile: the next look tells of that
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "other users can write it, and so give themselves any right; chmod 600 it"
+    if mode & stat.S_IROTH:
+        return "other users can read who may do what; chmod 600 it"
+    return ""
