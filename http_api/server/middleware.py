@@ -62,6 +62,7 @@ class Front:
             call.read_timeout(self._timeout_s)
             gateway = self._admit(route, call)
             principal = gateway.principal.name
+            route.need.check(gateway.rights)
             reply = await route.handler(gateway, call)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
             reply = problem_reply(call, exc)
@@ -71,13 +72,11 @@ class Front:
         return reply
 
     def _admit(self, route: Route, call: Call) -> Gateway:
-        """Return the gateway of the caller, who may make such calls. Raises ProblemError."""
+        """Return the gateway of the caller. Raises Unauthenticated, but never for what is open to all."""
         if route.need.is_open:
             return self._authentication.gateway
         call.admit_again = partial(self._authentication.of_call, call)
-        gateway = self._authentication.of_call(call)
-        route.need.check(gateway.rights)
-        return gateway
+        return self._authentication.of_call(call)
 
 
 def problem_reply(call: Call, exc: Exception) -> Reply:

@@ -247,6 +247,20 @@ async def test_no_token_is_ever_shown(caplog: pytest.LogCaptureFixture) -> None:
     assert "CANARY" not in caplog.text
 
 
+async def test_the_log_says_who_was_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """Whether for the kind of the call or for its name; of a stranger there is nothing to say."""
+    caplog.set_level(logging.INFO)
+    async with serving(tokens=LINES) as served:
+        await served.call(
+            "POST", wire.LOCK_FORCE_RELEASE, {"name": "mine/a", "reason": "r"}, headers=bearer(GOOD)
+        )
+        await served.call("POST", wire.LOCK_ACQUIRE, {"name": "a", "ttl_ms": 1000}, headers=bearer(GOOD))
+        await served.call("GET", wire.CLUSTER)
+    told = [line for line in caplog.messages if "event=request" in line]
+    assert [" status=403 principal=worker " in line for line in told] == [True, True, False]
+    assert [" principal=" in line for line in told] == [True, True, False]
+
+
 async def test_a_watch_ends_with_the_right_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the next heartbeat it is cut, and says so."""
     monkeypatch.setattr(watch, "HEARTBEAT_S", 0.01)

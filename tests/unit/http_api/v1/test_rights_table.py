@@ -87,7 +87,9 @@ CASES: dict[str, Case] = {
         wire.SESSION_FORCE_CLOSE, {"session_name": "s-99", "reason": "r"}, {"all"}, {"all"}
     ),
     f"POST {wire.LOCK_LIFT_DELAY}": Case(wire.LOCK_LIFT_DELAY, _FORCE, {"enforcer", "all"}, {"all"}),
-    f"POST {wire.SEMAPHORE_LIFT_DELAY}": Case(wire.SEMAPHORE_LIFT_DELAY, _FORCE, {"enforcer", "all"}, {"all"}),
+    f"POST {wire.SEMAPHORE_LIFT_DELAY}": Case(
+        wire.SEMAPHORE_LIFT_DELAY, _FORCE, {"enforcer", "all"}, {"all"}
+    ),
     f"POST {wire.FENCE_FORGET}": Case(
         wire.FENCE_FORGET, {"resource": "NAME", "reason": "r"}, {"enforcer", "all"}, {"all"}
     ),
