@@ -17,6 +17,8 @@ import pytest
 import holdfast
 from holdfast import _completion, _exit_codes
 from holdfast.__main__ import _main, build_parser
+from holdfast._read_commands import AUDITED
+from lockstate.results import EventKind
 from tests.unit.holdfast.conftest import a_node
 from tests.unit.holdfast.scripted import ScriptedNode, answer
 
@@ -415,3 +417,10 @@ async def test_closed_streams_are_not_taken_for_something_else() -> None:
             assert await process.wait() == 0
         assert [event.event for event in await client.audit("a")] == ["released", "granted"]
         assert not served.node.machine.state.holds
+
+
+def test_the_audit_follows_what_the_cluster_audits() -> None:
+    """An event is followed if it is one that the audit has."""
+    told = {kind.value for kind in EventKind} - {"queued", "wait-ended"}
+    assert told >= AUDITED
+    assert {value for value in told - AUDITED if not value.startswith("cell-")} == set()

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import holdfast
+from holdfast.testing import Flaky, MemoryCluster
 from tests.unit.holdfast.conftest import NewClient, a_node
 
 DEADLINE_S = 60
@@ -167,3 +168,41 @@ async def test_a_lost_transaction_cancels_its_block() -> None:
                 went_on = True
         assert not went_on
         assert transaction.reason in {"session-expired", "expired"}
+
+
+async def test_a_lost_answer_to_the_end_is_no_loss() -> None:
+    """The end is asked for again, and the answer says again what was released."""
+    with MemoryCluster() as cluster:
+        flaky = Flaky(cluster)
+        async with flaky.client() as client:
+            async with client.transaction() as transaction:
+                await transaction.acquire("a", "b")
+                await transaction.acquire_permits("gpu", limit=2)
+                flaky.lose("*", applied=True)
+            assert [call.split()[0] for call in flaky.sent[-2:]] == ["DELETE", "DELETE"]
+            assert (await client.inspect("a")).state == "free"
+
+
+async def test_a_lost_answer_to_an_acquire_gives_the_same_hold() -> None:
+    """It is asked for again under its id: one hold, which is there once and counted once at the end."""
+    with MemoryCluster() as cluster:
+        flaky = Flaky(cluster)
+        async with flaky.client() as client:
+            async with client.transaction() as transaction:
+                flaky.lose("acquire", applied=True)
+                hold = await transaction.acquire("a")
+                assert transaction.holds == (hold,)
+            assert hold.reason == "released"
+
+
+async def test_a_cluster_that_does_not_answer_at_the_end_fails_no_block() -> None:
+    """The block has ended in time: what is not released ends with its session, and a warning says so."""
+    with MemoryCluster() as cluster:
+        flaky = Flaky(cluster)
+        async with flaky.client() as client:
+            async with client.transaction(ttl=15) as transaction:
+                await transaction.acquire("a")
+                flaky.lose("*", applied=False, times=None)
+            flaky.heal()
+            cluster.advance(16)
+            assert (await client.inspect("a")).state == "free"
