@@ -89,6 +89,12 @@ def build_parser() -> argparse.ArgumentParser:
         "and HOLDFAST_LOCK, the name.",
     )
     _add_lock_arguments(run, ttl_default="10s", owner="this host and process")
+    run.add_argument(
+        "--semaphore",
+        metavar="N",
+        type=_read_commands.count,
+        help="not a lock but one of N permits: so many of these commands run at a time, on all machines",
+    )
 
     _add_elect(commands)
     get = commands.add_parser("get", help="show who holds a lock and who waits, as JSON")
@@ -274,11 +280,19 @@ class _Printed(msgspec.Struct, frozen=True):
 
 
 async def _run(client: Client, arguments: argparse.Namespace) -> int:
-    """Run a command under a lock and return its exit code."""
+    """Run a command under a lock, or under a permit, and return its exit code."""
+    ttl, timeout = arguments.ttl / 1000, arguments.wait / 1000
+    if arguments.semaphore is not None:
+        if arguments.shared:
+            raise ValueError("--shared is for locks, and --semaphore has none")
+        permit = client.semaphore(
+            arguments.name, limit=arguments.semaphore, ttl=ttl, timeout=timeout, note=arguments.note
+        )
+        return await run_under_lock(permit, arguments.argv)
     lock = client.lock(
         arguments.name,
-        ttl=arguments.ttl / 1000,
-        timeout=arguments.wait / 1000,
+        ttl=ttl,
+        timeout=timeout,
         mode="shared" if arguments.shared else "exclusive",
         note=arguments.note,
     )

@@ -285,6 +285,24 @@ async def test_elect_runs_a_command_while_leading() -> None:
         assert not served.node.machine.state.sessions
 
 
+async def test_run_takes_one_of_several_permits() -> None:
+    """As many commands as permits run at a time; the next one is refused with 75, and the end frees one."""
+    async with a_node() as (_, url), holdfast.Client(url) as client:
+        script = ("run", "gpu", "--semaphore", "2", "--", "sh", "-c", "echo $HOLDFAST_LOCK; read line")
+        first = await start(url, *script, stdin=asyncio.subprocess.PIPE)
+        async with asyncio.timeout(DEADLINE_S), client.semaphore("gpu", limit=2):
+            assert first.stdout is not None
+            assert await first.stdout.readline() == b"gpu\n"
+            late = await start(url, *script)
+            _, err = await late.communicate()
+            assert late.returncode == 75, err
+            await first.communicate(b"\n")
+            assert (await client.get_semaphore("gpu")).available == 1
+            wrong = await start(url, "run", "gpu", "--semaphore", "2", "--shared", "--", "true")
+            await wrong.communicate()
+            assert wrong.returncode == 2
+
+
 # -- top --------------------------------------------------------------------------------------------------
 
 
