@@ -21,6 +21,7 @@ from holdfast import (
     _completion,
     _errors,
     _exit_codes,
+    _force_commands,
     _read_commands,
     _token_commands,
     _top,
@@ -102,6 +103,7 @@ def build_parser() -> argparse.ArgumentParser:
     _read_commands.add_parser(commands, duration_ms)
     _top.add_parser(commands, duration_ms)
     _cell_commands.add_parser(commands, duration_ms)
+    _force_commands.add_parser(commands)
 
     status = commands.add_parser(
         "status", help="show the nodes and what hinders them; exit 0 when there is a leader"
@@ -345,6 +347,7 @@ _COMMANDS: Mapping[str, Callable[[Inspector, argparse.Namespace], Awaitable[int]
     "top": _top.run,
     "cell": _cell_commands.cell,
     "take": _cell_commands.take,
+    "force": _force_commands.force,
     "status": _status,
     "cluster": _cluster_commands.run,
 }

@@ -132,6 +132,31 @@ async def test_a_session_is_shown_with_what_it_holds(capsys: pytest.CaptureFixtu
         assert (code, "s-999" in err) == (124, True)
 
 
+async def test_what_others_have_is_overridden(capsys: pytest.CaptureFixture[str]) -> None:
+    """By force, with a reason that the audit has then; of what is gone nothing is left to end."""
+    async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
+        line = Line(url, capsys)
+        session = await client.open_session(ttl=60)
+        await client.lock("a", session=session).acquire()
+        (holder,) = (await client.inspect("a")).holders
+        code, out, _ = await line("force", "end-session", holder.session_name, "--reason", "it hangs")
+        assert (code, json.loads(out)) == (0, {"released": ["a"]})
+        code, _, err = await line("force", "end-session", holder.session_name, "--reason", "it hangs")
+        assert (code, "session-expired" in err) == (124, True)
+        await client.lock("a", ttl=60, lock_delay=60).acquire()
+        code, out, _ = await line("force", "release", "a", "--reason", "it hangs")
+        assert [one["owner"] for one in json.loads(out)["released"]] == ["ann"]
+        code, out, _ = await line("force", "lift-delay", "a", "--reason", "all is well")
+        assert (code, json.loads(out)) == (0, {"lifted": 1})
+        _, out, _ = await line("force", "lift-delay", "a", "--kind", "semaphore", "--reason", "all is well")
+        assert json.loads(out) == {"lifted": 0}
+        await client.fence("disk").advance(9)
+        _, out, _ = await line("force", "forget-fence", "disk", "--reason", "a new disk")
+        assert json.loads(out) == {"highest_token": 9}
+        _, out, _ = await line("audit", "disk")
+        assert "reason=a new disk" in out
+
+
 async def test_cells_are_read_and_written(capsys: pytest.CaptureFixture[str]) -> None:
     """Values come as they are; conditions refuse; what is not there is exit code 124."""
     async with a_node() as (_, url), holdfast.Client(url) as client:
