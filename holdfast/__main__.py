@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import metadata
+from urllib.parse import quote
 
 import msgspec
 
@@ -27,7 +28,7 @@ from holdfast import (
     _top,
 )
 from holdfast._client import Client
-from holdfast._inspector import Inspector
+from holdfast._inspector import ITEMS, Inspector
 from holdfast._printing import print_json
 from holdfast._run import run_under_lock
 
@@ -100,6 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_elect(commands)
     get = commands.add_parser("get", help="show who holds a lock and who waits, as JSON")
     get.add_argument("name", metavar="NAME")
+    get.add_argument("--kind", choices=list(ITEMS), default="lock", help="or something else (default: lock)")
     _read_commands.add_parser(commands, duration_ms)
     _top.add_parser(commands, duration_ms)
     _cell_commands.add_parser(commands, duration_ms)
@@ -312,9 +314,12 @@ async def _elect(client: Client, arguments: argparse.Namespace) -> int:
     return await run_under_lock(election, arguments.argv, "HOLDFAST_ELECTION")
 
 
-async def _get(client: Client, arguments: argparse.Namespace) -> int:
-    """Print one lock."""
-    print_json(await client.get_lock(arguments.name))
+async def _get(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Print one lock, or what else has a name."""
+    if arguments.kind == "lock":
+        print_json(await client.get_lock(arguments.name))
+    else:
+        print_json(await client.read(ITEMS[arguments.kind].format(name=quote(arguments.name, safe="")), {}))
     return 0
 
 

@@ -27,6 +27,14 @@ LISTINGS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """What can be listed: the path, and the field of the answer."""
 
+ITEMS: Final[Mapping[str, str]] = {
+    "lock": wire.LOCK,
+    "semaphore": wire.SEMAPHORE,
+    "election": wire.ELECTION,
+    "fence": wire.FENCE,
+}
+"""What can be looked at by its name: the path."""
+
 
 class Page:
     """Where a listing is: `next` is the cursor for more, None at the end."""

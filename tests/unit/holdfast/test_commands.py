@@ -83,6 +83,20 @@ async def test_everything_can_be_listed(capsys: pytest.CaptureFixture[str]) -> N
         assert out.splitlines() == ["NAME  STATE  HOLDER  MODE  WAITING"]
 
 
+async def test_one_of_each_kind_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """A lock, a semaphore, an election and a fence, by name, as nodes show them."""
+    async with a_node() as (_, url), holdfast.Client(url, owner="ann") as client:
+        line = Line(url, capsys)
+        await client.fence("app/a").advance(3)
+        async with client.semaphore("app/a", limit=2), client.election("app/a", value="here"):
+            assert json.loads((await line("get", "app/a"))[1])["state"] == "free"
+            assert json.loads((await line("get", "app/a", "--kind", "semaphore"))[1])["limit"] == 2
+            assert (
+                json.loads((await line("get", "app/a", "--kind", "election"))[1])["leader"]["value"] == "here"
+            )
+            assert json.loads((await line("get", "app/a", "--kind", "fence"))[1])["highest_token"] == 3
+
+
 async def test_a_listing_stops_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     """With --limit the rest is told on stderr, and --after goes on there."""
     async with a_node() as (_, url), holdfast.Client(url) as client:
