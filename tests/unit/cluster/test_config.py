@@ -272,6 +272,17 @@ def test_a_config_is_checked_however_it_is_made() -> None:
         )
 
 
+def test_tokens_want_tls_where_others_listen() -> None:
+    """They would be read on the way; with them and TLS nothing is left to be told of an address."""
+    config = load(["--http", "10.0.0.1:7700"], {"HOLDFAST_TOKENS": "/etc/tokens"})
+    assert config.tokens == Path("/etc/tokens")
+    (warning,) = config.warnings
+    assert "tokens without TLS" in warning
+    files = ["--tls-cert", "c.pem", "--tls-key", "k.pem"]
+    assert load([*files, "--http", "10.0.0.1:7700", "--tokens", "t"], {}).warnings == ()
+    assert load(["--tokens", "t"], {}).warnings == ()
+
+
 def test_tls_comes_with_its_files() -> None:
     """Clients are sent to https://, and an address that others reach is told of as far as it is open."""
     files = ["--tls-cert", "c.pem", "--tls-key", "k.pem"]

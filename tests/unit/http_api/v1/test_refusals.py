@@ -121,7 +121,7 @@ WRONG_BODIES: list[tuple[str, dict[str, Any], str]] = [
     (wire.SESSIONS, {"ttl_ms": 1000, "labels": {"a": 1}}, "labels"),
     (wire.SESSIONS, {"ttl_ms": 1000, "labels": {"": "x"}}, "labels"),
     (wire.SESSIONS, {"ttl_ms": 1000, "labels": {str(n): "" for n in range(17)}}, "labels"),
-    ("/v1/sessions/s/keepalive", {"ttl_ms": 5}, "ttl_ms"),
+    ("/v1/sessions/s/keepalive", {"ttl_ms": "5"}, "ttl_ms"),
     (wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": "n9"}, "to"),
     (wire.CLUSTER_TRANSFER_LEADERSHIP, {"to": 1}, "to"),
 ]
