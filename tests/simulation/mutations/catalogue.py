@@ -12,6 +12,7 @@ from tests.simulation.mutations.links import LINKS
 from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.membership import MEMBERSHIP
 from tests.simulation.mutations.mutation import Mutation
+from tests.simulation.mutations.overrides import OVERRIDES
 from tests.simulation.mutations.requests import REQUESTS
 from tests.simulation.mutations.rules import RULES
 from tests.simulation.mutations.snapshots import SNAPSHOTS
@@ -35,5 +36,6 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *STATES,
     *VOCABULARY,
     *HELD_ALREADY,
+    *OVERRIDES,
     *CELLS,
 )

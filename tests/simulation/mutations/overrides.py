@@ -1,0 +1,98 @@
+"""Defects of what operators do to what others have, and of sessions that live by another ttl."""
+
+from typing import Final
+
+import lockstate.machine
+from lockstate.commands import ForceCloseSession, ForgetFence, KeepAliveFor, LiftDelay
+from lockstate.effects import Effects
+from lockstate.kinded import Kinds
+from lockstate.records import Session
+from lockstate.results import DelaysLifted, EventKind, FenceForgotten, Result, SessionForced
+from lockstate.sessions import Sessions
+from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+
+_OPERATED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
+
+_end = Sessions._end
+
+
+def _end_in_order(sessions: Sessions, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
+    """Let holds of a forced session end as if they had been released, without their delays."""
+    return _end(sessions, session, EventKind.RELEASED if kind is EventKind.FORCED else kind, reason)
+
+
+def _forced_and_alive(sessions: Sessions, command: ForceCloseSession) -> Result:
+    """Say that a session has ended, and end nothing."""
+    for session in sessions._state.sessions.values():
+        if f"s-{session.order}" == command.session_name:
+            return SessionForced(command.session_name, session.owner, ())
+    return _force_close(sessions, command)
+
+
+_force_close = Sessions.force_close
+
+
+def _lift_and_serve_nobody(kinds: Kinds, command: LiftDelay) -> Result:
+    """Leave those that wait to the next end of something."""
+    state = kinds._state
+    delays = state.delays_of(command.kind, command.name)
+    left_ms = max([delay.expires_at_ms - state.now_ms for delay in delays], default=0)
+    for delay in delays:
+        kinds._holds.effects.tell_lifted(delay, command.reason)
+        state.end_delay(delay)
+    return DelaysLifted(len(delays), max(left_ms, 0))
+
+
+def _forget_nothing(effects: Effects, command: ForgetFence) -> Result:
+    """Say that a token was forgotten, and keep it."""
+    highest = effects.state.fences.get(command.resource)
+    if highest is not None:
+        effects.tell_forgotten(command.resource, highest, command.reason)
+    return FenceForgotten(highest)
+
+
+def _ttl_kept(sessions: Sessions, command: KeepAliveFor) -> Result:
+    """Keep a session alive with the ttl that it has."""
+    session = sessions._state.sessions.get(command.session_id)
+    return sessions._kept(session) if session is not None else _keep_alive_for(sessions, command)
+
+
+_keep_alive_for = Sessions.keep_alive_for
+
+OVERRIDES: Final = (
+    Mutation(
+        name="forced-session-leaves-no-delays",
+        sentence="The holds of a session that is ended by force leave no lock-delays.",
+        found_by=("reply", "model-state", "model-events", "delay-kept"),
+        apply=replaced(Sessions, "_end", _end_in_order),
+        surroundings=_OPERATED,
+    ),
+    Mutation(
+        name="forced-session-lives",
+        sentence="A session that is ended by force lives on.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Sessions, "force_close", _forced_and_alive),
+        surroundings=_OPERATED,
+    ),
+    Mutation(
+        name="lifted-delay-serves-nobody",
+        sentence="Who waits for a delay that is lifted goes on waiting.",
+        found_by=("model-events", "model-state", "reply"),
+        apply=replaced(Kinds, "lift_delay", _lift_and_serve_nobody),
+        surroundings=_OPERATED,
+    ),
+    Mutation(
+        name="forgotten-fence-stays",
+        sentence="A fence that was forgotten refuses what it refused before.",
+        found_by=("reply", "model-state"),
+        apply=replaced(lockstate.machine, "forget", _forget_nothing),
+        surroundings=_OPERATED,
+    ),
+    Mutation(
+        name="ttl-not-changed",
+        sentence="A keepalive with another ttl leaves the old one.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Sessions, "keep_alive_for", _ttl_kept),
+        surroundings=_OPERATED,
+    ),
+)
