@@ -101,6 +101,10 @@ class Gateway:
             raise problem
         raise AssertionError(f"expected {kind.__name__}, got {result!r}")
 
+    def shown(self, result: Result) -> Result:
+        """Return the result of a numbered command as its principal may see it."""
+        return sight.refusal(self.rights, result)[0] if isinstance(result, Refused) else result
+
     def abandon(self, command: Command, begun: Begun) -> None:
         """Undo a command whose client went away: a hold that nobody would hear of is given back."""
         self._node.abandon(command, begun)

@@ -3,7 +3,7 @@
 `cluster.node.Node` keeps both contracts; tests may bring a smaller one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from cluster.consensus.member_list import Members
@@ -33,6 +33,11 @@ class Applied(Protocol):
     @property
     def is_repeated(self) -> bool:
         """Return whether it is the outcome of an earlier attempt, with the same `request_id`."""
+        ...
+
+    @property
+    def waits(self) -> Mapping[int, Any] | None:
+        """Return the futures of the ends of waits, by their places in the results of a frame of a stream."""
         ...
 
 

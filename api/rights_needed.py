@@ -6,7 +6,7 @@ needs the right somewhere: those ids are secrets, and whoever knows one may use 
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 from api.problems import ProblemError
 from api.rights import Rights
@@ -23,18 +23,24 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    EndWait,
     ForceCloseSession,
     ForceEnd,
     ForgetFence,
     KeepAlive,
     KeepAliveFor,
     LiftDelay,
+    Numbered,
+    NumberedCommand,
     OpenSession,
     Proclaim,
     PutCell,
+    Release,
     ReleaseOf,
+    Renew,
     RenewOf,
     ResizeSemaphore,
+    ResumeStream,
     TakeRate,
     TransactCells,
 )
@@ -118,6 +124,7 @@ _CALLS: Final[dict[tuple[str, str], Need]] = {
     ("GET", wire.CELLS): _READ,
     ("GET", wire.AUDIT): _READ,
     ("GET", wire.WATCH): _READ,
+    ("GET", wire.STREAM): _ACQUIRE,
     ("GET", wire.CLUSTER): _KNOWN,
     ("POST", wire.CLUSTER_TRANSFER_LEADERSHIP): _ADMIN,
     ("POST", wire.CLUSTER_MEMBERS): _ADMIN,
@@ -249,6 +256,13 @@ def _transact(rights: Rights, command: TransactCells) -> None:
         check_key(rights, _of_operation(operation), operation.key)
 
 
+def _each(rights: Rights, frame: Numbered) -> None:
+    """Check all commands of a frame: it is carried out as a whole."""
+    _by_id(rights, frame)
+    for command in frame.commands:
+        _NUMBERED[type(command)](rights, command)
+
+
 def _of_operation(operation: CellOperation) -> Right:
     return Right.READ if isinstance(operation, CellGet) else Right.ACQUIRE
 
@@ -276,5 +290,15 @@ _COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
     PutCell: _put_cell,
     DeleteCells: _delete_cells,
     TransactCells: _transact,
+    ResumeStream: _by_id,
+    Numbered: _each,
 }
 """The commands that clients can have carried out. All others are the nodes' own."""
+
+_NUMBERED: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
+    **{command: _COMMANDS[command] for command in get_args(NumberedCommand) if command in _COMMANDS},
+    Release: _by_id,
+    Renew: _by_id,
+    EndWait: _by_id,
+}
+"""The commands that clients can number on a stream."""

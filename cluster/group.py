@@ -51,7 +51,7 @@ from cluster.upkeep import Upkeep
 from lockstate import codec, limits, snapshot
 from lockstate.commands import Command
 from lockstate.machine import LockMachine
-from lockstate.results import Done, Queued, Refused, Result
+from lockstate.results import Done, NumberedDone, Queued, Refused, Result
 
 logger = logging.getLogger(__name__)
 
@@ -329,10 +329,16 @@ class Group:
 
     def _complete(self, seq: int, result: Result, revision: int, *, is_repeated: bool) -> None:
         """Hand a result to who asked. Who is queued begins to wait here, before any event can come."""
-        wait = None
+        wait = waits = None
         if isinstance(result, Queued) and self.outbox.is_pending(seq):
             wait = self.waiters.add(result.hold_id)
-        self.outbox.complete(seq, Answer(result, revision, wait, is_repeated), self.machine)
+        elif isinstance(result, NumberedDone) and self.outbox.is_pending(seq):
+            waits = {
+                place: self.waiters.add(each.hold_id)
+                for place, each in enumerate(result.results)
+                if isinstance(each, Queued)
+            }
+        self.outbox.complete(seq, Answer(result, revision, wait, is_repeated, waits), self.machine)
         label = result.reason.value if isinstance(result, Refused) else type(result).__name__.lower()
         self.metrics.commands[label] += 1
 

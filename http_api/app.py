@@ -19,7 +19,7 @@ from http_api.server.middleware import Front
 from http_api.server.routes import Router
 from http_api.server.tls_gate import TlsDoor
 from http_api.v1 import schema
-from http_api.v1.table import RESERVED, make_routes
+from http_api.v1.table import make_routes
 
 _DEFAULT_ROOM: Final = RoomLimits()
 
@@ -45,7 +45,7 @@ def build_server(
         lambda: chain(room.samples(), known.samples(), () if tls is None else tls.samples())
     )
     access_log = AccessLog(counts)
-    router = Router(make_routes(counts), reserved=RESERVED)
+    router = Router(make_routes(counts))
     shared = known, router, access_log, request_timeout_ms, callers or Callers()
     lane = FastLane(*shared, decode=schema.decode) if fast_lane else None
     return make_server(Front(*shared), room, lane, tls)

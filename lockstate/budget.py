@@ -31,6 +31,8 @@ _LOCK: Final = 220
 _SEMAPHORE: Final = 700
 _DELAY: Final = 400
 _REQUEST: Final = 300
+_STREAM: Final = 420
+_KEPT: Final = 330
 _FENCE: Final = 110
 _EXTRA: Final = 300
 _RATE_LIMIT: Final = 650
@@ -55,7 +57,12 @@ def recounted(state: State) -> int:
     for records in (state.holds, state.tickets, state.delays, state.permit_delays):
         sums += sum([marks.of_record(record) for record in records.values()])
     sums += sum([marks.of_length(len(resource)) for resource in state.fences])
-    sums += state.requests.recomputed_sum() + state.rates.recomputed_sum() + state.extras.recomputed_sum()
+    sums += (
+        state.streams.recomputed_sum()
+        + state.requests.recomputed_sum()
+        + state.rates.recomputed_sum()
+        + state.extras.recomputed_sum()
+    )
     return _with_records(state, sums)
 
 
@@ -69,6 +76,8 @@ def _with_records(state: State, sums: int) -> int:
         + _SEMAPHORE * len(state.semaphores)
         + _DELAY * (len(state.delays) + len(state.permit_delays))
         + _REQUEST * len(state.requests)
+        + _STREAM * len(state.streams)
+        + _KEPT * state.streams.kept_count
         + _FENCE * len(state.fences)
         + _EXTRA * len(state.extras)
         + _RATE_LIMIT * len(state.rates)

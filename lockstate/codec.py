@@ -20,6 +20,7 @@ from typing import Any, Final, Union, get_args
 
 import msgspec
 
+from lockstate import limits
 from lockstate.commands import AdvanceVersion, Batch, Command, Entry, Undecodable
 from lockstate.versions import ENTRY_FORMATS, RULES, RULES_FIRST, RULES_NEWEST, UnknownVersionError, too_new
 
@@ -46,6 +47,12 @@ _FORMAT_2: Final = 2
 _FORMAT_3: Final = 3
 _BEGIN_2: Final = bytes((_ARRAY_OF_3, _FORMAT_2))
 _BEGIN_3: Final = bytes((_ARRAY_OF_3, _FORMAT_3))
+
+_BEGIN_NUMBERED: Final = bytes((0x97, 71))
+"""What the encoding of a frame begins with: an array of seven, and its tag."""
+_UINT_8: Final = 0xCC
+_UINT_16: Final = 0xCD
+_COUNT_END: Final = 5
 
 RawBatch = tuple[str, list[int], list[msgspec.Raw]]
 """Origin, sequence numbers and encoded commands, as they travel to the leader and into the log."""
@@ -206,6 +213,20 @@ def _advance(fields: dict[int, msgspec.Raw]) -> AdvanceVersion | None:
 def _number(fields: dict[int, msgspec.Raw], field: int) -> int:
     """Return the number in a field, 0 if it is not there. Raises msgspec.DecodeError."""
     return _number_decoder.decode(fields[field]) if field in fields else 0
+
+
+def commands_in(command: bytes) -> int:
+    """Return how many commands an encoded command stands for: those of a frame, which says it in front."""
+    if command[:2] != _BEGIN_NUMBERED or len(command) < _COUNT_END:
+        return 1
+    begin = command[2]
+    if begin <= _FIXINT_MAX:
+        return max(begin, 1)
+    if begin == _UINT_8:
+        return command[3]
+    # No node takes a frame of more: whatever it says, it must fit an entry.
+    count = int.from_bytes(command[3:_COUNT_END], "big") if begin == _UINT_16 else limits.STREAM_KEPT_MAX
+    return min(count, limits.STREAM_KEPT_MAX)
 
 
 def entry_time(data: bytes) -> int:

@@ -286,6 +286,12 @@ class RenewOf(Renew, frozen=True, tag=45):
     kind: HoldKind = HoldKind.LOCK
 
 
+class EndWait(_Unremembered, frozen=True, tag=72):
+    """End the wait of an earlier number of the same stream, if it still waits. Only within `Numbered`."""
+
+    number: int
+
+
 class ForceEnd(ForceRelease, frozen=True, tag=46):
     """End every hold of a name, or the one that has `token`, of one kind; 0 stands for all of them."""
 
@@ -324,6 +330,52 @@ class KeepAliveFor(KeepAlive, frozen=True, tag=50):
     ttl_ms: int
 
 
+NumberedCommand = (
+    Acquire
+    | AcquireIf
+    | AcquirePermits
+    | Campaign
+    | Convert
+    | Renew
+    | RenewOf
+    | Release
+    | ReleaseOf
+    | Proclaim
+    | TakeRate
+    | AdvanceFence
+    | PutCell
+    | DeleteCells
+    | TransactCells
+    | EndWait
+)
+"""What a session may number. A `request_id` in it means nothing: the number says which request it is."""
+
+
+class ResumeStream(_Unremembered, frozen=True, tag=70):
+    """Begin to number commands in a session, or go on after a connection was lost.
+
+    What comes later of the frames of an earlier connection has no effect.
+    """
+
+    session_id: SessionId
+
+
+class Numbered(_Unremembered, frozen=True, tag=71):
+    """A frame of a stream: commands that a session has numbered without gaps, from `first` on.
+
+    `count` is how many they are: it stands in front for who only wants to know that. `epoch` is that of the
+    connection (`StreamResumed`). `acked` are ranges, first and last, of numbers whose final answers the
+    client has seen: their outcomes are forgotten.
+    """
+
+    count: int
+    session_id: SessionId
+    epoch: int
+    first: int
+    acked: tuple[tuple[int, int], ...]
+    commands: tuple[NumberedCommand, ...]
+
+
 Command = (
     OpenSession
     | KeepAlive
@@ -354,6 +406,8 @@ Command = (
     | LiftDelay
     | ForgetFence
     | KeepAliveFor
+    | ResumeStream
+    | Numbered
 )
 
 

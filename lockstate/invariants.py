@@ -14,9 +14,9 @@ from lockstate.modes import CLAIMS, CONFLICTING, Mode, count
 from lockstate.owners import wish_of
 from lockstate.queues import can_go
 from lockstate.records import CONVERSION, Hold, Ticket
-from lockstate.results import HoldKind
+from lockstate.results import HoldKind, Queued
 from lockstate.state import State, claims_of_hold
-from lockstate.versions import RULES_EXTRAS
+from lockstate.versions import RULES_EXTRAS, RULES_NUMBERED
 
 
 def check(machine: LockMachine) -> None:
@@ -197,6 +197,25 @@ def cells_are_in_order(state: State) -> None:
     assert state.cells.content_bytes == counted, f"counted {state.cells.content_bytes} bytes of cells"
 
 
+def streams_are_right(state: State) -> None:
+    """Streams are those of sessions; they keep numbers in order, and know which of their numbers wait."""
+    waiting = {ticket.request for ticket in state.tickets.values() if ticket.origin == ""}
+    kept_count = 0
+    for session_id, _, last in state.streams.dump():
+        stream = state.streams.get(session_id)
+        assert stream is not None
+        assert session_id in state.sessions, "a stream outlived its session"
+        assert list(stream.kept) == sorted(stream.kept), "numbers are kept out of order"
+        assert all(0 < number <= last for number in stream.kept), "a number is kept that did not come yet"
+        assert stream.kept_bytes == sum(kept.size_bytes for kept in stream.kept.values()), "bytes of a stream"
+        kept_count += len(stream.kept)
+        for number, kept in stream.kept.items():
+            is_waiting = (session_id, number) in waiting
+            assert is_waiting == isinstance(kept.result, Queued), f"{number}: does it wait?"
+    assert kept_count == state.streams.kept_count, "what streams keep is miscounted"
+    assert not state.streams or state.rules >= RULES_NUMBERED, "older rules cannot write streams"
+
+
 def the_fingerprint_is_kept_up(state: State) -> None:
     """The sums of marks are those of the records that are there."""
     assert fingerprint.of(state) == fingerprint.recomputed(state), "a change of a record is not in the sums"
@@ -218,6 +237,7 @@ SENTENCES = (
     idle_things_are_forgotten,
     everything_timed_is_scheduled,
     cells_are_in_order,
+    streams_are_right,
     the_fingerprint_is_kept_up,
     the_bytes_are_counted,
 )

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 from lockstate import marks
 from lockstate.deadlines import Timed
 from lockstate.rate_algorithms import FixedWindow, Gcra, SlidingWindow
-from lockstate.records import Session
+from lockstate.records import Session, Stream
 
 NOTED_MAX: Final = 2048
 """Changed records that may be noted from one entry to the next: some milliseconds of work."""
@@ -37,8 +37,14 @@ def mark_of_limiter(limiter: FixedWindow | SlidingWindow | Gcra) -> int:
     return marks.of_content(limiter.told())
 
 
+def mark_of_stream(stream: Stream) -> int:
+    """Return the mark of a stream with all that it keeps."""
+    return marks.of_content((stream.session_id, stream.epoch, stream.last, stream.kept))
+
+
 _SPECIAL: Final[Mapping[type, Callable[[Any], int]]] = {
     Session: mark_of_session,
+    Stream: mark_of_stream,
     FixedWindow: mark_of_limiter,
     SlidingWindow: mark_of_limiter,
     Gcra: mark_of_limiter,
@@ -58,17 +64,17 @@ class Ledger:
     __slots__ = ("counted_sum", "noted", "room", "settled_sum")
 
     def __init__(self) -> None:
-        self.noted: dict[Timed, int] = {}
+        self.noted: dict[Timed | Stream, int] = {}
         self.settled_sum = 0
         self.counted_sum = 0
         self.room = NO_ROOM
 
-    def change(self, record: Timed) -> None:
+    def change(self, record: Timed | Stream) -> None:
         """Note that `record` is about to change."""
         if record not in self.noted:
             self.noted[record] = _special(record.__class__, _of_record)(record)
 
-    def remove(self, record: Timed) -> None:
+    def remove(self, record: Timed | Stream) -> None:
         """Take out a record, which must be as it was when it was last noted."""
         old = self.noted.pop(record, None)
         self.settled_sum -= _special(record.__class__, _of_record)(record) if old is None else old

@@ -95,6 +95,13 @@ ORIGINS_COUNT_MAX = 64
 STATE_BYTES_MAX = 4 << 30
 """Bytes that the state may take until an entry sets another bound: enough for two million sessions and as
 many holds. See lockstate/budget.py."""
+STREAM_KEPT_MAX = 1_024
+"""Outcomes of one stream that its client has not acknowledged: as many commands are under way at once."""
+STREAM_KEPT_BYTES_MAX = 256 << 10
+"""Bytes of them, beyond which no further command is taken."""
+STREAM_RANGES_MAX = 64
+"""Ranges of numbers that one frame acknowledges."""
+
 STATE_BYTES_LEAST = 16 << 20
 """Bytes of the lowest bound that an entry can set: with less nobody could work."""
 STATE_GROWTH_MAX = 256 << 20

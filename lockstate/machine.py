@@ -35,6 +35,7 @@ from lockstate.commands import (
     KeepAliveFor,
     LiftDelay,
     MayWait,
+    Numbered,
     OpenSession,
     Proclaim,
     PutCell,
@@ -43,6 +44,7 @@ from lockstate.commands import (
     Renew,
     RenewOf,
     ResizeSemaphore,
+    ResumeStream,
     TakeRate,
     Tick,
     TransactCells,
@@ -52,6 +54,7 @@ from lockstate.conversions import Conversions
 from lockstate.effects import Effects
 from lockstate.elections import Elections
 from lockstate.fences import advance, forget
+from lockstate.frames import Frames
 from lockstate.holds import Holds
 from lockstate.ids import NO_SESSION, HoldId, SessionId
 from lockstate.kinded import Kinds
@@ -86,6 +89,7 @@ from lockstate.results import (
     SemaphoreView,
     SessionOpened,
     SessionView,
+    StreamView,
     Transacted,
 )
 from lockstate.semaphores import Semaphores
@@ -137,6 +141,7 @@ class LockMachine:
         self._sessions = sessions = Sessions(holds, transactions)
         locks, semaphores, elections = Locks(holds), Semaphores(holds), Elections(holds)
         waits, kinds = Waits(holds), Kinds(holds)
+        frames = Frames(holds, self._apply, self._as_it_is_now)
         self._acts: dict[type, Callable[..., Result]] = {
             Acquire: locks.acquire,
             AcquireIf: locks.acquire,
@@ -148,6 +153,8 @@ class LockMachine:
             CloseSession: sessions.close,
             Cancel: waits.cancel,
             AbandonWaits: waits.abandon,
+            ResumeStream: frames.resume,
+            Numbered: frames.apply,
             Renew: sessions.renew,
             Release: locks.release,
             ForceRelease: locks.force_release,
@@ -229,8 +236,8 @@ class LockMachine:
         return self._holds.granted(hold) if hold is not None else None
 
     def waiting_origins(self) -> list[str]:
-        """Return the node processes that keep the connections of waiting clients."""
-        return list(self.state.origin_tickets)
+        """Return the node processes that keep the connections of waiting clients; those of streams go."""
+        return [origin for origin in self.state.origin_tickets if origin]
 
     def counts(self) -> dict[str, int]:
         """Return the sizes of the tables. Locks are counted with the ancestors of their names."""
@@ -245,6 +252,7 @@ class LockMachine:
             "rate_limits": len(state.rates),
             "fences": len(state.fences),
             "cells": len(state.cells),
+            "streams": len(state.streams),
         }
 
     @property
@@ -289,6 +297,11 @@ class LockMachine:
     def cells(self, prefix: bytes, after: bytes, limit: int) -> tuple[list[CellView], bytes | None]:
         """Return a page of cells in order of key, and the key to go on after if there are more."""
         return views.cell_views(self.state, prefix, after, limit)
+
+    def stream(self, session_id: SessionId) -> StreamView | None:
+        """Return what is known of the stream of a session, None if it has none."""
+        stream = self.state.streams.get(session_id)
+        return None if stream is None else StreamView(stream.epoch, stream.last, len(stream.kept))
 
     @property
     def cells_revision(self) -> int:
@@ -436,17 +449,20 @@ class LockMachine:
         """Answer a repeated request with its first outcome; times that remain count from now."""
         if remembered.digest != digest:
             return Refused(Reason.INVALID_REQUEST, "request_id: was used for a request with other content")
-        first = remembered.result
+        return self._as_it_is_now(command, request_key(command), remembered.result, remembered.at_ms)
+
+    def _as_it_is_now(self, command: Command, key: RequestKey | None, first: Result, at_ms: int) -> Result:
+        """Return the outcome that a request had at some time; times that remain count from now."""
         if isinstance(command, MayWait):
             if isinstance(first, Queued):
                 return self._still_queued(command, self.state.tickets[first.hold_id])
-            return self._still_granted(command, first) if isinstance(first, Granted) else first
+            return self._still_granted(command, key, first) if isinstance(first, Granted) else first
         match command:
             case Renew() if isinstance(first, Renewed):
                 hold = self.state.holds.get(command.hold_id)
                 return Renewed(first.token, views.remaining_ms(self.state, hold) if hold else 0)
             case TakeRate() if isinstance(first, RateTaken):
-                passed_ms = self.state.now_ms - remembered.at_ms
+                passed_ms = self.state.now_ms - at_ms
                 return msgspec.structs.replace(
                     first,
                     retry_after_ms=max(first.retry_after_ms - passed_ms, min(first.retry_after_ms, 1)),
@@ -465,7 +481,7 @@ class LockMachine:
         self.state.move_ticket(ticket, command.attempt_id, self.state.asking)
         return Queued(ticket.hold_id, views.position(self.state, ticket))
 
-    def _still_granted(self, command: MayWait, first: Granted) -> Granted:
+    def _still_granted(self, command: MayWait, key: RequestKey | None, first: Granted) -> Granted:
         """Return a grant as it was, with what is left of its lease: nothing, if it has ended.
 
         The hold belongs to this attempt from now on, unless another request has been given it since.
@@ -473,7 +489,7 @@ class LockMachine:
         hold = self.state.holds.get(first.hold_id)
         if hold is None:
             return msgspec.structs.replace(first, expires_in_ms=0)
-        if hold.request == request_key(command):
+        if hold.request == key:
             self.state.ledger.change(hold)
             hold.attempt_id = command.attempt_id
         return msgspec.structs.replace(first, expires_in_ms=views.remaining_ms(self.state, hold))

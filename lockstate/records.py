@@ -16,10 +16,10 @@ from lockstate.commands import Wanted
 from lockstate.deadlines import Lease, Timed
 from lockstate.ids import NO_HOLD, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import CLAIMS, INTENT, Claim, Counts, Mode, Scope, is_intent
-from lockstate.results import HoldKind
+from lockstate.results import HoldKind, Result
 
-RequestKey = tuple[str, str]
-"""Scope and request id of a remembered request."""
+RequestKey = tuple[str, str | int]
+"""Scope and request id of a remembered request; or a session, and the number that it gave to a command."""
 
 NOTHING: Final[dict[Any, Any]] = {}
 """The empty table, shared by all records whose labels or tables are empty, as most are. Never changed."""
@@ -146,6 +146,27 @@ class Session(Lease, eq=False, gc=False, array_like=True):
             del self.by_owner[hold.owner][hold.hold_id]
             if not self.by_owner[hold.owner]:
                 del self.by_owner[hold.owner]
+
+
+class Kept(msgspec.Struct, gc=False, array_like=True):
+    """The outcome of a numbered command whose client may still ask for it, and when it came.
+
+    `size_bytes` is what its result takes as it is stored.
+    """
+
+    result: Result
+    at_ms: int
+    size_bytes: int
+
+
+class Stream(msgspec.Struct, eq=False, gc=False):
+    """The numbered commands of one session: the last number, and what is kept, in order of the numbers."""
+
+    session_id: SessionId
+    epoch: int = 0
+    last: int = 0
+    kept: dict[int, Kept] = msgspec.field(default_factory=dict)
+    kept_bytes: int = 0
 
 
 class Delay(Timed, eq=False, gc=False, array_like=True):

@@ -114,7 +114,7 @@ class Remembered(msgspec.Struct, array_like=True, gc=False):
     result: Result
 
 
-def request_key(command: Command) -> RequestKey | None:
+def request_key(command: Command) -> tuple[str, str] | None:
     """Return the key under which `command` is remembered, scope and request id; None if it carries no id.
 
     The scope tells apart clients that count their requests from 1. It is the session or hold that a request
@@ -140,7 +140,7 @@ def _hold_id(result: Result) -> HoldId:
     return result.hold_id if isinstance(result, Granted | Queued) else NO_HOLD
 
 
-def _brief(result: Result) -> Result:
+def brief(result: Result) -> Result:
     """Return what is worth remembering of a result: what was in the way, or read, is out of date later.
 
     The owners and notes of holders could take 30 kB, a million times; the cells of a transaction 256 kB.
@@ -156,7 +156,7 @@ def _brief(result: Result) -> Result:
 
 def _key_mark(key: RequestKey) -> int:
     """Return the mark of a key: only its length, for the digest of what was asked implies the rest."""
-    return marks.of_length(len(key[0]) + len(key[1]))
+    return marks.of_length(len(key[0]) + len(str(key[1])))
 
 
 class RequestMemory:
@@ -182,9 +182,9 @@ class RequestMemory:
     def remember(self, key: RequestKey, digest: bytes, now_ms: int, result: Result) -> None:
         """Remember the first outcome of a request; if that is `Queued`, it is settled later."""
         if result.__class__ is Refused or result.__class__ is Transacted:
-            result = _brief(result)
+            result = brief(result)
         self._requests[key] = remembered = Remembered(digest, now_ms, result)
-        self._ledger.settled_sum += _mark(remembered) + marks.of_length(len(key[0]) + len(key[1]))
+        self._ledger.settled_sum += _mark(remembered) + _key_mark(key)
 
     def settle(self, key: RequestKey | None, now_ms: int, result: Result) -> None:
         """Replace the outcome of a request that waited. Its age counts from now."""
@@ -192,7 +192,7 @@ class RequestMemory:
         if key is None or remembered is None:
             return
         self._ledger.settled_sum -= _mark(remembered)
-        remembered.result = _brief(result)
+        remembered.result = brief(result)
         remembered.at_ms = now_ms
         self._ledger.settled_sum += _mark(remembered)
         self._requests.move_to_end(key)

@@ -379,6 +379,49 @@ class WaitsAbandoned(_Value, frozen=True, tag=16):
     left: int
 
 
+class StreamFault(enum.StrEnum):
+    """Why nothing of a frame was applied. The value is the code on the stream."""
+
+    GONE = "session-expired"
+    REPLACED = "replaced"
+    GAP = "gap"
+    MALFORMED = "malformed"
+
+    __hash__ = str.__hash__
+
+
+class StreamResumed(_Value, frozen=True, tag=70):
+    """All numbers up to `last` are applied. Frames of this connection carry `epoch`."""
+
+    epoch: int
+    last: int
+
+
+class NumberedDone(_Value, frozen=True, tag=71):
+    """What became of a frame: results of its numbers from the first on.
+
+    With `refused` there was no room for the rest of it: these numbers are free to be given again.
+    """
+
+    results: tuple["Result", ...]
+    refused: Refused | None = None
+
+
+class FrameRefused(_Value, frozen=True, tag=72):
+    """Nothing of a frame was applied; all numbers up to `last` have been before."""
+
+    fault: StreamFault
+    last: int = 0
+
+
+class StreamView(_Value, frozen=True):
+    """What is known of a stream: the last number, and how many outcomes are kept for its client."""
+
+    epoch: int
+    last: int
+    kept_count: int
+
+
 class CellView(_Value, frozen=True):
     """A cell as anybody may see it. `owner` is that of its session; without a lease nothing expires, None."""
 
@@ -452,6 +495,9 @@ Result = (
     | SessionForced
     | DelaysLifted
     | FenceForgotten
+    | StreamResumed
+    | NumberedDone
+    | FrameRefused
 )
 
 

@@ -24,7 +24,7 @@ from lockstate.extras import Extra
 from lockstate.ids import OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.rates import RateRow
-from lockstate.records import Delay, Hold, RequestKey, Session, Ticket
+from lockstate.records import Delay, Hold, Kept, RequestKey, Session, Ticket
 from lockstate.requests import Remembered
 from lockstate.results import Event
 from lockstate.state import Origin, State
@@ -35,6 +35,7 @@ from lockstate.versions import (
     RULES_EXTRAS,
     RULES_FIRST,
     RULES_NEWEST,
+    RULES_NUMBERED,
     SNAPSHOT_FORMATS,
     UnknownVersionError,
     too_new,
@@ -226,6 +227,20 @@ _TABLES: Final = (
         msgspec.msgpack.Decoder(list[Cell]),
         loading.load_cells,
         RULES_EXTRAS,
+    ),
+    _Table(
+        lambda state: state.streams.dump(),
+        None,
+        msgspec.msgpack.Decoder(list[tuple[SessionId, int, int]]),
+        lambda state, rows: state.streams.load(rows),
+        RULES_NUMBERED,
+    ),
+    _Table(
+        lambda state: state.streams.dump_kept(),
+        None,
+        msgspec.msgpack.Decoder(list[tuple[SessionId, int, Kept]]),
+        lambda state, rows: state.streams.load_kept(rows),
+        RULES_NUMBERED,
     ),
 )
 """All tables, in the order in which they can be rebuilt."""

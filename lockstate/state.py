@@ -18,9 +18,21 @@ from lockstate.names import NameIndex
 from lockstate.owners import Party, Wish, party_of, wish_of
 from lockstate.rates import RateLimits
 from lockstate.record_index import RecordIndex
-from lockstate.records import CONVERSION, NOTHING, Claimant, Delay, Hold, Lock, Semaphore, Session, Ticket
+from lockstate.records import (
+    CONVERSION,
+    NOTHING,
+    Claimant,
+    Delay,
+    Hold,
+    Lock,
+    RequestKey,
+    Semaphore,
+    Session,
+    Ticket,
+)
 from lockstate.requests import RequestMemory
-from lockstate.results import Event, HoldKind
+from lockstate.results import Event, HoldKind, Result
+from lockstate.streams import Streams
 from lockstate.versions import RULES_EXPLICIT, RULES_FIRST
 
 Freed = list[tuple[str, Claim]]
@@ -80,6 +92,8 @@ class State:
         self.rates = RateLimits(self.deadlines, self.take_order, self.ledger)
         self.cells = CellTable(self.deadlines, self.ledger)
         self.requests = RequestMemory(self.ledger)
+        self.streams = Streams(self.ledger)
+        """What sessions have numbered."""
         self.origins: dict[str, Origin] = {}
         self.audit: deque[Event] = deque(maxlen=limits.AUDIT_COUNT_MAX)
         self.sessions_in_order: RecordIndex[Session] = RecordIndex(attrgetter("order"))
@@ -156,6 +170,8 @@ class State:
         del self.sessions[session.session_id]
         if self.extras:
             self.extras.drop(session.session_id)
+        if self.streams:
+            self.streams.drop(session.session_id)
         self.sessions_in_order.remove(session)
         self.deadlines.remove(session)
         self.ledger.remove(session)
@@ -431,6 +447,15 @@ class State:
             return [permits_of(delay.name)]
         del self.delays[delay.name, delay.scope]
         return self._remove_claims(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope), None)
+
+    # -- outcomes -------------------------------------------------------------------------------------------
+
+    def settle(self, key: RequestKey | None, result: Result) -> None:
+        """Record how the wait of a request ended, or that of a number of a stream."""
+        if key is not None and isinstance(key[1], int):
+            self.streams.settle(key, self.now_ms, result)
+        else:
+            self.requests.settle(key, self.now_ms, result)
 
     # -- origins --------------------------------------------------------------------------------------------
 

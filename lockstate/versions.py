@@ -57,6 +57,7 @@ RULES: Final = {
             50,
             "What operators override is audited (tags 47 to 49); a keepalive may change a ttl (50).",
         ),
+        Rules(7, 3, 5, 72, "Streams: sessions that number their commands (tags 70 to 72)."),
     )
 }
 """All rules that this release can follow, by number."""
@@ -74,6 +75,9 @@ RULES_EXPLICIT: Final = 5
 already is to do. They share no permits, and remember no refusal that changed nothing."""
 RULES_OVERRIDES: Final = 6
 """The first rules in which operators end sessions, lift delays and forget fences."""
+RULES_NUMBERED: Final = 7
+"""The first rules with streams: commands that a session numbers, applied once without a memory of request
+ids (lockstate/streams.py)."""
 RULES_OLDEST: Final = min(RULES)
 """The oldest rules that this release can still follow."""
 RULES_NEWEST: Final = max(RULES)

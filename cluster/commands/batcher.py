@@ -75,7 +75,7 @@ class Batcher:
                 if taken == 0:
                     break
             batches.append((origin, seqs[:taken], commands[:taken]))
-            room_count -= taken
+            room_count -= sum(map(codec.commands_in, commands[:taken]))
             room_bytes -= sum(map(len, commands[:taken]))
             if taken < len(commands):
                 break
@@ -83,13 +83,17 @@ class Batcher:
 
 
 def _fitting(commands: list[bytes], room_bytes: int, room_count: int) -> int:
-    """Return how many of `commands` fit. An empty entry has room for any one: see COMMAND_BYTES_MAX."""
-    if len(commands) <= room_count and sum(map(len, commands)) <= room_bytes:
+    """Return how many of `commands` fit; a frame of a stream counts as those that are in it.
+
+    An empty entry has room for any one: see COMMAND_BYTES_MAX, and limits.STREAM_KEPT_MAX.
+    """
+    if sum(map(codec.commands_in, commands)) <= room_count and sum(map(len, commands)) <= room_bytes:
         return len(commands)
     count = 0
-    for command in commands[:room_count]:
+    for command in commands:
         room_bytes -= len(command)
-        if room_bytes < 0:
+        room_count -= codec.commands_in(command)
+        if room_bytes < 0 or room_count < 0:
             break
         count += 1
     return count

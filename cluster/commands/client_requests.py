@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from cluster.commands.outbox import Answer, Outbox, Pending
+from cluster.commands.room import deciding
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
 from lockstate import codec
 from lockstate.commands import AcquireIf, Barrier, Cancel, Command, Convert, IfHeld, MayWait
@@ -136,7 +137,7 @@ class ClientRequests:
             raise
 
     def _submit(self, command: Command, timeout_s: float) -> Pending:
-        self._check_taken(type(command))
+        self._check_taken(deciding(command))
         try:
             pending = self._outbox.submit(codec.encode_command(command), timeout_s)
         except ClusterError as error:

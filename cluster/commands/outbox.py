@@ -9,7 +9,7 @@ applied already (see lockstate.commands.Batch).
 import asyncio
 import heapq
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -79,6 +79,7 @@ def fault_in(batch: Forwarded, node_id: str) -> str:
 class Answer(msgspec.Struct, frozen=True):
     """The result of a command, the revision at which it was applied; for a queued acquire, what to await.
 
+    `waits` has that for each place in the results of a frame of a stream where one is queued.
     `is_repeated` says that an earlier attempt, with the same `request_id`, had this outcome or its wait.
     """
 
@@ -86,6 +87,7 @@ class Answer(msgspec.Struct, frozen=True):
     revision: int
     wait: "asyncio.Future[Answer] | None" = None
     is_repeated: bool = False
+    waits: "Mapping[int, asyncio.Future[Answer]] | None" = None
 
 
 class Pending(msgspec.Struct, eq=False):

@@ -10,6 +10,7 @@ from lockstate.commands import (
     CloseSession,
     Command,
     DeleteCells,
+    EndWait,
     ForceCloseSession,
     ForceEnd,
     ForceRelease,
@@ -17,6 +18,7 @@ from lockstate.commands import (
     KeepAlive,
     KeepAliveFor,
     LiftDelay,
+    Numbered,
     Release,
     ReleaseOf,
     Renew,
@@ -49,6 +51,16 @@ WHAT_FREES: Final[frozenset[type[Command]]] = frozenset(
     }
 )
 """What ends something, keeps what is held, or reads: clients must be able to go home. All else takes room."""
+
+
+_MAY_BE_NUMBERED: Final = WHAT_FREES | {EndWait}
+
+
+def deciding(command: Command) -> type[Command]:
+    """Return the class by which a command is taken: a frame that only frees something is as one release."""
+    if isinstance(command, Numbered) and all(type(each) in _MAY_BE_NUMBERED for each in command.commands):
+        return Release
+    return type(command)
 
 
 def check_room(command: type[Command], *, for_anything: bool, for_what_frees: bool) -> None:

@@ -36,6 +36,7 @@ class Answer(msgspec.Struct, frozen=True):
     result: Result
     revision: int
     is_repeated: bool = False
+    waits: None = None
 
 
 class MemoryNode:

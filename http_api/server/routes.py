@@ -67,12 +67,8 @@ class Route:
 class Router:
     """Finds the route of a call."""
 
-    def __init__(self, routes: Iterable[Route], reserved: str = "") -> None:
-        """Take the table, where the first of several matching routes counts.
-
-        Paths below `reserved` belong to a later version.
-        """
-        self._reserved = reserved
+    def __init__(self, routes: Iterable[Route]) -> None:
+        """Take the table, where the first of several matching routes counts."""
         self._exact: dict[tuple[str, str], Route] = {}
         self._patterns: list[tuple[re.Pattern[str], Route]] = []
         for route in routes:
@@ -95,8 +91,6 @@ class Router:
         target = call.raw_path if call.raw_path.startswith("/") else call.rel_url.raw_path_qs
         path, _, query = target.partition("?")
         method = "GET" if call.method == "HEAD" else call.method
-        if self._reserved and f"{path}/".startswith(f"{self._reserved}/"):
-            raise CallRefused("not-found", f"{path} comes with a later version")
         found = [route for (_, exact), route in self._exact.items() if exact == path]
         values = {}
         for pattern, route in self._patterns:

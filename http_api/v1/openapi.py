@@ -1,6 +1,7 @@
 """The API as an OpenAPI 3.1 document, made from the route table and the structs, so that it stays true."""
 
 from collections.abc import Iterable, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -185,6 +186,8 @@ def _operation(route: Route) -> JsonObject:
 
 
 def _success(route: Route) -> JsonObject:
+    if route.status == HTTPStatus.SWITCHING_PROTOCOLS:
+        return {"description": "A WebSocket, described in docs/stream.md"}
     if route.gives is None:
         return {"description": "Text", "content": {route.media_type: {"schema": {"type": "string"}}}}
     schema = {"type": "object"} if route.gives is dict else _ref(route.gives)

@@ -37,7 +37,7 @@ from cluster.observing.status import ClusterStatus
 from holdfast import wire
 from http_api.server.metrics import RequestCounts
 from http_api.server.routes import Route
-from http_api.v1 import watch
+from http_api.v1 import stream, watch
 from http_api.v1.handlers import (
     audit,
     cluster,
@@ -66,9 +66,6 @@ _ACQUIRE: Final = (
 
 _PAGE: Final = ("prefix", "limit", "after", "consistency")
 """What the query of a listing may say."""
-
-RESERVED: Final = "/v1/stream"
-"""A path that a later version answers, with everything below it."""
 
 _SESSIONS: Final = (
     Route(
@@ -343,6 +340,11 @@ _HEALTH: Final = (
 )  # fmt: skip
 
 
+_STREAM: Final = Route(
+    method="GET", path=wire.STREAM, handler=stream.stream, status=101,
+)  # fmt: skip
+
+
 def _watching() -> Route:
     """Return the call of the watch, whose handler knows all watchers of its server."""
     return Route(
@@ -355,7 +357,8 @@ def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
     """Return all calls of the API, for one server."""
     routes = [
         *_SESSIONS, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_CELLS, *_AUDIT, _watching(),
-        *_CLUSTER, *_HEALTH, Route(method="GET", path=wire.METRICS, handler=cluster.metrics_handler(counts)),
+        _STREAM, *_CLUSTER, *_HEALTH,
+        Route(method="GET", path=wire.METRICS, handler=cluster.metrics_handler(counts)),
     ]  # fmt: skip
     routes.append(Route(method="GET", path=wire.OPENAPI, handler=cluster.openapi_handler(routes), gives=dict))
     return tuple(routes)

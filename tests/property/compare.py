@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from lockstate import listings
-from lockstate.ids import NO_SESSION
+from lockstate.ids import NO_SESSION, SessionId
 from lockstate.limits import HOLDERS_SHOWN_MAX
 from lockstate.listings import Whose
 from lockstate.machine import LockMachine
@@ -24,6 +24,7 @@ from lockstate.results import (
     Holdings,
     HoldKind,
     HoldView,
+    NumberedDone,
     Outcome,
     Reason,
     Refused,
@@ -57,9 +58,17 @@ def plain_result(result: Result) -> str:
         result = msgspec.structs.replace(result, mode=Mode.EXCLUSIVE, scope=Scope.NODE)
     if isinstance(result, Refused):
         result = msgspec.structs.replace(result, detail="", cycle=())
+    if isinstance(result, NumberedDone):
+        refused = "" if result.refused is None else result.refused.reason
+        return f"{[plain_result(each) for each in result.results]} {refused}"
     if isinstance(result, Transacted):
         return _without_digests(repr(result))
     return f"{type(result).__name__} {plain(result)}"
+
+
+def parts(result: Result) -> tuple[Result, ...]:
+    """Return the results of a frame, or the one result."""
+    return result.results if isinstance(result, NumberedDone) else (result,)
 
 
 def plain_events(events: list[Event] | tuple[Event, ...]) -> list[str]:
@@ -86,8 +95,9 @@ def check_outcome(outcome: Outcome, expected: list[tuple[str, int, Result]], sta
     assert [a[:2] for a in answers] == [e[:2] for e in expected]
     for (_, _, result), (_, _, wanted) in zip(answers, expected, strict=True):
         assert plain_result(result) == plain_result(wanted), f"machine: {result}; model: {wanted}"
-        if isinstance(result, Refused) and isinstance(wanted, Refused) and result.reason in DEADLOCKS:
-            _check_cycle_named(result, wanted, state)
+        for one, model_one in zip(parts(result), parts(wanted), strict=True):
+            if isinstance(one, Refused) and isinstance(model_one, Refused) and one.reason in DEADLOCKS:
+                _check_cycle_named(one, model_one, state)
     _check_equal(plain_events(outcome.events), plain_events(state.events))
     assert outcome.cell_events == tuple(state.cell_events), (outcome.cell_events, state.cell_events)
     _check_equal(plain_settled(outcome.settled), plain_settled(state.settled))
@@ -112,7 +122,7 @@ def check_views(machine: LockMachine, state: ModelState) -> None:
     """Check that readers of the machine see what the model says."""
     assert (machine.revision, machine.now_ms) == (state.revision, state.now_ms)
     assert machine.next_token == state.next_token
-    assert sorted(machine.waiting_origins()) == sorted({ticket.origin for ticket in state.tickets})
+    assert sorted(machine.waiting_origins()) == sorted({ticket.origin for ticket in state.tickets} - {""})
     ends = due(state)
     assert machine.next_deadline_ms() == (ends[0][0] if ends else None)
     for name in random_commands.NAMES:
@@ -125,6 +135,7 @@ def check_views(machine: LockMachine, state: ModelState) -> None:
         _check_equal(
             [plain(machine.session(session_id))], [plain(model_views.session_view(state, session_id))]
         )
+        _check_stream(machine, state, session_id)
     names = (*random_commands.NAMES, *random_commands.SEMAPHORES, *random_commands.ELECTIONS)
     for name in dict.fromkeys(names):
         for token in (0, 1, state.next_token - 1):
@@ -247,6 +258,14 @@ def _check_cells(machine: LockMachine, state: ModelState) -> None:
 def _without_digests(text: str) -> str:
     """Return cells as text without the digests in default owners."""
     return re.sub(r"'session-[^']*'", "'session-*'", text)
+
+
+def _check_stream(machine: LockMachine, state: ModelState, session_id: SessionId) -> None:
+    """Check what is known of the stream of a session."""
+    stream, view = state.streams.get(session_id), machine.stream(session_id)
+    assert (stream is None) == (view is None)
+    if stream is not None and view is not None:
+        assert (view.epoch, view.last, view.kept_count) == (stream.epoch, stream.last, len(stream.kept))
 
 
 def _check_audit(machine: LockMachine, state: ModelState) -> None:

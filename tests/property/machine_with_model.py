@@ -8,7 +8,16 @@ import pytest
 
 from lockstate import invariants, snapshot
 from lockstate.codec import decode_entry, encode_command, encode_entry, entry_format
-from lockstate.commands import Acquisition, AdvanceVersion, Command, Convert, Entry, OpenSession
+from lockstate.commands import (
+    Acquisition,
+    AdvanceVersion,
+    Command,
+    Convert,
+    Entry,
+    Numbered,
+    OpenSession,
+    ResumeStream,
+)
 from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.owners import session_name
@@ -42,6 +51,8 @@ class MachineWithModel:
         """Every hold id and ticket id that was made."""
         self.requests: list[Command] = []
         """Commands that carried a request id."""
+        self.frames: list[Numbered] = []
+        """The newest frames of streams."""
         self.last_bytes = b""
         self.applied: list[str] = []
         """Everything that was applied, to be shown when the two differ."""
@@ -108,6 +119,32 @@ class MachineWithModel:
         elif isinstance(request, OpenSession):
             request = msgspec.structs.replace(request, session_id=rng.choice(random_commands.SESSION_IDS))
         self._apply([(rng.choice(random_commands.ORIGINS), [request])])
+
+    def resume(self, rng: Random) -> None:
+        """A client opens a connection for what its session numbers, perhaps over another one of its own."""
+        self._apply([("n1", [ResumeStream(rng.choice(random_commands.SESSION_IDS))])])
+
+    def send_a_frame(self, rng: Random) -> None:
+        """A client sends commands that it has numbered: mostly the next ones, over its newest connection."""
+        self._pause(rng)
+        frame = random_commands.frame(rng, self.state, self._new_hold_id)
+        if frame is None:
+            self.resume(rng)
+            return
+        self.frames = [*self.frames[-RECENT:], frame]
+        self._apply([(rng.choice(random_commands.ORIGINS), [frame])])
+
+    def send_a_frame_again(self, rng: Random) -> None:
+        """A client sends what it has sent before: over the same connection, or over a new one."""
+        if self.frames:
+            self._pause(rng)
+            frame = rng.choice(self.frames)
+            commands: list[Command] = []
+            if rng.randrange(2):
+                commands.append(ResumeStream(frame.session_id))
+                stream = self.state.streams.get(frame.session_id)
+                frame = msgspec.structs.replace(frame, epoch=stream.epoch + 1 if stream else 1)
+            self._apply([(rng.choice(random_commands.ORIGINS), [*commands, frame])])
 
     def come_back(self, rng: Random) -> None:
         """Sessions that have ended are opened again."""
@@ -234,7 +271,8 @@ class MachineWithModel:
 
 
 def _answers(outcome: Outcome) -> list[Result]:
-    return [result for batch in outcome.batches for result in batch.results]
+    results = [result for batch in outcome.batches for result in batch.results]
+    return results + [one for result in results for one in compare.parts(result) if one is not result]
 
 
 _STEPS = (
@@ -245,6 +283,8 @@ _STEPS = (
     + [MachineWithModel.act_together] * 4
     + [MachineWithModel.ask_again] * 4
     + [MachineWithModel.reach_a_deadline] * 4
+    + [MachineWithModel.send_a_frame] * 6
+    + [MachineWithModel.send_a_frame_again] * 3
     + [MachineWithModel.restore] * 2
     + [
         MachineWithModel.ask_nonsense,

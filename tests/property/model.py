@@ -27,6 +27,7 @@ from lockstate.commands import (
     KeepAlive,
     KeepAliveFor,
     LiftDelay,
+    Numbered,
     OpenSession,
     Proclaim,
     PutCell,
@@ -35,6 +36,7 @@ from lockstate.commands import (
     Renew,
     RenewOf,
     ResizeSemaphore,
+    ResumeStream,
     TakeRate,
     Tick,
     TransactCells,
@@ -70,6 +72,7 @@ from tests.property.model_overrides import override
 from tests.property.model_records import Hold, ModelState, Session, Ticket
 from tests.property.model_refusals import limit_mismatch
 from tests.property.model_requests import forget, forget_old, remember, repeat, request_key
+from tests.property.model_streams import number, resume
 from tests.property.model_views import available, holder_view
 from tests.support.vocabulary import VOCABULARY
 
@@ -80,6 +83,7 @@ def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
     advance(state, entry)
     state.now_ms = max(state.now_ms, entry.now_ms)
     state.events, state.settled, state.cell_events = [], [], []
+    state.numbers_again = state.numbers_waiting_again = 0
     pass_time(state)
     answers = []
     for batch in entry.batches:
@@ -132,16 +136,23 @@ def claims(thing: Hold | Ticket) -> int:
 
 def run(state: ModelState, command: Command | Undecodable) -> Result:
     """Apply one command, or repeat the outcome of the request that it repeats."""
+    if isinstance(command, Numbered):
+        return number(state, command, run_new)
     refused = refuse_bad_request_id(command)
     if refused is not None:
         return refused
     key = request_key(command)
     if key in state.requests:
         return repeat(state, command, state.requests[key])
-    result = refuse_bad(command) or refuse_used(state, command) or decide(state, command)
+    result = run_new(state, command)
     if key is not None:
         remember(state, key, command, result)
     return result
+
+
+def run_new(state: ModelState, command: Command | Undecodable) -> Result:
+    """Apply one command that repeats nothing."""
+    return refuse_bad(command) or refuse_used(state, command) or decide(state, command)
 
 
 def refuse_used(state: ModelState, command: Command | Undecodable) -> Refused | None:
@@ -202,9 +213,11 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             return change_cells(state, command)
         case AdvanceFence():
             return advance_fence(state, command)
+        case ResumeStream():
+            return resume(state, command)
         case Tick() | Barrier() | Undecodable():
             return Done()
-        case TakeRate():
+        case TakeRate() | Numbered():
             raise NotImplementedError("rate limits have a model of their own")
     serve(state)
     return result

@@ -9,7 +9,7 @@ from tests.property.model_deadlock import refuse_conversion, refuse_stuck
 from tests.property.model_locks import is_grantable, is_shared, position
 from tests.property.model_records import ModelState, Ticket
 from tests.property.model_refusals import limit_mismatch, refuse_now
-from tests.property.model_requests import request_key
+from tests.property.model_requests import key_of
 from tests.property.model_views import granted
 
 STRENGTH = [Mode.SHARED, Mode.UPDATE, Mode.EXCLUSIVE]
@@ -60,7 +60,7 @@ def _ticket(state: ModelState, command: Acquisition, kind: HoldKind, locks: list
         owner=command.owner or (session.owner if session else OwnerName(f"hold-{command.hold_id}")),
         has_owner=bool(command.owner),
         session_id=command.session_id,
-        request=request_key(command),
+        request=key_of(state, command),
         queued_at_ms=state.now_ms,
         deadline_ms=state.now_ms + command.wait_ms,
         created=state.next_created(),
@@ -106,7 +106,7 @@ def change_mode(state: ModelState, command: Convert) -> Result:
         owner=hold.owner,
         has_owner=hold.has_owner,
         session_id=hold.session_id,
-        request=request_key(command),
+        request=key_of(state, command),
         queued_at_ms=state.now_ms,
         deadline_ms=state.now_ms + command.wait_ms,
         created=state.next_created(),

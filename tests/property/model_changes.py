@@ -250,6 +250,7 @@ def end_session(state: ModelState, session: Session, kind: EventKind, reason: st
         end_wait(state, ticket, Refused(over, ""))
     for hold in holds:
         end_hold(state, hold, kind, reason)
+    state.streams.pop(session.session_id, None)
     if kind is EventKind.EXPIRED:
         tell(state, EventKind.SESSION_EXPIRED, session)
     elif kind is EventKind.FORCED:

@@ -9,7 +9,7 @@ from lockstate.modes import Mode, Scope
 from lockstate.results import CellEvent, CycleView, Event, HoldKind, Result, Settled
 from lockstate.versions import RULES_FIRST
 
-Key: TypeAlias = tuple[str, str]
+Key: TypeAlias = tuple[str, str | int]
 """Scope and request id of a remembered request."""
 
 Party: TypeAlias = tuple[str, str]
@@ -128,6 +128,15 @@ class Request:
 
 
 @dataclass
+class Stream:
+    """What a session has numbered: the last number, and the outcomes of those not acknowledged."""
+
+    epoch: int = 0
+    last: int = 0
+    kept: dict[int, Request] = field(default_factory=dict)
+
+
+@dataclass
 class Cell:
     """A value under a key. It lives with a session, by a lease of its own, or for good."""
 
@@ -162,6 +171,12 @@ class ModelState:
     cells_revision: int = 0
     """How many commands and ends have changed any cell."""
     requests: dict[Key, Request] = field(default_factory=dict)
+    streams: dict[SessionId, Stream] = field(default_factory=dict)
+    number_key: Key | None = None
+    """Session and number of the numbered command that is being applied."""
+    numbers_again: int = 0
+    numbers_waiting_again: int = 0
+    """Of the entry being applied: how many numbers had come before, and how many of them wait."""
     repeated: int = 0
     """How many commands were answered with the outcome of an earlier attempt."""
     asking: str = ""

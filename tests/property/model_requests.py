@@ -36,6 +36,11 @@ def request_key(command: Command | Undecodable) -> Key | None:
     return None if scope is None else (scope, command.request_id)
 
 
+def key_of(state: ModelState, command: Command | Undecodable) -> Key | None:
+    """Return what a wait or hold is remembered by: the number of its command, or its request."""
+    return state.number_key or request_key(command)
+
+
 def without_holders(result: Result) -> Result:
     """Return what is remembered of a result: not who was in the way, nor which cycle there was."""
     return msgspec.structs.replace(result, holders=(), detail="") if isinstance(result, Refused) else result
@@ -56,7 +61,8 @@ def remember(state: ModelState, key: Key, command: Command | Undecodable, result
 
 def conclude(state: ModelState, ticket: Ticket, result: Granted | Refused) -> None:
     """Keep how the wait of a request ended."""
-    for request in state.requests.values():
+    kept = [request for stream in state.streams.values() for request in stream.kept.values()]
+    for request in [*state.requests.values(), *kept]:
         if request.result is None and request.answers_to == ticket.ticket_id:
             request.result = without_holders(result)
             request.outcome_ms = state.now_ms
@@ -80,10 +86,15 @@ def repeat(state: ModelState, command: Command | Undecodable, remembered: Reques
     if remembered.content != request_content(command):
         return Refused(Reason.INVALID_REQUEST, "")
     state.repeated += state.rules >= RULES_EXPLICIT
+    return as_it_is_now(state, command, remembered)
+
+
+def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: Request) -> Result:
+    """Answer with an outcome that was, and what is left of the lease by now."""
     if isinstance(command, MayWait):
         ticket = state.ticket(remembered.answers_to)
         if ticket is not None:
-            ticket.attempt_id, ticket.request = command.attempt_id, request_key(command)
+            ticket.attempt_id, ticket.request = command.attempt_id, key_of(state, command)
             ticket.origin = state.asking
             return Queued(ticket.ticket_id, position(state, ticket))
     result = remembered.result
@@ -91,7 +102,7 @@ def repeat(state: ModelState, command: Command | Undecodable, remembered: Reques
     match result:
         case Granted():
             hold = state.hold(result.hold_id)
-            if hold is not None and hold.request == request_key(command):
+            if hold is not None and hold.request == key_of(state, command):
                 assert isinstance(command, Acquisition)
                 hold.attempt_id = command.attempt_id
             return msgspec.structs.replace(result, expires_in_ms=state.left_ms(hold) if hold else 0)

@@ -33,6 +33,7 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    EndWait,
     ForceCloseSession,
     ForceEnd,
     ForceRelease,
@@ -41,6 +42,8 @@ from lockstate.commands import (
     KeepAlive,
     KeepAliveFor,
     LiftDelay,
+    Numbered,
+    NumberedCommand,
     OpenSession,
     Proclaim,
     PutCell,
@@ -263,6 +266,38 @@ def _branch(rng: Random) -> tuple[CellOperation, ...]:
     changes: list[CellOperation] = [_put(rng, key) if rng.randrange(3) else CellDelete(key) for key in keys]
     reads: list[CellOperation] = [CellGet(rng.choice(KEYS)) for _ in range(rng.randint(0, 2))]
     return tuple(rng.sample(changes + reads, k=len(changes + reads)))
+
+
+def frame(rng: Random, state: ModelState, new_id: Callable[[str], HoldId]) -> Numbered | None:
+    """Number some commands of a session that has a stream; None if there is none.
+
+    Sometimes the first number is wrong, or the connection an old one.
+    """
+    if not state.streams:
+        return None
+    session_id = rng.choice(sorted(state.streams))
+    stream = state.streams[session_id]
+    commands: list[NumberedCommand] = []
+    for _ in range(rng.randint(0, 3)):
+        command = rng.choice(
+            [
+                wish(rng, new_id("h")),
+                wish(rng, new_id("h")),
+                conversion(rng, state, new_id("t")),
+                EndWait(rng.randint(1, stream.last + 1)),
+                other(rng, state),
+            ]
+        )
+        if isinstance(command, NumberedCommand):
+            commands.append(command)
+    seen = [number for number in stream.kept if rng.randrange(3)]
+    acked = tuple((number, number + rng.randrange(2)) for number in seen)
+    first = stream.last + 1 if rng.randrange(8) else rng.randint(0, stream.last + 3)
+    epoch = stream.epoch - (rng.randrange(10) == 0)
+    count = len(commands) + (rng.randrange(30) == 0)
+    if first <= stream.last:
+        commands, count = [], 0
+    return Numbered(count, session_id, epoch, first, acked, tuple(commands))
 
 
 _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [

@@ -9,8 +9,10 @@ from lockstate.modes import Mode, Scope
 from lockstate.results import (
     CycleView,
     EventKind,
+    FrameRefused,
     Granted,
     HoldKind,
+    NumberedDone,
     Reason,
     Refused,
     Released,
@@ -22,7 +24,7 @@ from lockstate.results import (
 from tests.property.model_changes import due
 from tests.property.model_deadlock import party, tickets_needed, to_be_given_back
 from tests.property.model_locks import covers, delays_in_the_way, earlier, used
-from tests.property.model_records import Hold, ModelState, Party
+from tests.property.model_records import Hold, Key, ModelState, Party
 
 SITUATIONS: Final[dict[str, int]] = {
     "a conversion waits": 150,
@@ -56,10 +58,20 @@ SITUATIONS: Final[dict[str, int]] = {
     "a fence is forgotten": 5,
     "waits are abandoned": 14,
     "some abandoned waits are left": 2,
+    "a number is applied": 60,
+    "a number waits": 60,
+    "the wait of a number is served": 3,
+    "a number comes again": 20,
+    "a number comes again while it waits": 3,
+    "a frame has no effect": 30,
 }
 """Each situation, and how often the seeds must lead to it at least: about a third of how often they do."""
 
 _ATTEMPT: Final = AttemptId("a1")
+
+
+def _is_number(key: Key | None) -> bool:
+    return key is not None and isinstance(key[1], int)
 
 
 def _cycles(results: list[Result]) -> list[tuple[CycleView, ...]]:
@@ -139,6 +151,17 @@ _LOOKS: Final[dict[str, _Look]] = {
     "some abandoned waits are left": lambda _, results: any(
         isinstance(r, WaitsAbandoned) and r.left for r in results
     ),
+    "a number is applied": lambda _, results: any(isinstance(r, NumberedDone) and r.results for r in results),
+    "a number waits": lambda w, _: any(_is_number(t.request) for t in w.tickets),
+    "the wait of a number is served": lambda w, _: any(
+        isinstance(r.result, Granted) and r.outcome_ms == w.now_ms
+        for stream in w.streams.values()
+        for r in stream.kept.values()
+        if r.result is not None and r.answers_to in dict(_served(w))
+    ),
+    "a number comes again": lambda w, _: w.numbers_again,
+    "a number comes again while it waits": lambda w, _: w.numbers_waiting_again,
+    "a frame has no effect": lambda _, results: any(isinstance(r, FrameRefused) for r in results),
     "a session expires": lambda w, _: any(e.kind is EventKind.SESSION_EXPIRED for e in w.events),
     "a session is ended by force": lambda w, _: any(e.kind is EventKind.SESSION_FORCED for e in w.events),
     "a delay is lifted": lambda w, _: any(e.kind is EventKind.DELAY_LIFTED for e in w.events),

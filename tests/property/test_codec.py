@@ -1,6 +1,6 @@
 """Entries as bytes: what goes in comes out, and what is not an entry does no harm."""
 
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -25,6 +25,7 @@ from lockstate.commands import (
     Command,
     Entry,
     IfHeld,
+    NumberedCommand,
     Tick,
     Undecodable,
     Wanted,
@@ -68,6 +69,10 @@ for union, parts in (
 ):
     of_any = st.one_of([structs(part) for part in parts])
     _BY_TYPE[tuple[union, ...]] = st.lists(of_any, max_size=3).map(tuple)  # type: ignore[valid-type]
+_BY_TYPE[tuple[tuple[int, int], ...]] = st.lists(st.tuples(numbers, numbers), max_size=3).map(tuple)
+_BY_TYPE[tuple[NumberedCommand, ...]] = st.lists(
+    st.one_of([structs(kind) for kind in get_args(NumberedCommand)]), max_size=3
+).map(tuple)
 commands: st.SearchStrategy[Command] = st.one_of([structs(kind) for kind in VOCABULARY])
 batches = st.tuples(texts, st.lists(st.tuples(st.integers(0, 2**53), commands), max_size=4))
 times_ms = st.integers(0, 2**53)

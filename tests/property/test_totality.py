@@ -28,10 +28,13 @@ from lockstate.commands import (
     CloseSession,
     Command,
     Convert,
+    EndWait,
     Entry,
     ForceEnd,
     ForceRelease,
     KeepAlive,
+    Numbered,
+    NumberedCommand,
     OpenSession,
     Proclaim,
     Release,
@@ -39,6 +42,7 @@ from lockstate.commands import (
     Renew,
     RenewOf,
     ResizeSemaphore,
+    ResumeStream,
     TakeRate,
     Tick,
     Wanted,
@@ -111,7 +115,7 @@ class Chance:
 
     def __init__(self, seed: int, machine: LockMachine) -> None:
         self.rng = Random(seed)
-        self._machine = machine
+        self.machine = machine
         self._is_reusing = seed % REUSING == 0
         self._made_count = 0
 
@@ -123,7 +127,7 @@ class Chance:
 
     def known(self) -> str:
         """Return the id of something: mostly of what is held or waits."""
-        state = self._machine.state
+        state = self.machine.state
         alive = [*state.holds, *state.tickets]
         return self.rng.choice(alive) if alive and self.rng.randrange(6) else self.pick(IDS, ODD_IDS)
 
@@ -278,6 +282,20 @@ def _open(chance: Chance) -> Command:
     )
 
 
+def _frame(chance: Chance) -> Command:
+    """Number commands: the next ones, or others than those that had the numbers before."""
+    session_id = SessionId(chance.pick(SESSIONS, IDS))
+    known = chance.machine.stream(session_id)
+    epoch, last = (known.epoch, known.last) if known is not None else (1, 0)
+    drawn = [chance.command() for _ in range(chance.rng.randrange(4))]
+    commands: list[NumberedCommand] = [each for each in drawn if isinstance(each, NumberedCommand)]
+    commands += [EndWait(chance.number([1, last, last + 1]))] * chance.rng.randrange(2)
+    first = chance.number([last + 1, last + 1, last + 1, last, last - 1, 1])
+    acked = [(chance.number([1, last]), chance.number([last, limits.TOKEN_MAX]))] * chance.rng.randrange(2)
+    count = len(commands) + (chance.rng.randrange(20) == 0)
+    return Numbered(count, session_id, chance.number([epoch]), first, tuple(acked), tuple(commands))
+
+
 _COMMANDS: Final[list[Callable[[Chance], Command]]] = [
     *[_acquire] * 10,
     *[_permits] * 4,
@@ -316,6 +334,9 @@ _COMMANDS: Final[list[Callable[[Chance], Command]]] = [
     lambda chance: Proclaim(HoldId(chance.known()), chance.text(), chance.request_id()),
     lambda chance: AdvanceFence(chance.name(), chance.number([0, 1, 2]), chance.request_id()),
     lambda chance: AbandonWaits(chance.pick(["n1", "n2", "n3", "n4"], ORIGINS)),
+    lambda chance: ResumeStream(SessionId(chance.pick(SESSIONS, IDS))),
+    _frame,
+    _frame,
     lambda _: Tick(),
     lambda _: Barrier(),
 ]

@@ -17,6 +17,7 @@
     C end session NAME reason= [request=]                     by its public name: s-1 is the first
     C lift KIND NAME reason= [request=]                       the delays of a lock or a semaphore
     C forget fence RESOURCE reason= [request=]                C keepalive ttl=
+    C resume / C number N [epoch=] LINE                       a stream, and a line that is numbered
     C release NAME as KIND / C renew NAME as KIND [ttl=]      by the call for holds of this kind
 
 A client that has opened a session acquires for it unless it gives a ttl. An underscore in a note, a reason or
@@ -48,6 +49,8 @@ from lockstate.commands import (
     KeepAlive,
     KeepAliveFor,
     LiftDelay,
+    Numbered,
+    NumberedCommand,
     OpenSession,
     Proclaim,
     PutCell,
@@ -56,6 +59,7 @@ from lockstate.commands import (
     Renew,
     RenewOf,
     ResizeSemaphore,
+    ResumeStream,
     TakeRate,
     TransactCells,
     Wanted,
@@ -79,6 +83,9 @@ class Client:
 
     name: str
     has_session: bool = False
+    epoch: int = 0
+    last: int = 0
+    """How many connections its stream has had, and the highest number that it gave."""
     holds: dict[str, HoldId] = field(default_factory=dict)
     """By lock: the hold id of the last acquire. Each of several locks has that of all."""
     conversions: dict[str, HoldId] = field(default_factory=dict)
@@ -137,10 +144,15 @@ class CommandParser:
         self.attempts: dict[str, PendingRequest] = {}
         """By hold id, or ticket id of a conversion."""
 
-    def command(self, client: Client, verb: str, arguments: list[str]) -> Command:
+    def command(self, client: Client, verb: str, arguments: list[str]) -> Command:  # noqa: C901 - a table
         """Return the command that a line stands for."""
         line = Line.of(arguments)
         match verb, line.words:
+            case "resume", []:
+                client.epoch += 1
+                return ResumeStream(client.session_id)
+            case "number", [first, *words] if words:
+                return self._frame(client, int(first), arguments[1:])
             case "open", []:
                 return _open(client, line)
             case "keepalive", []:
@@ -195,6 +207,18 @@ class CommandParser:
             case "proclaim", [name]:
                 return Proclaim(client.holds[name], line.text("value"), line.request_id)
         return None
+
+    def _frame(self, client: Client, first: int, arguments: list[str]) -> Numbered:
+        """Return a frame of one command, on the client's newest connection or on that of `epoch`."""
+        epoch = int(Line.of(arguments).options.get("epoch", client.epoch))
+        rest = [word for word in arguments if not word.startswith("epoch=")]
+        holds = dict(client.holds)
+        command = self.command(client, rest[0], rest[1:])
+        if first <= client.last:
+            client.holds = holds  # the first attempt counts
+        client.last = max(client.last, first)
+        assert isinstance(command, NumberedCommand)
+        return Numbered(1, client.session_id, epoch, first, (), (command,))
 
     def _acquire(self, client: Client, words: list[str], line: Line) -> Acquire:
         wanted = [_wanted(part.split()) for part in " ".join(words).split(",")]

@@ -22,11 +22,13 @@ from lockstate.results import (
     FenceForgotten,
     FenceView,
     ForceReleased,
+    FrameRefused,
     Granted,
     GrantedAgain,
     HolderView,
     HoldKind,
     LockView,
+    NumberedDone,
     Proclaimed,
     Queued,
     RateTaken,
@@ -43,6 +45,7 @@ from lockstate.results import (
     SessionKept,
     SessionOpened,
     SessionView,
+    StreamResumed,
     Transacted,
     WaiterView,
     WaitsAbandoned,
@@ -149,6 +152,13 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
                 for part in result.results
             ]
             return ": ".join(["then" if result.succeeded else "else", ", ".join(parts) or "nothing"])
+        case StreamResumed():
+            return f"stream resumed behind number {result.last}"
+        case NumberedDone():
+            told = [*result.results, *([result.refused] if result.refused is not None else [])]
+            return "; ".join(result_text(each, names, fully=fully) for each in told)
+        case FrameRefused():
+            return f"frame refused: {result.fault}"
         case Refused():
             return _refused_text(result, names, fully=fully)
 

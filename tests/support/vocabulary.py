@@ -35,6 +35,7 @@ from lockstate.commands import (
     Command,
     Convert,
     DeleteCells,
+    EndWait,
     ForceCloseSession,
     ForceEnd,
     ForceRelease,
@@ -43,6 +44,7 @@ from lockstate.commands import (
     KeepAlive,
     KeepAliveFor,
     LiftDelay,
+    Numbered,
     OpenSession,
     Proclaim,
     PutCell,
@@ -51,6 +53,7 @@ from lockstate.commands import (
     Renew,
     RenewOf,
     ResizeSemaphore,
+    ResumeStream,
     TakeRate,
     Tick,
     TransactCells,
@@ -145,6 +148,8 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     LiftDelay: Word(48, LiftDelay("q", "why", HoldKind.SEMAPHORE, "r"), ("name",)),
     ForgetFence: Word(49, ForgetFence("disk", "why", "r"), ("resource",)),
     KeepAliveFor: Word(50, KeepAliveFor(_SESSION, 50)),
+    ResumeStream: Word(70, ResumeStream(_SESSION)),
+    Numbered: Word(71, Numbered(2, _SESSION, 3, 7, ((1, 5),), (Release(_HOLD), EndWait(6)))),
 }
 """In the order of the tags."""
 

@@ -34,7 +34,7 @@ from tests.support.vocabulary import NO_OUTCOME, request_content, request_scope
 AGE_US: Final = 300_000_000
 """So long an outcome is remembered, in cluster time."""
 
-_Key = tuple[str, str, str]
+_Key = tuple[str, str, str | int]
 """Kind of command, scope, request id."""
 
 
@@ -94,7 +94,7 @@ class Requests:
             self._first.pop(key, None)
             self._first[key] = (now_us, None, None)
 
-    def abandoned(self, requests: Iterable[tuple[str, str]], now_us: int) -> None:
+    def abandoned(self, requests: Iterable[tuple[str, str | int]], now_us: int) -> None:
         """Record waits that were ended for their nodes: their requests may start afresh, too."""
         for scope, request_id in requests:
             for kind in get_args(MayWait):

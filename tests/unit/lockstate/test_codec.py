@@ -3,13 +3,16 @@
 import msgspec
 import pytest
 
+from lockstate import codec, limits
 from lockstate.codec import NOW_MS_MAX, decode_entry, encode_command, encode_entry, entry_format, entry_time
 from lockstate.commands import (
     Acquire,
     AdvanceVersion,
     Batch,
+    EndWait,
     Entry,
     KeepAlive,
+    Numbered,
     Tick,
     Undecodable,
 )
@@ -177,3 +180,23 @@ def test_the_format_is_what_the_first_bytes_claim() -> None:
 def test_a_time_before_the_beginning_is_the_beginning() -> None:
     """Cluster time starts at 0."""
     assert entry_time(encode_entry(-5, [])) == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 255, 256, 1024])
+def test_a_frame_says_how_many_commands_are_in_it(count: int) -> None:
+    """Who fills an entry need not decode it. Whatever a frame claims, it fits an entry."""
+    frame = Numbered(count, SessionId("s"), 1, 1, (), (EndWait(1),) * count)
+    assert codec.commands_in(codec.encode_command(frame)) == max(count, 1)
+
+
+@pytest.mark.parametrize("count", [1025, 70_000, -1, 2**40])
+def test_a_frame_that_lies_about_its_commands_fits_an_entry_all_the_same(count: int) -> None:
+    """Nothing that a node forwards may block those behind it."""
+    frame = Numbered(count, SessionId("s"), 1, 1, (), ())
+    assert codec.commands_in(codec.encode_command(frame)) == limits.STREAM_KEPT_MAX
+
+
+def test_any_other_command_is_one() -> None:
+    """Also one that is cut off."""
+    for data in (codec.encode_command(Tick()), b"", b"\x97", b"\x97\x47", b"\x97\x47\xcd\x01"):
+        assert codec.commands_in(data) == 1

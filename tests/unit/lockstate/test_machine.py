@@ -146,4 +146,5 @@ def test_counts_tell_the_sizes() -> None:
         "rate_limits": 1,
         "fences": 1,
         "cells": 1,
+        "streams": 0,
     }

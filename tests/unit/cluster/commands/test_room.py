@@ -4,9 +4,11 @@ from typing import get_args
 
 import pytest
 
-from cluster.commands.room import RETRY_MS, WHAT_FREES, check_room
+from cluster.commands.room import RETRY_MS, WHAT_FREES, check_room, deciding
 from cluster.errors import Overloaded
-from lockstate.commands import Command
+from lockstate.commands import Acquire, Command, EndWait, Numbered, Release, Tick
+from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.modes import Mode
 
 TAKES_ROOM = {
     "OpenSession",
@@ -21,6 +23,8 @@ TAKES_ROOM = {
     "AdvanceFence",
     "PutCell",
     "TransactCells",
+    "ResumeStream",
+    "Numbered",
 }
 
 
@@ -43,3 +47,13 @@ def test_what_frees_is_taken_longest(command: type[Command]) -> None:
         assert refused.value.retry_after_ms == RETRY_MS
     with pytest.raises(Overloaded, match="as long as it may get"):
         check_room(command, for_anything=False, for_what_frees=False)
+
+
+def test_a_frame_is_taken_as_what_is_in_it() -> None:
+    """One that only frees and keeps something passes as long as a release; with an acquire it does not."""
+    free = Release(HoldId("h")), EndWait(1)
+    acquire = Acquire("a", Mode.EXCLUSIVE, HoldId("h"), AttemptId("a"), ttl_ms=100)
+    for commands in ((), free):
+        assert deciding(Numbered(len(commands), SessionId("s"), 1, 1, (), commands)) in WHAT_FREES
+    assert deciding(Numbered(3, SessionId("s"), 1, 1, (), (*free, acquire))) is Numbered
+    assert deciding(Tick()) is Tick

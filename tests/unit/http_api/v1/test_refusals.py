@@ -348,7 +348,7 @@ async def test_wrong_methods(method: str, path: str, allow: str) -> None:
         ("POST", "/v1/fence"),
         ("POST", "/v1/election"),
         ("GET", "/v1/audit/a"),
-        ("GET", "/v1/stream"),
+        ("GET", "/v1/stream/a"),
         ("POST", "/v1/cluster/members/n1"),
     ],
 )

@@ -1,0 +1,362 @@
+"""GET /v1/stream: a WebSocket on which a session numbers its commands (docs/stream.md).
+
+Answers go out when this node has applied the entry that gave them, as many in one message as were asked in
+one. Whatever happens to the connection, the session and its numbers live on: a client that comes back, to any
+node, is told the last number that was applied.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp.abc import AbstractStreamWriter
+
+from api import problems
+from api.gateway import Gateway
+from api.node import Applied, Begun
+from api.problems import ProblemError
+from api.requests.stream import (
+    COMMANDS_COUNT_MAX,
+    PLACE,
+    VERSION,
+    Bye,
+    Commands,
+    Hello,
+    Message,
+    Ping,
+    closing,
+    numbered,
+    opening,
+    resuming,
+)
+from cluster.errors import ClusterError, OutcomeUnknown
+from holdfast import wire
+from http_api.server.call import Call, Reply
+from http_api.server.refusals import CallRefused
+from lockstate.ids import SessionId
+from lockstate.results import (
+    FrameRefused,
+    NumberedDone,
+    SessionClosed,
+    SessionOpened,
+    StreamFault,
+    StreamResumed,
+)
+
+logger = logging.getLogger("http_api.stream")
+
+MSGPACK: Final = "holdfast.v1.msgpack"
+JSON: Final = "holdfast.v1.json"
+"""The subprotocols: how messages are encoded."""
+
+MESSAGE_BYTES_MAX: Final = 256 * 1024
+"""Bytes of one message of a client."""
+HELLO_S: Final = 10.0
+"""Seconds that a client has for its first message."""
+SILENT_S: Final = 10.0
+"""Seconds that a client may be silent beyond twice its ttl: its session is over by then."""
+UNREAD_BYTES_MAX: Final = 1 << 20
+"""Bytes of answers that may wait for the client before nothing more is read of what it sends."""
+UNREAD_S: Final = 10.0
+"""Seconds that it has to read some of them."""
+HINT_S: Final = 1.0
+"""Seconds between two looks at who leads."""
+
+INVALID, EXPIRED, REPLACED, FLOW_CONTROL, SLOW_READER, RESUME, UNAVAILABLE, UNAUTHENTICATED = range(
+    4000, 4008
+)
+"""Why a node closes a stream: codes of the WebSocket, in the words of docs/stream.md."""
+
+_FAULTS: Final = {StreamFault.GONE: EXPIRED, StreamFault.REPLACED: REPLACED, StreamFault.MALFORMED: INVALID}
+
+_BINARY_HEAD: Final = 0x82
+_TEXT_HEAD: Final = 0x81
+_SHORT_MAX: Final = 125
+_MEDIUM_MAX: Final = 0xFFFF
+
+
+class _Form(NamedTuple):
+    """How one subprotocol encodes messages."""
+
+    head: int
+    encode: Any
+    decode: Any
+
+
+_FORMS: Final[Mapping[str, _Form]] = {
+    MSGPACK: _Form(_BINARY_HEAD, msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Message).decode),
+    JSON: _Form(_TEXT_HEAD, msgspec.json.Encoder().encode, msgspec.json.Decoder(Message).decode),
+}
+
+
+class _Closed(Exception):
+    """The stream ends for `reason`, with `code`."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code, self.reason = code, reason
+
+
+async def stream(gateway: Gateway, call: Call) -> Reply:
+    """Turn the call into a stream. Raises CallRefused for one that asks for no WebSocket."""
+    asked = [each.strip() for each in call.headers.get("Sec-WebSocket-Protocol", "").split(",")]
+    known = [each for each in asked if each in _FORMS]
+    is_upgrade = call.headers.get("Upgrade", "").lower() == "websocket"
+    if not is_upgrade or not known:
+        raise CallRefused(
+            "invalid-request",
+            f"Upgrade, Sec-WebSocket-Protocol: this is a WebSocket of {MSGPACK} or {JSON} (docs/stream.md)",
+        )
+    return _Stream(gateway, known[0])
+
+
+class _Stream(Reply):
+    """The answer to the call: it lasts as long as the connection."""
+
+    def __init__(self, gateway: Gateway, protocol: str) -> None:
+        super().__init__(b"")
+        self.force_close()
+        self._gateway, self._protocol, self._form = gateway, protocol, _FORMS[protocol]
+        self._session_id = SessionId("")
+        self._epoch = self._ttl_ms = self._unanswered = 0
+        self._leader_url = ""
+        self._waits: set[Any] = set()
+        self._end: asyncio.Future[None]
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Shake hands, talk until either side ends it, and say why."""
+        assert isinstance(request, Call)
+        socket = web.WebSocketResponse(
+            protocols=(self._protocol,), compress=False, max_msg_size=MESSAGE_BYTES_MAX
+        )
+        await socket.prepare(request)
+        self._eof_sent = True
+        self._call, self._socket, self._transport = request, socket, request.transport
+        self._end = asyncio.get_running_loop().create_future()
+        try:
+            await self._talk()
+        except _Closed as closed:
+            logger.info("event=stream-closed request_id=%s reason=%r", request.id_text, closed.reason)
+            await socket.close(code=closed.code, message=closed.reason.encode()[:123])
+        finally:
+            for wait in tuple(self._waits):
+                wait.cancel()
+        return None
+
+    # -- what clients say -----------------------------------------------------------------------------------
+
+    async def _talk(self) -> None:
+        await self._greet()
+        tasks = [asyncio.ensure_future(each) for each in (self._read(), self._hint(), self._stopping())]
+        try:
+            done, _ = await asyncio.wait([self._end, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        for ended in done:
+            ended.result()
+
+    async def _greet(self) -> None:
+        """Take the first message, begin or resume the stream of a session, and welcome the client."""
+        hello = await self._next(HELLO_S)
+        if not isinstance(hello, Hello):
+            raise _Closed(INVALID, "the first message must be a hello")
+        if hello.version != VERSION:
+            raise _Closed(INVALID, f"version {hello.version}; this node speaks {VERSION}")
+        timeout_s = self._call.timeout_s
+        try:
+            session_id = hello.session_id
+            if not session_id:
+                opened = await self._gateway.submit(opening(hello), SessionOpened, timeout_s)
+                session_id = opened.result.session_id
+            resumed = await self._gateway.submit(resuming(session_id), StreamResumed, timeout_s)
+        except (ProblemError, ClusterError) as exc:
+            problem = problems.of_exception(exc)
+            self._refuse(0, problem)
+            code = EXPIRED if problem.code == "session-expired" else UNAVAILABLE
+            raise _Closed(code, problem.code) from None
+        node = self._gateway.node
+        session = node.machine.session(session_id)
+        self._session_id, self._epoch = session_id, resumed.result.epoch
+        self._ttl_ms = session.ttl_ms if session is not None else hello.ttl_ms
+        self._leader_url = self._leader()
+        self._say(
+            1,
+            session_id,
+            resumed.result.last,
+            COMMANDS_COUNT_MAX,
+            MESSAGE_BYTES_MAX,
+            node.status().node_id,
+            self._leader_url,
+            resumed.revision,
+            *PLACE,
+        )
+
+    async def _read(self) -> None:
+        """Take messages until the client leaves."""
+        while True:
+            message = await self._next(2 * self._ttl_ms / 1000 + SILENT_S)
+            match message:
+                case None:
+                    return
+                case Commands():
+                    self._admit()
+                    self._begin(message)
+                    await self._until_read()
+                case Ping():
+                    self._say(9)
+                case Bye():
+                    await self._leave()
+                case Hello():
+                    raise _Closed(INVALID, "a stream has one hello")
+
+    async def _next(self, timeout_s: float) -> Message | None:
+        """Return the next message, None when the client has left. Raises _Closed."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                received = await self._socket.receive()
+        except TimeoutError:
+            raise _Closed(EXPIRED, "nothing came for too long") from None
+        if received.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
+            if received.type is WSMsgType.ERROR:
+                raise _Closed(INVALID, "not a message of a WebSocket, or too long")
+            return None
+        try:
+            message: Message = self._form.decode(received.data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            raise _Closed(INVALID, f"not a message: {exc}") from None
+        return message
+
+    def _admit(self) -> None:
+        """Act as who the client is now: tokens end, and rights change. Raises _Closed."""
+        try:
+            self._gateway = self._call.admit_again()
+        except ProblemError as problem:
+            self._refuse(0, problem)
+            raise _Closed(UNAUTHENTICATED, problem.detail) from None
+
+    def _begin(self, message: Commands) -> None:
+        """Send the commands of a message on their way. Raises _Closed."""
+        self._unanswered += len(message.commands)
+        if self._unanswered > COMMANDS_COUNT_MAX:
+            raise _Closed(FLOW_CONTROL, f"more than {COMMANDS_COUNT_MAX} numbers without an answer")
+        timeout_s = message.timeout_ms / 1000 or self._call.timeout_s
+        try:
+            frame = numbered(message, self._session_id, self._epoch)
+            begun = self._gateway.begin(frame, timeout_s)
+        except (ProblemError, ClusterError) as exc:
+            problem = problems.of_exception(exc)
+            if problem.code == "invalid-request":
+                raise _Closed(INVALID, problem.detail) from None
+            self._unanswered -= len(message.commands)
+            self._refuse(message.first, problem)
+            return
+        begun.add_done_callback(partial(self._answer, message))
+
+    async def _leave(self) -> None:
+        """End the session, and then the stream."""
+        try:
+            await self._gateway.submit(closing(self._session_id), SessionClosed, self._call.timeout_s)
+        except (ProblemError, ClusterError) as exc:
+            self._refuse(0, problems.of_exception(exc))
+        raise _Closed(WSCloseCode.OK, "bye")
+
+    # -- what they are told ---------------------------------------------------------------------------------
+
+    def _answer(self, message: Commands, begun: Begun) -> None:
+        """Tell what became of the commands of a message."""
+        self._unanswered -= len(message.commands)
+        try:
+            applied = begun.result()
+        except ClusterError as error:
+            self._refuse(message.first, problems.of_exception(error))
+            if isinstance(error, OutcomeUnknown):
+                self._close(RESUME, "the outcome is unknown: resume the stream")
+            return
+        match applied.result:
+            case NumberedDone():
+                self._tell(message.first, applied, applied.result)
+            case FrameRefused(fault=StreamFault.GAP, last=last):
+                gap = f"{message.first} comes behind {last}: the numbers between have not been applied"
+                self._say(4, message.first, "gap", gap, 0, "not-applied")
+            case FrameRefused(fault=fault):
+                self._close(_FAULTS[fault], fault.value)
+
+    def _tell(self, first: int, applied: Applied, done: NumberedDone) -> None:
+        """Send the results, and follow those that wait."""
+        if done.results or done.refused is None:
+            self._say(2, first, applied.revision, [self._gateway.shown(each) for each in done.results])
+        if done.refused is not None:
+            self._refuse(first + len(done.results), problems.refusal(done.refused))
+        for place, wait in (applied.waits or {}).items():
+            self._waits.add(wait)
+            wait.add_done_callback(partial(self._ended, first + place))
+
+    def _ended(self, number: int, wait: Any) -> None:
+        """Tell how the wait of a number has ended."""
+        self._waits.discard(wait)
+        if wait.cancelled():
+            return
+        if wait.exception() is not None:
+            # What became of it is kept under its number: another node may know.
+            self._close(RESUME, "this node lost sight of a wait: resume the stream")
+            return
+        ended = wait.result()
+        self._say(3, number, ended.revision, self._gateway.shown(ended.result))
+
+    def _refuse(self, number: int, problem: ProblemError) -> None:
+        """Say that commands from `number` on were not taken, or that nobody knows it."""
+        outcome = wire.PROBLEMS[problem.code].outcome
+        self._say(4, number, problem.code, problem.detail, problem.retry_after_ms, outcome)
+
+    def _close(self, code: int, reason: str) -> None:
+        """End the stream from a callback."""
+        if not self._end.done():
+            self._end.set_exception(_Closed(code, reason))
+
+    def _say(self, *message: Any) -> None:
+        """Send one message: unmasked, in one frame (RFC 6455, section 5.2)."""
+        data = self._form.encode(message)
+        size = len(data)
+        if size <= _SHORT_MAX:
+            head = bytes((self._form.head, size))
+        elif size <= _MEDIUM_MAX:
+            head = bytes((self._form.head, 126)) + size.to_bytes(2, "big")
+        else:
+            head = bytes((self._form.head, 127)) + size.to_bytes(8, "big")
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(head + data)
+
+    async def _until_read(self) -> None:
+        """Read no more of a client that does not read what it is told. Raises _Closed."""
+        if self._transport is None or self._transport.get_write_buffer_size() <= UNREAD_BYTES_MAX:
+            return
+        try:
+            async with asyncio.timeout(UNREAD_S):
+                await self._call.writer.drain()
+        except TimeoutError:
+            raise _Closed(SLOW_READER, "answers are not read") from None
+
+    async def _hint(self) -> None:
+        """Tell when another node leads: a stream to the leader is the shortest way."""
+        while True:
+            await asyncio.sleep(HINT_S)
+            leader_url = self._leader()
+            if leader_url not in {"", self._leader_url}:
+                self._leader_url = leader_url
+                self._say(5, leader_url)
+
+    async def _stopping(self) -> None:
+        """End the stream when the node stops: the client goes on with another one."""
+        await self._gateway.node.wait_shutdown()
+        self._say(6, 0)
+        raise _Closed(WSCloseCode.GOING_AWAY, "this node stops: resume the stream on another one")
+
+    def _leader(self) -> str:
+        """Return where the leader is to be reached, "" if that is not known."""
+        status = self._gateway.node.status()
+        return next((peer.http for peer in status.nodes if peer.id == status.leader), "")

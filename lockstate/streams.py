@@ -1,0 +1,134 @@
+"""The memory of streams: sessions that number their commands, so that each is applied once.
+
+A client numbers the commands of one session 1, 2, 3, ... and sends them in frames. Numbers are applied in
+order and without gaps, so the last one says what is applied; a frame that comes again, over another node too,
+finds the outcomes that are kept. They are kept until the client says that it has them, and with the session:
+nothing ages, and no digest is made of what was asked. Part of the replicated state.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from lockstate import limits
+from lockstate.ids import SessionId
+from lockstate.ledger import Ledger, mark_of_stream
+from lockstate.records import Kept, RequestKey, Stream
+from lockstate.requests import brief
+from lockstate.results import Queued, Result
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class Streams:
+    """The streams of all sessions that have one."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._streams: dict[SessionId, Stream] = {}
+        self._ledger = ledger
+        self.kept_count = 0
+        """How many outcomes are kept."""
+
+    def __len__(self) -> int:
+        """Return how many streams there are."""
+        return len(self._streams)
+
+    def get(self, session_id: SessionId) -> Stream | None:
+        """Return the stream of a session, if it has one."""
+        return self._streams.get(session_id)
+
+    def resume(self, session_id: SessionId) -> Stream:
+        """Begin a stream, or begin a new epoch of it."""
+        stream = self._streams.get(session_id)
+        if stream is None:
+            stream = self._streams[session_id] = Stream(session_id)
+            self._ledger.noted[stream] = 0
+        else:
+            self._ledger.change(stream)
+        stream.epoch += 1
+        return stream
+
+    def begin(self, stream: Stream, number: int) -> None:
+        """Record that a number is being applied."""
+        self._ledger.change(stream)
+        stream.last = number
+
+    def keep(self, stream: Stream, number: int, now_ms: int, result: Result) -> None:
+        """Keep the outcome of a number; if that is `Queued`, it is settled later."""
+        result = brief(result)
+        size_bytes = len(_encode(result))
+        self._ledger.change(stream)
+        stream.kept[number] = Kept(result, now_ms, size_bytes)
+        stream.kept_bytes += size_bytes
+        self.kept_count += 1
+
+    def settle(self, key: RequestKey, now_ms: int, result: Result) -> None:
+        """Replace the outcome of a number that waited."""
+        stream = self._streams.get(SessionId(key[0]))
+        kept = stream.kept.get(int(key[1])) if stream is not None else None
+        if stream is None or kept is None:
+            return
+        self._ledger.change(stream)
+        result = brief(result)
+        stream.kept_bytes -= kept.size_bytes
+        kept.result, kept.at_ms, kept.size_bytes = result, now_ms, len(_encode(result))
+        stream.kept_bytes += kept.size_bytes
+
+    def acknowledge(self, stream: Stream, ranges: Iterable[tuple[int, int]]) -> None:
+        """Forget outcomes that the client has seen. One that waits is not final: it stays."""
+        for first, last in ranges:
+            if last - first < len(stream.kept):
+                seen = [number for number in range(first, last + 1) if number in stream.kept]
+            else:
+                seen = [number for number in stream.kept if first <= number <= last]
+            for number in seen:
+                if not isinstance(stream.kept[number].result, Queued):
+                    self._ledger.change(stream)
+                    stream.kept_bytes -= stream.kept.pop(number).size_bytes
+                    self.kept_count -= 1
+
+    def drop(self, session_id: SessionId) -> None:
+        """Forget the stream of a session that ends."""
+        stream = self._streams.pop(session_id, None)
+        if stream is not None:
+            self._ledger.remove(stream)
+            self.kept_count -= len(stream.kept)
+
+    @staticmethod
+    def has_room(stream: Stream) -> bool:
+        """Whether the outcome of one more number may be kept."""
+        return len(stream.kept) < limits.STREAM_KEPT_MAX and stream.kept_bytes < limits.STREAM_KEPT_BYTES_MAX
+
+    # -- snapshots ------------------------------------------------------------------------------------------
+
+    def dump(self) -> list[tuple[SessionId, int, int]]:
+        """Return session, epoch and last number of each stream, in order of the sessions."""
+        return sorted((one.session_id, one.epoch, one.last) for one in self._streams.values())
+
+    def dump_kept(self) -> list[tuple[SessionId, int, Kept]]:
+        """Return what is kept, in order of the sessions and the numbers."""
+        return [
+            (session_id, number, kept)
+            for session_id, _, _ in self.dump()
+            for number, kept in self._streams[session_id].kept.items()
+        ]
+
+    def load(self, rows: Iterable[tuple[SessionId, int, int]]) -> None:
+        """Add a part of what `dump` returned."""
+        for session_id, epoch, last in rows:
+            stream = self._streams[session_id] = Stream(session_id, epoch, last)
+            self._ledger.noted[stream] = 0
+
+    def load_kept(self, rows: Iterable[tuple[SessionId, int, Kept]]) -> None:
+        """Add a part of what `dump_kept` returned. Raises KeyError for a session without a stream."""
+        for session_id, number, kept in rows:
+            stream = self._streams[session_id]
+            self._ledger.change(stream)
+            stream.kept[number] = kept
+            stream.kept_bytes += kept.size_bytes
+            self.kept_count += 1
+
+    def recomputed_sum(self) -> int:
+        """Return the sum of the marks of all streams (see `marks`)."""
+        return sum([mark_of_stream(stream) for stream in self._streams.values()])

@@ -1,0 +1,167 @@
+"""A client of streams, written from docs/stream.md alone: sockets, frames of WebSockets, MessagePack.
+
+It shares no code with the product, and knows no more of it than that page says.
+"""
+
+import asyncio
+import base64
+import contextlib
+import os
+import struct
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+ACQUIRE, RENEW, RELEASE, END_WAIT, PUT_CELL = 4, 6, 7, 72, 40
+GRANTED, QUEUED, RENEWED, RELEASED, DONE, REFUSED = 4, 5, 6, 7, 10, 11
+
+
+class Closed(Exception):
+    """The node has closed the stream."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"{code}: {reason}")
+        self.code, self.reason = code, reason
+
+
+class Stream:
+    """One connection, and what is to be known of its session to go on with another one."""
+
+    def __init__(self, port: int, form: str = "msgpack", token: str = "") -> None:
+        self._port, self._form, self._token = port, form, token
+        self.session_id = ""
+        self.last = 0
+        self.next = 1
+        self.welcome: list[Any] = []
+        self.acked: list[tuple[int, int]] = []
+        self._answers: dict[int, Any] = {}
+        """The answers that came and were not asked for yet, by number."""
+
+    async def __aenter__(self) -> Self:
+        """Connect, and begin or resume the stream."""
+        await self.connect()
+        await self.greet()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Drop the connection."""
+        await self.drop()
+
+    # -- the WebSocket --------------------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Shake hands (RFC 6455, section 4)."""
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        key = base64.b64encode(os.urandom(16)).decode()
+        lines = (
+            "GET /v1/stream HTTP/1.1",
+            f"Host: 127.0.0.1:{self._port}",
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Key: {key}",
+            f"Sec-WebSocket-Protocol: holdfast.v1.{self._form}",
+        )
+        proof = (f"Authorization: Bearer {self._token}",) if self._token else ()
+        self._writer.write("\r\n".join((*lines, *proof, "", "")).encode())
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 101 "), head
+        assert f"holdfast.v1.{self._form}".encode() in head
+
+    def send(self, message: Any) -> None:
+        """Send a message in one masked frame."""
+        if self._form == "msgpack":
+            self.send_frame(2, msgspec.msgpack.encode(message))
+        else:
+            self.send_frame(1, msgspec.json.encode(message))
+
+    def send_frame(self, opcode: int, data: bytes) -> None:
+        """Send one masked frame."""
+        mask = os.urandom(4)
+        size = len(data)
+        if size < 126:
+            head = struct.pack("!BB", 0x80 | opcode, 0x80 | size)
+        elif size < 1 << 16:
+            head = struct.pack("!BBH", 0x80 | opcode, 0x80 | 126, size)
+        else:
+            head = struct.pack("!BBQ", 0x80 | opcode, 0x80 | 127, size)
+        masked = bytes(byte ^ mask[place % 4] for place, byte in enumerate(data))
+        self._writer.write(head + mask + masked)
+
+    async def receive(self) -> list[Any]:
+        """Return the next message. Raises Closed."""
+        opcode, size = await self._reader.readexactly(2)
+        opcode &= 0x0F
+        if size == 126:
+            (size,) = struct.unpack("!H", await self._reader.readexactly(2))
+        elif size == 127:
+            (size,) = struct.unpack("!Q", await self._reader.readexactly(8))
+        data = await self._reader.readexactly(size)
+        if opcode == 8:
+            raise Closed(int.from_bytes(data[:2], "big"), data[2:].decode())
+        decode = msgspec.msgpack.decode if opcode == 2 else msgspec.json.decode
+        message: list[Any] = decode(data)
+        return message
+
+    async def drop(self) -> None:
+        """Close the connection without a word."""
+        self._writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+    def stop_reading(self) -> None:
+        """Take nothing more of what the node says."""
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    async def drain(self) -> None:
+        """Wait until the node takes more."""
+        await self._writer.drain()
+
+    # -- the protocol ---------------------------------------------------------------------------------------
+
+    async def greet(self, ttl_ms: int = 60_000, labels: dict[str, str] | None = None) -> None:
+        """Begin a session, or resume that of this object."""
+        self.send([1, 1, self.session_id, ttl_ms, labels or {}])
+        message = await self.receive()
+        if message[0] == 4:
+            await self.receive()
+        assert message[0] == 1, message
+        self.welcome = message
+        self.session_id, self.last = message[1], message[2]
+        self.next = max(self.next, self.last + 1)
+
+    def ask(self, *commands: list[Any], first: int = 0, timeout_ms: int = 0) -> int:
+        """Send commands under the next numbers, or from `first` on; return the first number."""
+        first = first or self.next
+        self.send([2, first, self.acked, timeout_ms, commands])
+        self.acked = []
+        self.next = max(self.next, first + len(commands))
+        return first
+
+    async def answer(self, number: int) -> Any:
+        """Return the result of a number; `[4, ...]` if it was not taken. Numbers are not acknowledged."""
+        while number not in self._answers:
+            message = await self.receive()
+            if message[0] == 2:
+                self._answers.update(enumerate(message[3], message[1]))
+            elif message[0] == 3:
+                self._answers[message[1]] = message[3]
+            elif message[0] == 4:
+                self._answers[message[1]] = message
+        return self._answers.pop(number)
+
+    async def call(self, *command: Any) -> Any:
+        """Ask one command, and return its result."""
+        return await self.answer(self.ask(list(command)))
+
+    async def acquire(self, name: str, wait_ms: int = 0) -> Any:
+        """Acquire a lock for the session, and return the first answer."""
+        return await self.call(*acquire(name, wait_ms))
+
+
+def acquire(name: str, wait_ms: int = 0, ttl_ms: int = 0) -> list[Any]:
+    """Return the command that asks for a lock, for the session unless it has a lease of its own."""
+    return [ACQUIRE, name, "exclusive", "", "", "", ttl_ms, "", wait_ms]

@@ -1,0 +1,371 @@
+"""GET /v1/stream of a real node over real sockets, spoken by a client that knows only the document."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from api.gateway import Gateway
+from cluster.config import load
+from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, WaitCutOff
+from cluster.node import Node
+from http_api.app import build_server
+from http_api.server.authentication import Authentication
+from http_api.v1 import stream
+from lockstate.versions import RULES_NEWEST
+from tests.support.stream_client import (
+    DONE,
+    END_WAIT,
+    GRANTED,
+    PUT_CELL,
+    QUEUED,
+    REFUSED,
+    RELEASE,
+    RELEASED,
+    RENEW,
+    RENEWED,
+    Closed,
+    Stream,
+    acquire,
+)
+from tests.unit.http_api.serving import principals_of, token_line, until
+
+TIMEOUT_S = 20.0
+_READ = [42, [], [[3, b"c"]]]
+"""A transaction that reads 4 KiB."""
+
+
+class Streamed:
+    """A node behind its server."""
+
+    def __init__(self, node: Node, port: int, authentication: Authentication) -> None:
+        self.node, self.port, self.authentication = node, port, authentication
+
+    def stream(self, form: str = "msgpack", token: str = "") -> Stream:
+        """Return a client that is not connected yet."""
+        return Stream(self.port, form, token)
+
+    def again(self, before: Stream) -> Stream:
+        """Return another connection of a client's session."""
+        again = Stream(self.port)
+        again.session_id, again.next = before.session_id, before.next
+        return again
+
+
+@contextlib.asynccontextmanager
+async def streamed(tmp_path: Path, tokens: bytes = b"") -> AsyncIterator[Streamed]:
+    """Run a cluster of one node, by the newest rules; `tokens` are the lines of its tokens file."""
+    node = Node(load([f"--data-dir={tmp_path / 'data'}", "--node-id=n1", "--http=127.0.0.1:0"], {}))
+    await node.start()
+    authentication = Authentication(Gateway(node))
+    if tokens:
+        authentication.principals = principals_of(authentication, tokens)
+    server = build_server(node, 5_000, authentication=authentication)
+    runner = web.ServerRunner(server)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            await until(lambda: node.machine.rules == RULES_NEWEST)
+            yield Streamed(node, runner.addresses[0][1], authentication)
+    finally:
+        node.begin_shutdown()
+        await runner.cleanup()
+        await node.stop()
+
+
+@pytest.mark.parametrize("form", ["msgpack", "json"])
+async def test_commands_have_results_in_order(tmp_path: Path, form: str) -> None:
+    """A client acquires, renews and releases, in one message, and hears of each."""
+    async with streamed(tmp_path) as served, served.stream(form) as client:
+        assert client.welcome[3:6] == [1024, 256 * 1024, "n1"]
+        assert client.welcome[8:] == [0, 0]
+        granted = await client.acquire("a")
+        assert granted[0] == GRANTED
+        first = client.ask([RENEW, granted[1]], [RELEASE, granted[1]], [RELEASE, granted[1]])
+        results = [await client.answer(number) for number in range(first, first + 3)]
+        assert [result[0] for result in results] == [RENEWED, RELEASED, REFUSED]
+        assert results[2][1] == "lease-expired"
+
+
+async def test_a_frame_that_comes_again_is_answered_as_before(tmp_path: Path) -> None:
+    """Over a new connection a client asks for what it does not know, and nothing is done twice."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        granted = await client.acquire("a")
+        await client.drop()
+        async with served.again(client) as again:
+            assert again.last == 1
+            again.ask(acquire("a"), acquire("b"), first=1)
+            assert (await again.answer(1))[1:3] == granted[1:3]
+            assert (await again.answer(2))[0] == GRANTED
+
+
+async def test_a_wait_is_told_to_who_comes_back(tmp_path: Path) -> None:
+    """The end of a wait goes to the connection that asked last."""
+    async with streamed(tmp_path) as served, served.stream() as holder, served.stream() as waiter:
+        held = await holder.acquire("a")
+        assert (await waiter.acquire("a", 60_000))[0] == QUEUED
+        async with served.again(waiter) as again:
+            again.ask(acquire("a", 60_000), first=1)
+            assert (await again.answer(1))[0] == QUEUED
+            await holder.call(RELEASE, held[1])
+            assert (await again.answer(1))[0] == GRANTED
+
+
+async def test_a_wait_can_be_ended(tmp_path: Path) -> None:
+    """It is told as refused under its own number."""
+    async with streamed(tmp_path) as served, served.stream() as holder, served.stream() as waiter:
+        await holder.acquire("a")
+        assert (await waiter.acquire("a", 60_000))[0] == QUEUED
+        assert (await waiter.call(END_WAIT, 1))[0] == DONE
+        assert (await waiter.answer(1))[:2] == [REFUSED, "lock-held"]
+
+
+async def test_the_newest_connection_counts(tmp_path: Path) -> None:
+    """Commands over an older one have no effect, and end it."""
+    async with streamed(tmp_path) as served, served.stream() as client, served.again(client) as again:
+        client.ask(acquire("a"))
+        with pytest.raises(Closed) as closed:
+            await client.answer(1)
+        assert (closed.value.code, closed.value.reason) == (stream.REPLACED, "replaced")
+        assert (await again.acquire("b"))[0] == GRANTED
+        assert served.node.machine.lock("a").state == "free"
+
+
+async def test_a_gap_is_told_and_can_be_filled(tmp_path: Path) -> None:
+    """Nothing behind it is applied."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        client.ask(acquire("b"), first=2)
+        assert (await client.answer(2))[2] == "gap"
+        client.ask(acquire("a"), acquire("b"), first=1)
+        assert [(await client.answer(number))[0] for number in (1, 2)] == [GRANTED, GRANTED]
+
+
+async def test_acknowledged_numbers_are_forgotten(tmp_path: Path) -> None:
+    """A client says what it has seen with its next commands."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        granted = await client.acquire("a")
+        client.acked = [(1, 1)]
+        await client.call(RENEW, granted[1])
+        view = served.node.machine.stream(client.session_id)  # type: ignore[arg-type]
+        assert view is not None
+        assert (view.last, view.kept_count) == (2, 1)
+
+
+async def test_a_lease_of_its_own_outlives_the_stream(tmp_path: Path) -> None:
+    """With a ttl a hold is not the session's; goodbye ends only what is."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        client.ask(acquire("a"), acquire("b", ttl_ms=60_000))
+        assert (await client.answer(2))[0] == GRANTED
+        client.send([5])
+        with pytest.raises(Closed, match="1000: bye"):
+            await client.receive()
+        assert served.node.machine.lock("a").state == "free"
+        assert served.node.machine.lock("b").state == "held"
+        again = served.again(client)
+        await again.connect()
+        again.send([1, 1, client.session_id, 60_000, {}])
+        assert (await again.receive())[2] == "session-expired"
+        with pytest.raises(Closed) as closed:
+            await again.receive()
+        assert closed.value.code == stream.EXPIRED
+        await again.drop()
+
+
+async def test_a_ping_is_answered(tmp_path: Path) -> None:
+    """Whether the node is there costs no entry."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        revision = served.node.machine.revision
+        client.send([4])
+        assert await client.receive() == [9]
+        assert served.node.machine.revision == revision
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ([1, 1, "", 60_000, {}], "one hello"),
+        ([7], "not a message"),
+        ("text", "not a message"),
+        ([2, 0, [], 0, []], "first: 0"),
+        ([2, 1, [[0, 1]], 0, []], "acked: 0 to 1"),
+        ([2, 1, [[1, 1]] * 65, 0, []], "acked: 65 ranges"),
+        ([2, 1, [], -1, []], "timeout_ms: -1"),
+        ([2, 1, [], 0, [[2, "s"]]], "not a message"),
+        ([2, 1, [], 0, [[6, "x" * 32, 0, "0123456789abcdef"]]], "request_id"),
+        ([2, 1, [], 0, [[72, 1]] * 1025], "1024"),
+    ],
+)
+async def test_a_wrong_message_ends_the_stream_with_a_reason(
+    tmp_path: Path, message: Any, reason: str
+) -> None:
+    """Nothing of it is applied; the session lives on."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        client.send(message)
+        with pytest.raises(Closed, match=reason) as closed:
+            await client.receive()
+        assert closed.value.code in (stream.INVALID, stream.FLOW_CONTROL)
+        async with served.again(client) as again:
+            assert (await again.acquire("a"))[0] == GRANTED
+
+
+async def test_a_message_that_is_too_long_ends_the_stream(tmp_path: Path) -> None:
+    """No more is read than the welcome said."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        client.send_frame(2, bytes(stream.MESSAGE_BYTES_MAX + 1))
+        with pytest.raises(Closed):
+            await client.receive()
+
+
+@pytest.mark.parametrize(
+    "hello", [[1, 2, "", 60_000, {}], [4], [1, 1, "", 1, {}], [1, 1, "nobody", 60_000, {}]]
+)
+async def test_a_wrong_hello_is_refused(tmp_path: Path, hello: list[Any]) -> None:
+    """Another version, no hello at all, an impossible ttl, a session that never was."""
+    async with streamed(tmp_path) as served:
+        client = served.stream()
+        await client.connect()
+        client.send(hello)
+        with pytest.raises(Closed) as closed:
+            await client.answer(1)
+        assert closed.value.code in (stream.INVALID, stream.EXPIRED, stream.UNAVAILABLE)
+        await client.drop()
+
+
+async def test_a_client_without_a_hello_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that say nothing keep no place."""
+    monkeypatch.setattr(stream, "HELLO_S", 0.05)
+    async with streamed(tmp_path) as served:
+        client = served.stream()
+        await client.connect()
+        with pytest.raises(Closed, match="too long"):
+            await client.receive()
+        await client.drop()
+
+
+async def test_what_is_no_websocket_is_a_problem(tmp_path: Path) -> None:
+    """A plain call, and one for another subprotocol."""
+    async with streamed(tmp_path) as served, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{served.port}/v1/stream"
+        async with session.get(url) as response:
+            assert response.status == 400
+            assert (await response.json(content_type=None))["code"] == "invalid-request"
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await session.ws_connect(url, protocols=("other",))
+
+
+async def test_a_stopping_node_says_so(tmp_path: Path) -> None:
+    """Clients go on elsewhere at once."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        served.node.begin_shutdown()
+        assert await client.receive() == [6, 0]
+        with pytest.raises(Closed) as closed:
+            await client.receive()
+        assert closed.value.code == aiohttp.WSCloseCode.GOING_AWAY
+
+
+@pytest.mark.parametrize("error", [NoLeader("none"), OutcomeUnknown("who knows")])
+async def test_failures_of_the_cluster_are_told(tmp_path: Path, error: ClusterError) -> None:
+    """What was not applied can be sent again; where nobody knows, the client has to ask by resuming."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        with pytest.MonkeyPatch.context() as patch:
+            failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            patch.setattr(served.node.group.requests, "begin", lambda *_: failed)
+            client.ask(acquire("a"))
+            assert (await client.answer(1))[2] == error.code
+        if isinstance(error, OutcomeUnknown):
+            with pytest.raises(Closed) as closed:
+                await client.receive()
+            assert closed.value.code == stream.RESUME
+        else:
+            client.ask(acquire("a"), first=1)
+            assert (await client.answer(1))[0] == GRANTED
+
+
+async def test_a_wait_out_of_sight_has_to_be_asked_for_again(tmp_path: Path) -> None:
+    """A node that lost its leader cannot tell how a wait ends; what became of it is kept."""
+    async with streamed(tmp_path) as served, served.stream() as holder, served.stream() as waiter:
+        await holder.acquire("a")
+        assert (await waiter.acquire("a", 60_000))[0] == QUEUED
+        served.node.group.waiters.fail_all(WaitCutOff("lost"))
+        with pytest.raises(Closed) as closed:
+            await waiter.answer(1)
+        assert closed.value.code == stream.RESUME
+
+
+WORKER, BOSS = "w" * 40, "b" * 40
+TOKENS = token_line("worker", WORKER, "acquire@mine") + token_line("boss", BOSS, "read,acquire")
+
+
+async def test_rights_count_for_each_command(tmp_path: Path) -> None:
+    """A message with a command without a right is refused as a whole; who may not read sees no holders."""
+    async with (
+        streamed(tmp_path, TOKENS) as served,
+        served.stream(token=BOSS) as boss,
+        served.stream(token=WORKER) as worker,
+    ):
+        assert (await boss.acquire("mine/a"))[0] == GRANTED
+        refused = await worker.acquire("mine/a")
+        assert (refused[1], refused[3]) == ("lock-held", [])
+        assert "boss" not in str(refused)
+        first = worker.ask(acquire("mine/b"), acquire("other/b"))
+        assert (await worker.answer(first))[2] == "forbidden"
+        assert served.node.machine.lock("mine/b").state == "free"
+        assert (await boss.acquire("other/b"))[0] == GRANTED
+
+
+async def test_the_end_of_a_wait_shows_no_holders_either(tmp_path: Path) -> None:
+    """What is told later is told to the same client."""
+    async with (
+        streamed(tmp_path, TOKENS) as served,
+        served.stream(token=BOSS) as boss,
+        served.stream(token=WORKER) as worker,
+    ):
+        await boss.acquire("mine/a")
+        assert (await worker.acquire("mine/a", 60_000))[0] == QUEUED
+        assert (await worker.call(END_WAIT, 1))[0] == DONE
+        ended = await worker.answer(1)
+        assert (ended[1], ended[3]) == ("lock-held", [])
+
+
+async def test_a_token_that_is_taken_away_ends_the_stream(tmp_path: Path) -> None:
+    """It is looked at with every message of commands."""
+    async with streamed(tmp_path, TOKENS) as served, served.stream(token=WORKER) as worker:
+        assert (await worker.acquire("mine/a"))[0] == GRANTED
+        boss_only = token_line("boss", BOSS, "read,acquire")
+        served.authentication.principals = principals_of(served.authentication, boss_only)
+        worker.ask(acquire("mine/b"))
+        with pytest.raises(Closed) as closed:
+            await worker.answer(2)
+        assert closed.value.code == stream.UNAUTHENTICATED
+        assert served.node.machine.lock("mine/b").state == "free"
+
+
+async def test_a_slow_reader_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not read its answers is not read any more, and then closed; its session lives on."""
+    monkeypatch.setattr(stream, "UNREAD_BYTES_MAX", 0)
+    monkeypatch.setattr(stream, "UNREAD_S", 0.1)
+    async with streamed(tmp_path) as served, served.stream() as client:
+        client.ask([PUT_CELL, b"c", b"v" * 4096], *[_READ] * 30)
+        assert (await client.answer(1))[0] != REFUSED
+        client.stop_reading()
+        with pytest.raises((ConnectionError, TimeoutError)):
+            await _ask_on(client)
+        async with served.again(client) as again:
+            assert again.last >= 1
+
+
+async def _ask_on(client: Stream) -> None:
+    """Ask for more and more, and read nothing, until the node has enough."""
+    async with asyncio.timeout(TIMEOUT_S / 2):
+        while True:
+            client.ask(*[_READ] * 30, first=2)
+            await client.drain()
+            await asyncio.sleep(0.001)

@@ -1,0 +1,289 @@
+"""Streams: what a session has numbered is applied once, in order, and is remembered until it was seen."""
+
+import pytest
+
+from lockstate import budget, limits, snapshot
+from lockstate.cell_operations import CellGet, CellPut
+from lockstate.commands import (
+    Acquire,
+    AcquirePermits,
+    AdvanceVersion,
+    CloseSession,
+    EndWait,
+    Entry,
+    Numbered,
+    NumberedCommand,
+    PutCell,
+    Release,
+    Renew,
+    ResumeStream,
+    TransactCells,
+)
+from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.modes import Mode
+from lockstate.results import (
+    CellWritten,
+    Done,
+    FrameRefused,
+    Granted,
+    NumberedDone,
+    Queued,
+    Reason,
+    Refused,
+    Released,
+    Renewed,
+    Result,
+    StreamFault,
+    StreamResumed,
+    StreamView,
+    Transacted,
+)
+from lockstate.versions import RULES_FIRST, RULES_NEWEST
+from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
+
+S1 = SessionId("s1")
+
+
+class StreamDriver(MachineDriver):
+    """A machine of the newest rules, with a session that numbers its commands on connection 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for number in range(RULES_FIRST + 1, RULES_NEWEST + 1):
+            self.apply(Entry(0, advance=AdvanceVersion(number)))
+        self.open("s1", ttl_ms=60_000)
+        self.run(ResumeStream(S1))
+
+    def send(
+        self, first: int, *commands: NumberedCommand, epoch: int = 1, acked: tuple[tuple[int, int], ...] = ()
+    ) -> Result:
+        """Send a frame in an entry of its own."""
+        return self.run(Numbered(len(commands), S1, epoch, first, acked, commands))
+
+    def done(
+        self, first: int, *commands: NumberedCommand, acked: tuple[tuple[int, int], ...] = ()
+    ) -> tuple[Result, ...]:
+        """Send a frame that must be applied as a whole; return its results."""
+        outcome = expect(NumberedDone, self.send(first, *commands, acked=acked))
+        assert outcome.refused is None
+        return outcome.results
+
+    @property
+    def view(self) -> StreamView:
+        """What is known of the stream."""
+        view = self.machine.stream(S1)
+        assert view is not None
+        return view
+
+
+@pytest.fixture
+def driver() -> StreamDriver:
+    """Return a machine with a stream."""
+    return StreamDriver()
+
+
+def lock(name: str, hold_id: str, wait_ms: int = 0) -> Acquire:
+    """Ask for a lock for the session."""
+    return Acquire(name, Mode.EXCLUSIVE, HoldId(hold_id), AttemptId(hold_id), S1, wait_ms=wait_ms)
+
+
+def test_a_frame_is_applied_in_order_and_once(driver: StreamDriver) -> None:
+    """Results come in order of the numbers; the same frame again has the same results and no effect."""
+    frame = (lock("a", "h1"), Renew(HoldId("h1")), Release(HoldId("h1")), lock("a", "h2"))
+    first = driver.done(1, *frame)
+    assert [type(result) for result in first] == [Granted, Renewed, Released, Granted]
+    again = driver.done(1, *frame)
+    assert [type(result) for result in again] == [Granted, Renewed, Released, Granted]
+    assert expect(Granted, again[0]).expires_in_ms == 0, "that hold has ended"
+    assert [expect(Granted, result).token for result in (again[0], again[3])] == [1, 2]
+    assert driver.view == StreamView(1, 4, 4)
+
+
+def test_a_frame_may_begin_with_numbers_that_came_before(driver: StreamDriver) -> None:
+    """Who does not know what was applied sends everything that was not answered, and more."""
+    driver.done(1, lock("a", "h1"))
+    results = driver.done(1, lock("a", "hx"), lock("b", "h2"))
+    assert [expect(Granted, result).hold_id for result in results] == ["h1", "h2"]
+
+
+def test_a_gap_is_refused_as_a_whole(driver: StreamDriver) -> None:
+    """Nothing is applied out of order."""
+    driver.done(1, lock("a", "h1"))
+    assert driver.send(3, lock("b", "h2")) == FrameRefused(StreamFault.GAP, 1)
+    assert driver.view.last == 1
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Numbered(1, S1, 1, 1, (), ()),
+        Numbered(0, S1, 1, 0, (), ()),
+        Numbered(0, S1, 1, 1, ((0, 1),), ()),
+        Numbered(0, S1, 1, 1, ((2, 1),), ()),
+        Numbered(0, S1, 1, 1, ((1, 1),) * (limits.STREAM_RANGES_MAX + 1), ()),
+    ],
+)
+def test_a_frame_that_contradicts_itself_is_refused(driver: StreamDriver, frame: Numbered) -> None:
+    """No correct node lets it through; it has no effect."""
+    assert driver.run(frame) == FrameRefused(StreamFault.MALFORMED)
+
+
+def test_another_connection_takes_over(driver: StreamDriver) -> None:
+    """What comes late over the connection before has no effect, so its numbers can be given anew."""
+    driver.done(1, lock("a", "h1"))
+    assert driver.run(ResumeStream(S1)) == StreamResumed(2, 1)
+    assert driver.send(2, lock("b", "h2"), epoch=1) == FrameRefused(StreamFault.REPLACED, 1)
+    assert isinstance(driver.send(2, lock("c", "h3"), epoch=2), NumberedDone)
+    assert driver.machine.lock("b").state == "free"
+
+
+def test_a_session_without_a_stream_has_to_begin_one(driver: StreamDriver) -> None:
+    """A frame without a connection that was begun has no effect."""
+    driver.open("s2", ttl_ms=60_000)
+    frame = Numbered(0, SessionId("s2"), 0, 1, (), ())
+    assert driver.run(frame) == FrameRefused(StreamFault.REPLACED)
+
+
+def test_a_stream_ends_with_its_session(driver: StreamDriver) -> None:
+    """Nothing is left of it, and frames that come later are told so."""
+    driver.done(1, lock("a", "h1"), lock("b", "h2"))
+    driver.run(CloseSession(S1))
+    assert driver.send(3, lock("a", "h3")) == FrameRefused(StreamFault.GONE)
+    assert reason(driver.run(ResumeStream(S1))) is Reason.SESSION_EXPIRED
+    assert driver.machine.counts()["streams"] == 0
+
+
+def test_a_frame_keeps_its_session_alive(driver: StreamDriver) -> None:
+    """Frames count as keepalives, also empty ones."""
+    driver.run(Numbered(0, S1, 1, 1, (), ()), at_ms=50_000)
+    driver.pass_to(100_000)
+    assert driver.machine.session(S1) is not None
+
+
+def test_a_wait_is_settled_under_its_number(driver: StreamDriver) -> None:
+    """Who comes back later finds what became of the wait; what was queued moves to nobody's process."""
+    driver.acquire("a", ttl_ms=100_000)
+    (queued,) = driver.done(1, lock("a", "w1", wait_ms=10_000))
+    assert isinstance(queued, Queued)
+    assert driver.machine.waiting_origins() == [], "no node process answers for it"
+    assert isinstance(driver.done(1, lock("a", "w2", wait_ms=10_000))[0], Queued)
+    driver.run(Release(HoldId("h1")))
+    assert driver.served() == ["w1"]
+    assert expect(Granted, driver.done(1, lock("a", "w3", wait_ms=10_000))[0]).hold_id == "w1"
+
+
+def test_a_number_that_waits_cannot_be_acknowledged(driver: StreamDriver) -> None:
+    """Its outcome is yet to come: to forget it would lose it."""
+    driver.acquire("a", ttl_ms=100_000)
+    driver.done(1, lock("a", "w1", wait_ms=10_000), lock("b", "h2"))
+    driver.done(3, acked=((1, 2),))
+    assert driver.view.kept_count == 1
+    driver.run(Release(HoldId("h1")))
+    driver.done(3, acked=((1, limits.TOKEN_MAX),))
+    assert driver.view.kept_count == 0
+
+
+def test_a_wait_can_be_ended(driver: StreamDriver) -> None:
+    """It ends as if its time were over; who has been served meanwhile keeps what it has."""
+    driver.acquire("a", ttl_ms=100_000)
+    driver.done(1, lock("a", "w1", wait_ms=10_000), lock("b", "h2"))
+    assert driver.done(3, EndWait(1), EndWait(2), EndWait(9)) == (Done(), Done(), Done())
+    assert reason(driver.refused("w1")) is Reason.LOCK_HELD
+    assert reason(driver.done(1, lock("a", "w1"))[0]) is Reason.LOCK_HELD
+    assert driver.machine.lock("b").state == "held"
+
+
+def test_what_was_acknowledged_is_forgotten(driver: StreamDriver) -> None:
+    """A client that asks for it again contradicts itself, and is told so."""
+    driver.done(1, lock("a", "h1"))
+    driver.done(2, acked=((1, 1),))
+    assert reason(driver.done(1, lock("a", "h9"))[0]) is Reason.INVALID_REQUEST
+
+
+def test_a_number_is_not_given_twice(driver: StreamDriver) -> None:
+    """What another command with the same number asks for is not done, whatever it is."""
+    read = CellGet(b"c")
+    driver.done(1, TransactCells((), (CellPut(b"c", b"v"), read)), lock("a", "h1"))
+    (transacted,) = driver.done(1, TransactCells((), (CellPut(b"c", b"v"), read)))
+    assert isinstance(transacted, Transacted)
+    assert isinstance(transacted.results[0], CellWritten)
+    assert transacted.results[0].version == 1
+    for other in (TransactCells((), (read,)), lock("b", "h2")):
+        assert reason(driver.done(1, other)[0]) is Reason.INVALID_REQUEST
+    assert isinstance(driver.done(2, Release(HoldId("h1")))[0], Granted)
+    assert driver.machine.lock("a").state == "held"
+
+
+def test_no_more_is_taken_than_can_be_kept(driver: StreamDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of a frame is refused, and its numbers can be given again; acknowledging makes room."""
+    monkeypatch.setattr(limits, "STREAM_KEPT_MAX", 2)
+    frame = [lock(name, f"h-{name}") for name in "abc"]
+    done = expect(NumberedDone, driver.send(1, *frame))
+    assert (len(done.results), reason(done.refused or Done())) == (2, Reason.OVERLOADED)
+    assert driver.view == StreamView(1, 2, 2)
+    assert isinstance(driver.done(3, lock("c", "h3"), acked=((1, 1),))[0], Granted)
+    monkeypatch.setattr(limits, "STREAM_KEPT_MAX", 100)
+    monkeypatch.setattr(limits, "STREAM_KEPT_BYTES_MAX", 20)
+    assert expect(NumberedDone, driver.send(4, lock("d", "h4"))).results == ()
+
+
+def test_a_full_state_takes_what_frees(driver: StreamDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame is applied up to the first command that would make a full state larger."""
+    driver.done(1, lock("a", "h1"))
+    full = Refused(Reason.OVERLOADED, "full")
+    monkeypatch.setattr(budget, "check_room", lambda _: full)
+    done = driver.send(2, Release(HoldId("h1")), PutCell(b"c", b"v"), Renew(HoldId("h1")))
+    assert done == NumberedDone((Released(),), full)
+    driver.open("s2", ttl_ms=60_000)
+    monkeypatch.undo()
+
+
+def test_no_stream_begins_in_a_full_state(driver: StreamDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But one that is there goes on."""
+    driver.open("s2", ttl_ms=60_000)
+    monkeypatch.setattr(budget, "check_room", lambda _: Refused(Reason.OVERLOADED, "full"))
+    assert reason(driver.run(ResumeStream(SessionId("s2")))) is Reason.OVERLOADED
+    assert driver.run(ResumeStream(S1)) == StreamResumed(2, 0)
+
+
+def test_what_is_kept_counts_as_memory(driver: StreamDriver) -> None:
+    """The bytes of the state grow with every outcome that is kept, and shrink when it was seen."""
+    before = driver.machine.bytes_count
+    driver.done(1, *(lock("a" * 100, f"h{number}") for number in range(9)))
+    grown = driver.machine.bytes_count - before
+    driver.done(10, acked=((1, 9),))
+    assert grown > 9 * 300
+    assert driver.machine.bytes_count - before < grown / 2
+
+
+def test_a_snapshot_has_the_streams(driver: StreamDriver) -> None:
+    """A machine that is loaded knows every number, and goes on."""
+    driver.acquire("a", ttl_ms=100_000)
+    driver.done(1, lock("a", "w1", wait_ms=10_000), lock("b", "h2"))
+    fingerprint = driver.machine.fingerprint
+    driver.machine = snapshot.decode(snapshot.encode(driver.machine))
+    assert driver.machine.fingerprint == fingerprint
+    assert driver.view == StreamView(1, 2, 2)
+    driver.run(Release(HoldId("h1")))
+    assert isinstance(driver.done(1, lock("a", "w1"))[0], Granted)
+
+
+def test_a_shared_wait_settles_every_number(driver: StreamDriver) -> None:
+    """Two numbers of a session that wait for one lock have one hold, and both hear of it."""
+    driver.acquire("a", ttl_ms=100_000)
+    driver.done(1, lock("a", "w1", wait_ms=10_000), lock("a", "w2", wait_ms=10_000))
+    driver.run(Release(HoldId("h1")))
+    first, second = driver.done(1, lock("a", "w3"), lock("a", "w4"))
+    assert expect(Granted, first).hold_id == expect(Granted, second).hold_id == "w1"
+
+
+def test_permits_wait_under_numbers_too(driver: StreamDriver) -> None:
+    """Everything that may wait may be numbered."""
+
+    def permits(made: str) -> AcquirePermits:
+        return AcquirePermits("q", 1, 1, HoldId(made), AttemptId(made), S1, wait_ms=10_000)
+
+    driver.run(AcquirePermits("q", 1, 1, HoldId("p1"), AttemptId("a1"), ttl_ms=100_000))
+    assert isinstance(driver.done(1, permits("p2"))[0], Queued)
+    driver.done(2, Release(HoldId("p1")))
+    assert expect(Granted, driver.done(1, permits("p3"))[0]).hold_id == "p2"
