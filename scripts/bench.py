@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,9 +24,11 @@ from scripts import bench_events, bench_journal, bench_machine, bench_sdk, bench
 from scripts.lib import guardian, processes
 from scripts.lib.load import Tally, Worker
 from scripts.lib.ports import PortsBusyError
+from scripts.lib.stream_load import StreamLoad, UpgradePending
 from scripts.local_cluster import ClusterFailure, LocalCluster
 
 WORKERS = (1, 16, 64, 256)
+STREAM_WORKERS = (1, 16, 256, 512)
 _WITHOUT_CLUSTER = {
     "snapshot": bench_snapshot.run,
     "journal": bench_journal.run,
@@ -34,6 +36,8 @@ _WITHOUT_CLUSTER = {
     "events": bench_events.run,
 }
 WARM_UP_S = 1.0
+RULES_S = 10.0
+"""Within which a new cluster follows the newest rules."""
 DRAIN_S = 30.0
 
 _COLUMNS = (
@@ -72,6 +76,22 @@ def build_parser() -> argparse.ArgumentParser:
         help="how many workers, one step for each number (default: 1,16,64,256)",
     )
     http.add_argument("--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)")
+    over_stream = commands.add_parser(
+        "stream",
+        help="closed loop of acquire and release over one stream",
+        description="As `http`, but all workers share one stream to the leader: what they ask at the same"
+        " time goes as one message.",
+    )
+    over_stream.add_argument(
+        "--workers",
+        type=_counts,
+        default=STREAM_WORKERS,
+        metavar="N,N,...",
+        help="how many workers, at most 512, one step for each number (default: 1,16,256,512)",
+    )
+    over_stream.add_argument(
+        "--seconds", type=float, default=5.0, metavar="S", help="length of a step (default: 5)"
+    )
     idle = commands.add_parser("idle", help="processor time and memory of idle nodes")
     idle.add_argument(
         "--seconds", type=float, default=20.0, metavar="S", help="how long to look (default: 20)"
@@ -104,7 +124,7 @@ def build_parser() -> argparse.ArgumentParser:
         description=bench_events.DESCRIPTION,
     )
     bench_events.add_arguments(events)
-    for command in (http, sdk, idle):
+    for command in (http, over_stream, sdk, idle):
         command.add_argument(
             "--dir", type=Path, metavar="DIR", help="measure the running cluster of DIR instead"
         )
@@ -139,6 +159,42 @@ async def _step(cluster: LocalCluster, workers: int, seconds: float) -> dict[str
         connect = functools.partial(Worker, tally, address.netloc, f"{prefix}/{i}")
         _, worker = await loop.create_connection(connect, address.hostname or "", address.port or 80)
         running.append(worker.ended)
+    return await _measure(cluster, tally, running, workers, seconds)
+
+
+async def _stream_step(cluster: LocalCluster, workers: int, seconds: float) -> dict[str, Any]:
+    """Run one step of the load over a stream and return its figures."""
+    leader = cluster.leader()
+    address = urlsplit(cluster.node(leader).http)
+    deadline_s = time.monotonic() + RULES_S
+    while True:
+        tally = Tally()
+        connect = functools.partial(
+            StreamLoad, tally, address.netloc, f"bench-{time.monotonic_ns()}", workers
+        )
+        _, load = await asyncio.get_running_loop().create_connection(
+            connect, address.hostname or "", address.port or 80
+        )
+        try:
+            await load.welcomed
+            break
+        except UpgradePending:
+            if time.monotonic() > deadline_s:
+                raise ClusterFailure("the nodes do not know streams: are all of this version?") from None
+            await asyncio.sleep(0.2)
+    load.begin()
+    return await _measure(cluster, tally, [load.ended], workers, seconds)
+
+
+async def _measure(
+    cluster: LocalCluster,
+    tally: Tally,
+    running: "Sequence[asyncio.Future[None]]",
+    workers: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """Measure a load that runs, and end it."""
+    nodes = cluster.nodes()
     await asyncio.sleep(WARM_UP_S)
     pids = [node.pid for node in nodes]
     tally.begin()
@@ -181,13 +237,27 @@ def _percentile_ms(ordered_s: Sequence[float], fraction: float) -> float:
 
 
 def _http(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
+    """Run all steps over HTTP."""
+    return _steps(_step, cluster, arguments)
+
+
+def _stream(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
+    """Run all steps over a stream."""
+    return _steps(_stream_step, cluster, arguments)
+
+
+def _steps(
+    step: Callable[[LocalCluster, int, float], Coroutine[Any, Any, dict[str, Any]]],
+    cluster: LocalCluster,
+    arguments: argparse.Namespace,
+) -> tuple[list[dict[str, Any]], int]:
     """Run all steps; print the table as it grows."""
     rows = []
     if not arguments.json:
         print("  ".join(f"{title:>11}" for _, title, _ in _COLUMNS))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for workers in arguments.workers:
-            row = runner.run(_step(cluster, workers, arguments.seconds))
+            row = runner.run(step(cluster, workers, arguments.seconds))
             rows.append(row)
             if not arguments.json:
                 print("  ".join(f"{form.format(row[key]):>11}" for key, _, form in _COLUMNS), flush=True)
@@ -224,7 +294,7 @@ def _sdk(cluster: LocalCluster, arguments: argparse.Namespace) -> tuple[list[dic
     return bench_sdk.run(cluster, arguments, _step)
 
 
-_OF_CLUSTERS = {"http": _http, "idle": _idle, "sdk": _sdk}
+_OF_CLUSTERS = {"http": _http, "stream": _stream, "idle": _idle, "sdk": _sdk}
 
 
 @contextlib.contextmanager
