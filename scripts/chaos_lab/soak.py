@@ -5,13 +5,14 @@ does not is a leak, and fails the soak.
 
 Some memory is meant to stay: the newest events, for watchers that resume, the log since the last snapshot,
 and the state. A node tells how much it has of each (/metrics), and may have the memory for that, up to the
-bound that each of them has. Whatever else grows has no such excuse.
+bound that each of them has. And some is kept by Python's allocator, which gives back only whole blocks of a
+mebibyte: of what the load took at its height it may keep half. Whatever else grows has no such excuse.
 """
 
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,8 @@ BROKEN: Final = 1
 FILES_MARGIN: Final = 10
 MEMORY_MARGIN_BYTES: Final = 32 * 1024 * 1024
 """Above what a node had before the load and what it keeps on purpose: an allocator keeps some."""
+HEIGHT_PART: Final = 2
+"""One in so many bytes of what the load took at its height may be kept instead, if that is more."""
 KEPT: Final = {
     "holdfast_history_events": (700, 110_000),
     "holdfast_log_entries": (400, 60_000),
@@ -39,6 +42,7 @@ KEPT: Final = {
 }
 """What a node keeps on purpose, by the metric that tells: the bytes that one takes in memory, and how many
 it may have at most. (There are 100,000 events and the last entry as a whole, and twice `compact_entries`.)"""
+_NO_HEIGHT: Final[Mapping[str, int]] = {}
 DISK_BYTES: Final = 512 * 1024 * 1024
 """What a node may have on its disk in the end: snapshots, segments, a log that was written to its bound."""
 
@@ -74,6 +78,8 @@ class Soak:
         self._quiet_s = quiet_s
         self._tell = tell
         self.reports: list[Report] = []
+        self._height_bytes: dict[str, int] = {}
+        """The most that each node was seen to take."""
 
     async def run(self) -> list[str]:
         """Run it; return what is wrong, nothing if all is well.
@@ -96,7 +102,7 @@ class Soak:
         after = self.samples()
         for what, samples in (("in the beginning", before), ("in the end", after)):
             self._tell(f"{what}: {'; '.join(map(str, samples))}")
-        return leaks(before, after)
+        return leaks(before, after, self._height_bytes)
 
     async def _round(self, number: int, seconds: float) -> Report:
         """Run one round, with a line a minute."""
@@ -131,7 +137,11 @@ class Soak:
 
     def samples(self) -> list[Sample]:
         """Return what each node takes now."""
-        return [self._sample(node.id, node.pid) for node in self._target.cluster.nodes()]
+        samples = [self._sample(node.id, node.pid) for node in self._target.cluster.nodes()]
+        for sample in samples:
+            height_bytes = max(self._height_bytes.get(sample.node, 0), sample.resident_bytes)
+            self._height_bytes[sample.node] = height_bytes
+        return samples
 
     def _sample(self, node_id: str, pid: int) -> Sample:
         """Return what one node takes; zeros for one that is down."""
@@ -166,15 +176,19 @@ def kept_bytes(text: str) -> int:
     return sum(round(each * min(metric(text, name), count_max)) for name, (each, count_max) in KEPT.items())
 
 
-def leaks(before: Sequence[Sample], after: Sequence[Sample]) -> list[str]:
-    """Return what has not gone down again, in sentences."""
+def leaks(
+    before: Sequence[Sample], after: Sequence[Sample], height_bytes: Mapping[str, int] = _NO_HEIGHT
+) -> list[str]:
+    """Return what has not gone down again, in sentences; `height_bytes` is the most that each node took."""
     first = {sample.node: sample for sample in before}
     found = []
     for sample in after:
         was = first.get(sample.node)
         if was is None:
             continue
-        resident_bytes_max = was.resident_bytes + MEMORY_MARGIN_BYTES + sample.kept_bytes
+        taken_bytes = height_bytes.get(sample.node, 0) - was.resident_bytes
+        margin_bytes = max(MEMORY_MARGIN_BYTES, taken_bytes // HEIGHT_PART)
+        resident_bytes_max = was.resident_bytes + margin_bytes + sample.kept_bytes
         for what, value, bound in (
             ("open files", sample.files, was.files + FILES_MARGIN),
             ("bytes of memory", sample.resident_bytes, resident_bytes_max),

@@ -39,6 +39,17 @@ def test_what_does_not_go_down_again_is_a_leak(change: dict[str, int], what: str
     assert what in found
 
 
+def test_half_of_what_a_load_took_at_its_height_may_stay_with_the_allocator() -> None:
+    """More than half of it is a leak, also when that was taken at the end."""
+    height = {"n1": 190 * MIB}
+    after = msgspec.structs.replace(BEFORE, resident_bytes=120 * MIB)
+    assert leaks([BEFORE], [after], height) == []
+    assert leaks([BEFORE], [after]) != []
+    [found] = leaks([BEFORE], [msgspec.structs.replace(after, resident_bytes=121 * MIB)], height)
+    assert "bytes of memory" in found
+    assert leaks([BEFORE], [after], {"n1": 120 * MIB}) != []
+
+
 def test_a_metric_without_labels_is_read() -> None:
     """A comment, another metric with the same beginning, and one that is missing are not it."""
     text = "# TYPE holdfast_term gauge\nholdfast_terms 9\nholdfast_term 3\n"
