@@ -17,7 +17,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from api import problems
 from api.gateway import Gateway
-from api.node import Applied, Begun
+from api.node import Applied, Begun, NodeState
 from api.problems import ProblemError
 from api.requests.stream import (
     COMMANDS_COUNT_MAX,
@@ -37,6 +37,7 @@ from cluster.errors import ClusterError, OutcomeUnknown
 from holdfast import wire
 from http_api.server.call import Call, Reply
 from http_api.server.refusals import CallRefused
+from http_api.server.routes import Handler
 from lockstate.ids import SessionId
 from lockstate.results import (
     FrameRefused,
@@ -63,6 +64,8 @@ UNREAD_BYTES_MAX: Final = 1 << 20
 """Bytes of answers that may wait for the client before nothing more is read of what it sends."""
 UNREAD_S: Final = 10.0
 """Seconds that it has to read some of them."""
+HEARTBEAT_S: Final = 30.0
+"""Seconds after which a silent client is asked for a sign of life; half of it later it is dropped."""
 HINT_S: Final = 1.0
 """Seconds between two looks at who leads."""
 
@@ -101,8 +104,35 @@ class _Closed(Exception):
         self.code, self.reason = code, reason
 
 
-async def stream(gateway: Gateway, call: Call) -> Reply:
-    """Turn the call into a stream. Raises CallRefused for one that asks for no WebSocket."""
+class _Leader:
+    """Where the leader of one node's cluster is to be reached: looked up once for all streams."""
+
+    def __init__(self) -> None:
+        self._url, self._next_look_s = "", 0.0
+
+    def url(self, node: NodeState) -> str:
+        """Return it as it was within the last second, "" if that is not known."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._next_look_s:
+            self._next_look_s = now_s + HINT_S
+            status = node.status()
+            self._url = next((peer.http for peer in status.nodes if peer.id == status.leader), "")
+        return self._url
+
+
+def stream_handler() -> Handler:
+    """Return the handler of /v1/stream, whose streams share what they know of the leader."""
+    leader = _Leader()
+
+    async def stream(gateway: Gateway, call: Call) -> Reply:
+        """Carry out what a session numbers, over a WebSocket: many commands at a time."""
+        return _Stream(gateway, _protocol_of(call), leader)
+
+    return stream
+
+
+def _protocol_of(call: Call) -> str:
+    """Return the subprotocol that a call asks for. Raises CallRefused if that is none of a stream."""
     asked = [each.strip() for each in call.headers.get("Sec-WebSocket-Protocol", "").split(",")]
     known = [each for each in asked if each in _FORMS]
     is_upgrade = call.headers.get("Upgrade", "").lower() == "websocket"
@@ -111,19 +141,19 @@ async def stream(gateway: Gateway, call: Call) -> Reply:
             "invalid-request",
             f"Upgrade, Sec-WebSocket-Protocol: this is a WebSocket of {MSGPACK} or {JSON} (docs/stream.md)",
         )
-    return _Stream(gateway, known[0])
+    return known[0]
 
 
 class _Stream(Reply):
     """The answer to the call: it lasts as long as the connection."""
 
-    def __init__(self, gateway: Gateway, protocol: str) -> None:
+    def __init__(self, gateway: Gateway, protocol: str, leader: _Leader) -> None:
         super().__init__(b"")
         self.force_close()
         self._gateway, self._protocol, self._form = gateway, protocol, _FORMS[protocol]
         self._session_id = SessionId("")
         self._epoch = self._ttl_ms = self._unanswered = 0
-        self._leader_url = ""
+        self._leader, self._leader_url = leader, ""
         self._waits: set[Any] = set()
         self._end: asyncio.Future[None]
 
@@ -131,7 +161,10 @@ class _Stream(Reply):
         """Shake hands, talk until either side ends it, and say why."""
         assert isinstance(request, Call)
         socket = web.WebSocketResponse(
-            protocols=(self._protocol,), compress=False, max_msg_size=MESSAGE_BYTES_MAX
+            protocols=(self._protocol,),
+            compress=False,
+            max_msg_size=MESSAGE_BYTES_MAX,
+            heartbeat=HEARTBEAT_S,
         )
         await socket.prepare(request)
         self._eof_sent = True
@@ -183,7 +216,7 @@ class _Stream(Reply):
         session = node.machine.session(session_id)
         self._session_id, self._epoch = session_id, resumed.result.epoch
         self._ttl_ms = session.ttl_ms if session is not None else hello.ttl_ms
-        self._leader_url = self._leader()
+        self._leader_url = self._leader.url(node)
         self._say(
             1,
             session_id,
@@ -345,7 +378,7 @@ class _Stream(Reply):
         """Tell when another node leads: a stream to the leader is the shortest way."""
         while True:
             await asyncio.sleep(HINT_S)
-            leader_url = self._leader()
+            leader_url = self._leader.url(self._gateway.node)
             if leader_url not in {"", self._leader_url}:
                 self._leader_url = leader_url
                 self._say(5, leader_url)
@@ -355,8 +388,3 @@ class _Stream(Reply):
         await self._gateway.node.wait_shutdown()
         self._say(6, 0)
         raise _Closed(WSCloseCode.GOING_AWAY, "this node stops: resume the stream on another one")
-
-    def _leader(self) -> str:
-        """Return where the leader is to be reached, "" if that is not known."""
-        status = self._gateway.node.status()
-        return next((peer.http for peer in status.nodes if peer.id == status.leader), "")

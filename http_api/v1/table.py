@@ -340,11 +340,6 @@ _HEALTH: Final = (
 )  # fmt: skip
 
 
-_STREAM: Final = Route(
-    method="GET", path=wire.STREAM, handler=stream.stream, status=101,
-)  # fmt: skip
-
-
 def _watching() -> Route:
     """Return the call of the watch, whose handler knows all watchers of its server."""
     return Route(
@@ -357,7 +352,8 @@ def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
     """Return all calls of the API, for one server."""
     routes = [
         *_SESSIONS, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_CELLS, *_AUDIT, _watching(),
-        _STREAM, *_CLUSTER, *_HEALTH,
+        Route(method="GET", path=wire.STREAM, handler=stream.stream_handler(), status=101),
+        *_CLUSTER, *_HEALTH,
         Route(method="GET", path=wire.METRICS, handler=cluster.metrics_handler(counts)),
     ]  # fmt: skip
     routes.append(Route(method="GET", path=wire.OPENAPI, handler=cluster.openapi_handler(routes), gives=dict))

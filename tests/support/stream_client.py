@@ -93,18 +93,27 @@ class Stream:
 
     async def receive(self) -> list[Any]:
         """Return the next message. Raises Closed."""
+        while True:
+            opcode, data = await self._receive_frame()
+            if opcode == 9:
+                self.send_frame(10, data)
+            elif opcode == 8:
+                raise Closed(int.from_bytes(data[:2], "big"), data[2:].decode())
+            else:
+                break
+        decode = msgspec.msgpack.decode if opcode == 2 else msgspec.json.decode
+        message: list[Any] = decode(data)
+        return message
+
+    async def _receive_frame(self) -> tuple[int, bytes]:
+        """Return the next frame: its opcode, and what is in it."""
         opcode, size = await self._reader.readexactly(2)
         opcode &= 0x0F
         if size == 126:
             (size,) = struct.unpack("!H", await self._reader.readexactly(2))
         elif size == 127:
             (size,) = struct.unpack("!Q", await self._reader.readexactly(8))
-        data = await self._reader.readexactly(size)
-        if opcode == 8:
-            raise Closed(int.from_bytes(data[:2], "big"), data[2:].decode())
-        decode = msgspec.msgpack.decode if opcode == 2 else msgspec.json.decode
-        message: list[Any] = decode(data)
-        return message
+        return opcode, await self._reader.readexactly(size)
 
     async def drop(self) -> None:
         """Close the connection without a word."""

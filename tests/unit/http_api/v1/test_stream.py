@@ -335,6 +335,23 @@ async def test_the_end_of_a_wait_shows_no_holders_either(tmp_path: Path) -> None
         assert (ended[1], ended[3]) == ("lock-held", [])
 
 
+async def test_a_client_that_shows_no_life_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection whose other end is gone keeps no place; one that answers pings stays."""
+    monkeypatch.setattr(stream, "HEARTBEAT_S", 0.2)
+    async with streamed(tmp_path) as served, served.stream() as alive, served.stream() as gone:
+        gone.stop_reading()
+        alive.send([4])
+        assert await alive.receive() == [9]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await alive.receive()
+        assert (await alive.acquire("a"))[0] == GRANTED
+        with pytest.raises(ConnectionError):
+            await _ask_on(gone)
+
+
 async def test_a_token_that_is_taken_away_ends_the_stream(tmp_path: Path) -> None:
     """It is looked at with every message of commands."""
     async with streamed(tmp_path, TOKENS) as served, served.stream(token=WORKER) as worker:
