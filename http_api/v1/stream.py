@@ -58,8 +58,6 @@ MESSAGE_BYTES_MAX: Final = 256 * 1024
 """Bytes of one message of a client."""
 HELLO_S: Final = 10.0
 """Seconds that a client has for its first message."""
-SILENT_S: Final = 10.0
-"""Seconds that a client may be silent beyond twice its ttl: its session is over by then."""
 UNREAD_BYTES_MAX: Final = 1 << 20
 """Bytes of answers that may wait for the client before nothing more is read of what it sends."""
 UNREAD_S: Final = 10.0
@@ -152,9 +150,10 @@ class _Stream(Reply):
         self.force_close()
         self._gateway, self._protocol, self._form = gateway, protocol, _FORMS[protocol]
         self._session_id = SessionId("")
-        self._epoch = self._ttl_ms = self._unanswered = 0
+        self._epoch = self._unanswered = 0
         self._leader, self._leader_url = leader, ""
         self._waits: set[Any] = set()
+        self._is_over = False
         self._end: asyncio.Future[None]
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
@@ -176,6 +175,7 @@ class _Stream(Reply):
             logger.info("event=stream-closed request_id=%s reason=%r", request.id_text, closed.reason)
             await socket.close(code=closed.code, message=closed.reason.encode()[:123])
         finally:
+            self._is_over = True
             for wait in tuple(self._waits):
                 wait.cancel()
         return None
@@ -188,10 +188,15 @@ class _Stream(Reply):
         try:
             done, _ = await asyncio.wait([self._end, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._is_over = True
             for task in tasks:
                 task.cancel()
-        for ended in done:
-            ended.result()
+        # Each is asked, so that nothing is left that nobody has looked at; the first one counts.
+        reasons = [ended.exception() for ended in done]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for reason in reasons:
+            if reason is not None:
+                raise reason
 
     async def _greet(self) -> None:
         """Take the first message, begin or resume the stream of a session, and welcome the client."""
@@ -213,9 +218,7 @@ class _Stream(Reply):
             code = EXPIRED if problem.code == "session-expired" else UNAVAILABLE
             raise _Closed(code, problem.code) from None
         node = self._gateway.node
-        session = node.machine.session(session_id)
         self._session_id, self._epoch = session_id, resumed.result.epoch
-        self._ttl_ms = session.ttl_ms if session is not None else hello.ttl_ms
         self._leader_url = self._leader.url(node)
         self._say(
             1,
@@ -232,7 +235,7 @@ class _Stream(Reply):
     async def _read(self) -> None:
         """Take messages until the client leaves."""
         while True:
-            message = await self._next(2 * self._ttl_ms / 1000 + SILENT_S)
+            message = await self._next(None)
             match message:
                 case None:
                     return
@@ -247,13 +250,13 @@ class _Stream(Reply):
                 case Hello():
                     raise _Closed(INVALID, "a stream has one hello")
 
-    async def _next(self, timeout_s: float) -> Message | None:
+    async def _next(self, timeout_s: float | None) -> Message | None:
         """Return the next message, None when the client has left. Raises _Closed."""
         try:
             async with asyncio.timeout(timeout_s):
                 received = await self._socket.receive()
         except TimeoutError:
-            raise _Closed(EXPIRED, "nothing came for too long") from None
+            raise _Closed(UNAVAILABLE, "no hello came in time") from None
         if received.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
             if received.type is WSMsgType.ERROR:
                 raise _Closed(INVALID, "not a message of a WebSocket, or too long")
@@ -274,7 +277,7 @@ class _Stream(Reply):
 
     def _begin(self, message: Commands) -> None:
         """Send the commands of a message on their way. Raises _Closed."""
-        self._unanswered += len(message.commands)
+        self._unanswered += _size(message)
         if self._unanswered > COMMANDS_COUNT_MAX:
             raise _Closed(FLOW_CONTROL, f"more than {COMMANDS_COUNT_MAX} numbers without an answer")
         timeout_s = message.timeout_ms / 1000 or self._call.timeout_s
@@ -285,7 +288,7 @@ class _Stream(Reply):
             problem = problems.of_exception(exc)
             if problem.code == "invalid-request":
                 raise _Closed(INVALID, problem.detail) from None
-            self._unanswered -= len(message.commands)
+            self._unanswered -= _size(message)
             self._refuse(message.first, problem)
             return
         begun.add_done_callback(partial(self._answer, message))
@@ -302,7 +305,7 @@ class _Stream(Reply):
 
     def _answer(self, message: Commands, begun: Begun) -> None:
         """Tell what became of the commands of a message."""
-        self._unanswered -= len(message.commands)
+        self._unanswered -= _size(message)
         try:
             applied = begun.result()
         except ClusterError as error:
@@ -326,6 +329,9 @@ class _Stream(Reply):
         if done.refused is not None:
             self._refuse(first + len(done.results), problems.refusal(done.refused))
         for place, wait in (applied.waits or {}).items():
+            if self._is_over:
+                wait.cancel()
+                continue
             self._waits.add(wait)
             wait.add_done_callback(partial(self._ended, first + place))
 
@@ -348,7 +354,7 @@ class _Stream(Reply):
 
     def _close(self, code: int, reason: str) -> None:
         """End the stream from a callback."""
-        if not self._end.done():
+        if not self._is_over and not self._end.done():
             self._end.set_exception(_Closed(code, reason))
 
     def _say(self, *message: Any) -> None:
@@ -388,3 +394,8 @@ class _Stream(Reply):
         await self._gateway.node.wait_shutdown()
         self._say(6, 0)
         raise _Closed(WSCloseCode.GOING_AWAY, "this node stops: resume the stream on another one")
+
+
+def _size(message: Commands) -> int:
+    """Return how many numbers a message counts as: one without commands is an entry, too."""
+    return max(len(message.commands), 1)

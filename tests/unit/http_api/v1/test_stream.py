@@ -244,7 +244,7 @@ async def test_a_client_without_a_hello_is_closed(tmp_path: Path, monkeypatch: p
     async with streamed(tmp_path) as served:
         client = served.stream()
         await client.connect()
-        with pytest.raises(Closed, match="too long"):
+        with pytest.raises(Closed, match="no hello"):
             await client.receive()
         await client.drop()
 
@@ -363,6 +363,34 @@ async def test_a_token_that_is_taken_away_ends_the_stream(tmp_path: Path) -> Non
             await worker.answer(2)
         assert closed.value.code == stream.UNAUTHENTICATED
         assert served.node.machine.lock("mine/b").state == "free"
+
+
+async def test_a_connection_that_is_lost_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Neither a wait that was answered before, nor one that is answered when the client is gone already."""
+    async with streamed(tmp_path) as served, served.stream() as holder:
+        await holder.acquire("a")
+        waiter = served.stream()
+        async with waiter:
+            assert (await waiter.acquire("a", 60_000))[0] == QUEUED
+            waiter.ask(acquire("a", 60_000), first=1)
+            waiter.ask(acquire("a", 60_000), first=2)
+            await waiter.drain()
+        waiters = served.node.group.waiters
+        await until(lambda: len(waiters) == 0)
+        async with served.again(waiter) as again:
+            again.ask(acquire("a", 60_000), acquire("a", 60_000), first=1)
+            assert [(await again.answer(number))[0] for number in (1, 2)] == [QUEUED, QUEUED]
+        await until(lambda: len(waiters) == 0)
+
+
+async def test_messages_without_commands_have_a_window_too(tmp_path: Path) -> None:
+    """Each is an entry of the log: a client cannot send more of them than are answered."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        for _ in range(2000):
+            client.send([2, 1, [], 0, []])
+        with pytest.raises(Closed) as closed:
+            await client.answer(1)
+        assert closed.value.code == stream.FLOW_CONTROL
 
 
 async def test_a_slow_reader_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
