@@ -42,6 +42,7 @@ from lockstate.ids import SessionId
 from lockstate.results import (
     FrameRefused,
     NumberedDone,
+    Refused,
     SessionClosed,
     SessionOpened,
     StreamFault,
@@ -62,6 +63,8 @@ UNREAD_BYTES_MAX: Final = 1 << 20
 """Bytes of answers that may wait for the client before nothing more is read of what it sends."""
 UNREAD_S: Final = 10.0
 """Seconds that it has to read some of them."""
+CLOSING_S: Final = 2.0
+"""Seconds that a client has to hear why its stream ends."""
 HEARTBEAT_S: Final = 30.0
 """Seconds after which a silent client is asked for a sign of life; half of it later it is dropped."""
 HINT_S: Final = 1.0
@@ -173,12 +176,22 @@ class _Stream(Reply):
             await self._talk()
         except _Closed as closed:
             logger.info("event=stream-closed request_id=%s reason=%r", request.id_text, closed.reason)
+            self._drop_soon()
             await socket.close(code=closed.code, message=closed.reason.encode()[:123])
         finally:
             self._is_over = True
             for wait in tuple(self._waits):
                 wait.cancel()
+            self._drop_soon()
         return None
+
+    def _drop_soon(self) -> None:
+        """Drop the connection unless the client takes in time what was written.
+
+        One that is only closed would wait for that for ever.
+        """
+        if self._transport is not None:
+            asyncio.get_running_loop().call_later(CLOSING_S, self._transport.abort)
 
     # -- what clients say -----------------------------------------------------------------------------------
 
@@ -245,6 +258,7 @@ class _Stream(Reply):
                     await self._until_read()
                 case Ping():
                     self._say(9)
+                    await self._until_read()
                 case Bye():
                     await self._leave()
                 case Hello():
@@ -321,6 +335,10 @@ class _Stream(Reply):
                 self._say(4, message.first, "gap", gap, 0, "not-applied")
             case FrameRefused(fault=fault):
                 self._close(_FAULTS[fault], fault.value)
+            case Refused() as refused:
+                # Older rules do not know frames. This cannot be, since they never come back.
+                self._refuse(message.first, problems.refusal(refused))
+                self._close(RESUME, "the frame was not understood: resume the stream")
 
     def _tell(self, first: int, applied: Applied, done: NumberedDone) -> None:
         """Send the results, and follow those that wait."""

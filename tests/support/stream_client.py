@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import socket
 import struct
 from types import TracebackType
 from typing import Any, Self
@@ -122,7 +123,8 @@ class Stream:
             await self._writer.wait_closed()
 
     def stop_reading(self) -> None:
-        """Take nothing more of what the node says."""
+        """Take nothing more of what the node says, and hardly anything on the way."""
+        self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self._writer.transport.pause_reading()  # type: ignore[attr-defined]
 
     async def drain(self) -> None:
