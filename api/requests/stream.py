@@ -23,6 +23,7 @@ from lockstate.commands import (
     NumberedCommand,
     OpenSession,
     ResumeStream,
+    TakeRate,
 )
 from lockstate.ids import SessionId
 from lockstate.versions import GROUP
@@ -106,6 +107,9 @@ def _filled(command: NumberedCommand, session_id: SessionId) -> NumberedCommand:
     """Return a command with what its client has left to the node. Raises ProblemError."""
     if command.request_id:
         raise _no_request_id()
+    if isinstance(command, TakeRate) and command.wait_ms:
+        # Its client would have to wait until a moment of a clock that it cannot read.
+        raise invalid(f"wait_ms: {command.wait_ms}; must be 0 for a rate limit on a stream")
     if not isinstance(command, Acquire | AcquirePermits | Campaign | Convert):
         return command
     missing: dict[str, Any] = {}

@@ -86,14 +86,22 @@ _MEDIUM_MAX: Final = 0xFFFF
 class _Form(NamedTuple):
     """How one subprotocol encodes messages."""
 
+    kind: WSMsgType
     head: int
     encode: Any
     decode: Any
 
 
 _FORMS: Final[Mapping[str, _Form]] = {
-    MSGPACK: _Form(_BINARY_HEAD, msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Message).decode),
-    JSON: _Form(_TEXT_HEAD, msgspec.json.Encoder().encode, msgspec.json.Decoder(Message).decode),
+    MSGPACK: _Form(
+        WSMsgType.BINARY,
+        _BINARY_HEAD,
+        msgspec.msgpack.Encoder().encode,
+        msgspec.msgpack.Decoder(Message).decode,
+    ),
+    JSON: _Form(
+        WSMsgType.TEXT, _TEXT_HEAD, msgspec.json.Encoder().encode, msgspec.json.Decoder(Message).decode
+    ),
 }
 
 
@@ -275,6 +283,8 @@ class _Stream(Reply):
             if received.type is WSMsgType.ERROR:
                 raise _Closed(INVALID, "not a message of a WebSocket, or too long")
             return None
+        if received.type is not self._form.kind:
+            raise _Closed(INVALID, f"a message of {self._protocol} is {self._form.kind.name.lower()}")
         try:
             message: Message = self._form.decode(received.data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:

@@ -199,6 +199,7 @@ async def test_a_ping_is_answered(tmp_path: Path) -> None:
         ([2, 1, [], -1, []], "timeout_ms: -1"),
         ([2, 1, [], 0, [[2, "s"]]], "not a message"),
         ([2, 1, [], 0, [[6, "x" * 32, 0, "0123456789abcdef"]]], "request_id"),
+        ([2, 1, [], 0, [[16, "mail", 5, 1000, "gcra", 1, 50]]], "wait_ms: 50"),
         ([2, 1, [], 0, [[72, 1]] * 1025], "1024"),
     ],
 )
@@ -213,6 +214,18 @@ async def test_a_wrong_message_ends_the_stream_with_a_reason(
         assert closed.value.code in (stream.INVALID, stream.FLOW_CONTROL)
         async with served.again(client) as again:
             assert (await again.acquire("a"))[0] == GRANTED
+
+
+@pytest.mark.parametrize(("form", "opcode", "kind"), [("msgpack", 1, "binary"), ("json", 2, "text")])
+async def test_a_message_of_the_other_kind_ends_the_stream(
+    tmp_path: Path, form: str, opcode: int, kind: str
+) -> None:
+    """Text on a stream of MessagePack, bytes on one of JSON: told, and nothing breaks."""
+    async with streamed(tmp_path) as served, served.stream(form) as client:
+        client.send_frame(opcode, b"[4]")
+        with pytest.raises(Closed, match=kind) as closed:
+            await client.receive()
+        assert closed.value.code == stream.INVALID
 
 
 async def test_a_message_that_is_too_long_ends_the_stream(tmp_path: Path) -> None:
