@@ -68,6 +68,9 @@ class Snapshots(library.Snapshots, Protocol):
     def poll(self) -> tuple[str, int]:
         """Return how the writing child is doing, and up to which index the state is written when "done"."""
 
+    def size_bytes(self) -> int:
+        """Return the size of this node's snapshot, 0 if there is none."""
+
     def first_needed(self, goal: int) -> int | None:
         """Return from which entry on followers need the log that have not all up to `goal` yet."""
 
@@ -131,6 +134,11 @@ class Engine:
     def has_room(self, peer_id: str) -> bool:
         """Whether bulk data may be sent to the peer, besides what was collected for it."""
         return self._room_bytes(peer_id) > self._sent_bytes.get(peer_id, 0)
+
+    def hand_out(self, entries: list[LogEntry]) -> None:
+        """Collect what is committed, to be applied."""
+        self.committed += entries
+        self._compaction.applied(sum([len(content) for content, _, _ in entries]))
 
     def take_sent(self) -> list[tuple[str, Message]]:
         """Return what is to be sent, and begin anew."""
@@ -281,13 +289,14 @@ class Engine:
         """
         outcome, index = self._snapshots.poll()
         if outcome == "done":
-            self._compaction.has_snapshot(index, now_s)
+            self._compaction.written(index, self._snapshots.size_bytes(), now_s)
             self.journal.remove_before(self.retained_from(index - 1) - self.journal.first_index)
         elif outcome == "failed":
             self._compaction.failed(now_s)
         elif outcome == "idle" and self._compaction.is_due(applied_index, self.journal.bytes_count, now_s):
             previous, last = self.entries(applied_index - 1, applied_index)
             self.snapshot_due = (last, previous)
+            self._compaction.begun()
 
     @property
     def snapshots_failing_s(self) -> float:
@@ -323,7 +332,7 @@ class Engine:
         self.journal.add(*snapshot.last)
         if snapshot.log_digest is not None:
             self.journal.continue_digests(snapshot.last, snapshot.log_digest)
-        self._compaction.has_snapshot(snapshot.last[1], self.now_s())
+        self._compaction.received(snapshot.last[1], self.now_s())
         self._begin_behind(snapshot.last[1])
 
     def _begin_behind(self, index: int) -> None:

@@ -93,7 +93,6 @@ class Owner(Protocol):
     """What the library asks of the engine that drives it. `observe` tells it what the library knows."""
 
     journal: EngineJournal
-    committed: list[LogEntry]
     sent: list[tuple[str, Message]]
     may_stand: bool
     has_proposal: bool
@@ -105,6 +104,9 @@ class Owner(Protocol):
     commit_index: int
     applied_index: int
     is_takeover_asked: bool
+
+    def hand_out(self, entries: list[LogEntry]) -> None:
+        """Collect entries that are committed."""
 
     def collect_bulk(self, peer_id: str, message: Message, size_bytes: int) -> None:
         """Collect a message with bulk data."""
@@ -354,7 +356,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         start = applied + 1 - journal.first_index
         assert start >= 0, "the log begins behind the state"
         entries = journal.entries[start : start + commit_index - applied]
-        owner.committed += entries
+        owner.hand_out(entries)
         self._SyncObj__raftLastApplied = applied + len(entries)
         return not (
             owner.has_proposal

@@ -156,6 +156,10 @@ class SnapshotTransfer:
             return "idle", index
         return outcome, index
 
+    def size_bytes(self) -> int:
+        """Return the size of this node's snapshot, 0 if there is none. Raises OSError."""
+        return self._store.size_bytes()
+
     def next_chunk(self, peer_id: str) -> Chunk | None:
         """Return the next chunk for a peer, None when there is nothing to send or no room for it now."""
         engine = self._engine

@@ -109,6 +109,17 @@ class SnapshotStore:
         """Whether there is a snapshot, whole or not."""
         return self._files.exists(self._path)
 
+    def size_bytes(self) -> int:
+        """Return the size of the snapshot, 0 if there is none. Raises OSError."""
+        try:
+            fd = self._files.open_to_read(self._path)
+        except FileNotFoundError:
+            return 0
+        try:
+            return self._files.size(fd)
+        finally:
+            self._files.close(fd)
+
     def load(self) -> Snapshot | None:
         """Return the verified snapshot, None if there is none yet. Raises DataDirError if it is damaged."""
         try:

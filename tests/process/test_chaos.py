@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scripts.chaos_lab.targets.processes import PREFIX
-from scripts.local_cluster import PROJECT
+from scripts.local_cluster import PROJECT, LocalCluster
 from tests.process.nodes import DEADLINE_S
 
 pytestmark = pytest.mark.process
@@ -135,6 +135,27 @@ def test_a_history_that_breaks_a_promise_is_red(tmp_path: Path) -> None:
     drawn = chaos(tmp_path, "timeline", "run")
     assert drawn.returncode == CLEAN, drawn.stdout + drawn.stderr
     assert '"violations":[]' in (tmp_path / "run" / "timeline.html").read_text()
+
+
+def test_clients_and_checkers_at_a_cluster_that_somebody_else_runs(tmp_path: Path) -> None:
+    """The nodes are told apart by what they say of themselves; one that does not answer is not one of ours."""
+    with LocalCluster.up(tmp_path / "theirs") as cluster:
+        urls = ",".join(node.http for node in cluster.nodes())
+        done = chaos(
+            tmp_path,
+            *("--target", urls, "--no-faults", "--minutes", "0.1", "--dir", "run"),
+            *("--at", "1:echo pulled >pulled", "--workloads", "mutex,tokens"),
+        )
+        twice = chaos(tmp_path, "--target", f"{urls},{urls}", "--no-faults", "--minutes", "0.1")
+    assert done.returncode == CLEAN, done.stdout + done.stderr
+    assert (tmp_path / "pulled").read_text() == "pulled\n"
+    lines = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    assert {line["node"] for line in lines if line["line"] == "node-state"} == {"n1", "n2", "n3"}
+    assert twice.returncode == LAB_FAILED
+    assert "lead to the same node" in twice.stderr
+    nobody = chaos(tmp_path, "--target", urls, "--no-faults", "--minutes", "0.1")
+    assert nobody.returncode == LAB_FAILED
+    assert "no node answers" in nobody.stderr
 
 
 def test_a_killed_lab_leaves_nothing(tmp_path: Path) -> None:

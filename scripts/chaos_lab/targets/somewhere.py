@@ -24,7 +24,7 @@ class SomewhereTarget(Target):
             if not urlsplit(url).hostname:
                 raise LabFailure(f"{url!r} is no URL; give one of each node: http://HOST:PORT,...")
             self._urls[f"node-{number + 1}"] = url.rstrip("/")
-        names = {key: (self.status(key) or {}).get("node") for key in self._urls}
+        names = {key: (self.status(key) or {}).get("node_id") for key in self._urls}
         silent = [self._urls[key] for key, name in names.items() if name is None]
         if len(silent) == len(names):
             raise LabFailure(f"no node answers at {', '.join(silent)}")

@@ -5,6 +5,7 @@ import pytest
 from cluster.consensus.compaction import (
     COMPACT_SECONDS,
     LOG_BYTES_MAX,
+    REPLAYED_BYTES,
     RETRY_SECONDS_MAX,
     UNCOMPACTED_ENTRIES,
     Compaction,
@@ -48,6 +49,53 @@ def test_a_snapshot_of_nothing_new_counts_as_one_of_now(compaction: Compaction) 
     assert compaction.is_due(11, 0, START_S + 2 * COMPACT_SECONDS + 2)
 
 
+def test_what_a_start_would_apply_again_is_bounded(compaction: Compaction) -> None:
+    """Whatever the count of entries: a few large batches take as long to apply as many small ones."""
+    compaction.applied(REPLAYED_BYTES)
+    assert not compaction.is_due(11, 0, START_S)
+    compaction.applied(1)
+    assert compaction.is_due(11, 0, START_S)
+
+
+def test_what_was_applied_while_a_snapshot_was_written_counts_for_the_next(compaction: Compaction) -> None:
+    """The file has the state as it was when it was begun."""
+    compaction.applied(2 * REPLAYED_BYTES)
+    compaction.begun()
+    compaction.applied(REPLAYED_BYTES)
+    compaction.written(12, 0, START_S)
+    assert not compaction.is_due(13, 0, START_S)
+    compaction.applied(1)
+    assert compaction.is_due(13, 0, START_S)
+
+
+def test_a_failed_snapshot_leaves_all_that_was_applied(compaction: Compaction) -> None:
+    """A start would still do all of it again."""
+    compaction.applied(REPLAYED_BYTES + 1)
+    compaction.begun()
+    compaction.failed(START_S)
+    assert compaction.is_due(11, 0, START_S + RETRY_SECONDS_MAX)
+
+
+def test_a_large_state_is_not_written_more_often_than_its_own_size_comes_in(compaction: Compaction) -> None:
+    """To load it takes longer than to apply so much: and each time, all of it is written."""
+    compaction.written(11, 3 * REPLAYED_BYTES, START_S)
+    compaction.applied(3 * REPLAYED_BYTES)
+    assert not compaction.is_due(12, 0, START_S)
+    compaction.applied(1)
+    assert compaction.is_due(12, 0, START_S)
+
+
+def test_behind_a_received_snapshot_nothing_is_applied_again(compaction: Compaction) -> None:
+    """Even if one of this node's own was under way."""
+    compaction.applied(REPLAYED_BYTES)
+    compaction.begun()
+    compaction.received(50, START_S)
+    compaction.applied(REPLAYED_BYTES)
+    assert not compaction.is_due(51, 0, START_S)
+    compaction.applied(1)
+    assert compaction.is_due(51, 0, START_S)
+
+
 def test_pauses_behind_failures_double_up_to_a_minute(compaction: Compaction) -> None:
     """Also one that is asked for waits. A success makes the next pause short again."""
     now_s, pauses = START_S, []
@@ -60,7 +108,7 @@ def test_pauses_behind_failures_double_up_to_a_minute(compaction: Compaction) ->
         pauses.append(now_s - began_s)
     assert pauses == [1, 2, 4, 8, 16, 32, RETRY_SECONDS_MAX, RETRY_SECONDS_MAX, RETRY_SECONDS_MAX]
     assert compaction.failing_s(now_s) == now_s - START_S
-    compaction.has_snapshot(1000, now_s)
+    compaction.written(1000, 0, now_s)
     assert compaction.failing_s(now_s + 1) == 0
     compaction.failed(now_s)
     assert compaction.is_due(2000, 0, now_s + 1)
@@ -77,7 +125,7 @@ def test_a_written_snapshot_ends_what_was_due(compaction: Compaction) -> None:
     """The next one is counted from it."""
     compaction.force()
     assert compaction.is_due(500, 0, START_S)
-    compaction.has_snapshot(500, START_S)
+    compaction.written(500, 0, START_S)
     assert not compaction.is_due(500 + ENTRIES - 1, 0, START_S)
     assert compaction.is_due(500 + ENTRIES, 0, START_S)
 
