@@ -138,7 +138,7 @@ def test_a_history_that_breaks_a_promise_is_red(tmp_path: Path) -> None:
 
 
 def test_clients_and_checkers_at_a_cluster_that_somebody_else_runs(tmp_path: Path) -> None:
-    """The nodes are told apart by what they say of themselves; one that does not answer is not one of ours."""
+    """The nodes are told apart by what they say of themselves; two that are one are found out."""
     with LocalCluster.up(tmp_path / "theirs") as cluster:
         urls = ",".join(node.http for node in cluster.nodes())
         done = chaos(
