@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from api.views import Holder, Leader
+from api.views import Holder, Leader, Revocation, holders_of, revocation_of
 from cluster.consensus.member_list import Members
 from holdfast import wire
 from lockstate import results
@@ -35,11 +35,12 @@ class SessionOpened(Answer):
 
 
 class SessionKept(msgspec.Struct):
-    """A session whose ttl starts anew."""
+    """A session whose ttl starts anew. `revoked` are those of its holds that it is to give up."""
 
     session_id: str
     expires_in_ms: int
     revision: int
+    revoked: tuple[Holder, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class SessionClosed(Answer):
@@ -88,10 +89,26 @@ class GrantedSeveral(Answer):
 
 
 class Renewed(Answer):
-    """A hold whose lease starts anew."""
+    """A hold whose lease starts anew, and whether it is to be given up nevertheless."""
 
     token: int
     expires_in_ms: int
+    revision: int
+    revocation: Revocation | msgspec.UnsetType = msgspec.UNSET
+
+
+class Revoked(Answer):
+    """The holders that were asked to give up."""
+
+    revoked: tuple[Holder, ...]
+    revision: int
+
+
+class PutOff(Answer):
+    """A hold that is not forced for so long; nor can that be put off again."""
+
+    token: int
+    ends_in_ms: int
     revision: int
 
 
@@ -140,7 +157,7 @@ class FenceForgotten(Answer):
 
 
 class PermitsGranted(Answer):
-    """Permits of a semaphore; `available` are left for others."""
+    """Permits of a semaphore, of which `available` are left for others; `limit` is how many there are."""
 
     hold_id: str
     token: int
@@ -149,6 +166,7 @@ class PermitsGranted(Answer):
     available: int
     expires_in_ms: int
     revision: int
+    limit: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Resized(Answer):
@@ -241,7 +259,10 @@ def session_opened(result: results.SessionOpened, revision: int) -> SessionOpene
 
 def session_kept(result: results.SessionKept, revision: int) -> SessionKept:
     """Return the answer to a keepalive."""
-    return SessionKept(result.session_id, result.expires_in_ms, revision)
+    answer = SessionKept(result.session_id, result.expires_in_ms, revision)
+    if isinstance(result, results.SessionKeptToEnd):
+        answer.revoked = holders_of(result.revoked)
+    return answer
 
 
 def granted(result: results.Granted, revision: int) -> Granted | GrantedSeveral:
@@ -260,7 +281,10 @@ def granted(result: results.Granted, revision: int) -> Granted | GrantedSeveral:
 
 def renewed(result: results.Renewed, revision: int) -> Renewed:
     """Return the answer to a renewal."""
-    return Renewed(result.token, result.expires_in_ms, revision)
+    answer = Renewed(result.token, result.expires_in_ms, revision)
+    if isinstance(result, results.RenewedToEnd):
+        answer.revocation = revocation_of(result.revocation)
+    return answer
 
 
 def _add_held(answer: Granted | GrantedSeveral, result: results.Granted) -> None:
@@ -283,7 +307,7 @@ def released(result: results.Released, revision: int) -> Released:
 
 def permits_granted(result: results.Granted, revision: int) -> PermitsGranted:
     """Return the answer to an acquire of permits."""
-    return PermitsGranted(
+    answer = PermitsGranted(
         result.hold_id,
         result.token,
         result.name,
@@ -292,6 +316,9 @@ def permits_granted(result: results.Granted, revision: int) -> PermitsGranted:
         result.expires_in_ms,
         revision,
     )
+    if isinstance(result, results.GrantedPermits):
+        answer.limit = result.limit
+    return answer
 
 
 def rate_taken(result: results.RateTaken, waited_ms: int, revision: int) -> RateTaken:

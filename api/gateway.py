@@ -10,7 +10,7 @@ it may not read is left out of what it is shown.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from api import problems, right_calls, rights_needed, sight
 from api.node import Applied, Begun, NodeState, ServingNode
@@ -73,8 +73,8 @@ class Gateway:
 
         Raises ProblemError, ClusterError.
         """
-        self._known(command)
-        return self._outcome(command, await self._node.acquire(command, timeout_s), kind)
+        known = cast("MayWait", self._known(command))
+        return self._outcome(known, await self._node.acquire(known, timeout_s), kind)
 
     def begin(self, command: Command, timeout_s: float) -> Begun:
         """Have one command applied that does not wait in a queue; `outcome` says what became of it.

@@ -4,7 +4,7 @@ from typing import Final
 
 from api.problems import ProblemError
 from holdfast import wire
-from lockstate.commands import Command, ForceEnd, ReleaseOf, RenewOf
+from lockstate.commands import Command, ForceEnd, PutOff, ReleaseOf, RenewOf, Revoke
 from lockstate.kinds import HoldKind
 from lockstate.results import Refused
 
@@ -24,6 +24,16 @@ _CALLS: Final[dict[type[Command], dict[HoldKind, str]]] = {
         _LOCK: wire.LOCK_FORCE_RELEASE,
         _SEMAPHORE: wire.SEMAPHORE_FORCE_RELEASE,
         _ELECTION: wire.ELECTION_DEPOSE,
+    },
+    Revoke: {
+        _LOCK: wire.LOCK_REVOKE,
+        _SEMAPHORE: wire.SEMAPHORE_REVOKE,
+        _ELECTION: wire.ELECTION_REVOKE,
+    },
+    PutOff: {
+        _LOCK: wire.LOCK_PUT_OFF,
+        _SEMAPHORE: wire.SEMAPHORE_PUT_OFF,
+        _ELECTION: wire.ELECTION_PUT_OFF,
     },
 }
 """The calls of each kind, by the command that they make."""

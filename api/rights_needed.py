@@ -17,6 +17,7 @@ from lockstate.commands import (
     Acquire,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsOf,
     AdvanceFence,
     Campaign,
     CloseSession,
@@ -35,12 +36,14 @@ from lockstate.commands import (
     OpenSession,
     Proclaim,
     PutCell,
+    PutOff,
     Release,
     ReleaseOf,
     Renew,
     RenewOf,
     ResizeSemaphore,
     ResumeStream,
+    Revoke,
     TakeRate,
     TransactCells,
 )
@@ -91,6 +94,12 @@ _CALLS: Final[dict[tuple[str, str], Need]] = {
     ("POST", wire.LOCK_FORCE_RELEASE): _FORCE,
     ("POST", wire.LOCK_LIFT_DELAY): _FORCE,
     ("POST", wire.SEMAPHORE_LIFT_DELAY): _FORCE,
+    ("POST", wire.LOCK_REVOKE): _FORCE,
+    ("POST", wire.LOCK_PUT_OFF): _ACQUIRE,
+    ("POST", wire.SEMAPHORE_REVOKE): _FORCE,
+    ("POST", wire.SEMAPHORE_PUT_OFF): _ACQUIRE,
+    ("POST", wire.ELECTION_REVOKE): _FORCE,
+    ("POST", wire.ELECTION_PUT_OFF): _ACQUIRE,
     ("POST", wire.FENCE_FORGET): _FORCE,
     ("GET", wire.LOCK): _READ,
     ("GET", wire.LOCKS): _READ,
@@ -216,7 +225,7 @@ def _by_id(rights: Rights, _: Command) -> None:
         raise forbidden(Right.ACQUIRE)
 
 
-def _force(rights: Rights, command: ForceEnd) -> None:
+def _force(rights: Rights, command: ForceEnd | Revoke) -> None:
     check_name(rights, Right.FORCE, command.name)
 
 
@@ -286,6 +295,9 @@ _COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
     ForceEnd: _force,
     ForceCloseSession: _force_session,
     LiftDelay: _lift_delay,
+    Revoke: _force,
+    PutOff: _by_id,
+    AcquirePermitsOf: _acquire_name,
     ForgetFence: _forget_fence,
     PutCell: _put_cell,
     DeleteCells: _delete_cells,

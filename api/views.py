@@ -27,6 +27,8 @@ from lockstate.results import (
     LockView,
     RateRowView,
     RateTaken,
+    RevocationView,
+    RevokedView,
     SemaphoreView,
     SessionView,
     TicketView,
@@ -35,6 +37,18 @@ from lockstate.results import (
 
 Unset = msgspec.UnsetType
 UNSET = msgspec.UNSET
+
+
+class Revocation(msgspec.Struct, kw_only=True):
+    """What a holder was asked: to give up within `ends_in_ms`, or it is forced; it may put that off once.
+
+    `ticket` is the number of the wait for which it was asked, if there is one.
+    """
+
+    reason: str
+    ends_in_ms: int
+    put_off: bool
+    ticket: int | Unset = UNSET
 
 
 class Holder(msgspec.Struct, kw_only=True):
@@ -51,6 +65,7 @@ class Holder(msgspec.Struct, kw_only=True):
     since_ms: int | Unset = UNSET
     session_name: str | Unset = UNSET
     labels: dict[str, str] | Unset = UNSET
+    revocation: Revocation | Unset = UNSET
 
 
 class Waiter(msgspec.Struct, kw_only=True):
@@ -89,6 +104,7 @@ class Leader(msgspec.Struct):
     since_ms: int | Unset = UNSET
     session_name: str | Unset = UNSET
     labels: dict[str, str] | Unset = UNSET
+    revocation: Revocation | Unset = UNSET
 
 
 class CycleStep(msgspec.Struct):
@@ -297,9 +313,11 @@ class AuditEvent(msgspec.Struct, kw_only=True):
     owner: str
     token: int | Unset = UNSET
     value: str | Unset = UNSET
+    ticket: int | Unset = UNSET
     reason: str
     at_ms: int
     lasted_ms: int
+    ends_in_ms: int | Unset = UNSET
 
 
 class Audit(Read):
@@ -323,6 +341,8 @@ def holder_of(view: HolderView) -> Holder:
     _describe(holder, view)
     if isinstance(view, HoldView):
         _tell_more(holder, view)
+    elif isinstance(view, RevokedView):
+        holder.revocation = revocation_of(view.revocation)
     return holder
 
 
@@ -331,6 +351,16 @@ def _tell_more(shown: Holder | Leader, view: HoldView) -> None:
     shown.since_ms = view.since_ms
     if view.session_name:
         shown.session_name, shown.labels = view.session_name, view.labels
+    if view.revocation is not None:
+        shown.revocation = revocation_of(view.revocation)
+
+
+def revocation_of(view: RevocationView) -> Revocation:
+    """Return what a holder was asked as a JSON object."""
+    shown = Revocation(reason=view.reason, ends_in_ms=view.ends_in_ms, put_off=view.is_put_off)
+    if view.ticket:
+        shown.ticket = view.ticket
+    return shown
 
 
 def holders_of(views: Iterable[HolderView]) -> tuple[Holder, ...]:
@@ -506,6 +536,8 @@ def audit_of(events: Iterable[Event]) -> Audit:
 
 _OF_NOBODY: Final = frozenset({EventKind.DELAY_LIFTED, EventKind.FENCE_FORGOTTEN})
 """Events of what no client has: they show no owner."""
+_OF_PLEAS: Final = frozenset({EventKind.REVOKED, EventKind.PUT_OFF})
+"""Events of holds that are to be given up: they say by when."""
 
 
 def event_of(event: Event) -> AuditEvent:
@@ -529,6 +561,10 @@ def event_of(event: Event) -> AuditEvent:
             shown.kind = event.of
         case _:
             shown.kind, shown.token = event.of, event.token
+    if event.ticket:
+        shown.ticket = event.ticket
+    if event.kind in _OF_PLEAS:
+        shown.ends_in_ms = event.ends_in_ms
     if event.kind is EventKind.DELAY_LIFTED and event.of is HoldKind.LOCK:
         shown.scope = event.scope
     elif event.of is HoldKind.LOCK:

@@ -105,7 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
     _read_commands.add_parser(commands, duration_ms)
     _top.add_parser(commands, duration_ms)
     _cell_commands.add_parser(commands, duration_ms)
-    _force_commands.add_parser(commands)
+    _force_commands.add_parser(commands, duration_ms)
 
     status = commands.add_parser(
         "status", help="show the nodes and what hinders them; exit 0 when there is a leader"
@@ -353,6 +353,7 @@ _COMMANDS: Mapping[str, Callable[[Inspector, argparse.Namespace], Awaitable[int]
     "cell": _cell_commands.cell,
     "take": _cell_commands.take,
     "force": _force_commands.force,
+    "revoke": _force_commands.revoke,
     "status": _status,
     "cluster": _cluster_commands.run,
 }

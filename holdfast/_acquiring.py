@@ -306,17 +306,19 @@ class Semaphore(Acquirable[Hold]):
         name: str,
         terms: Terms,
         *,
-        limit: int,
+        limit: int | None,
         permits: int,
+        strict: bool,
     ) -> None:
         super().__init__(transport, kept, (name,), terms)
         self._limit = limit
         self._permits = permits
+        self._is_strict = strict
 
     def _operation(self, wanted: Wanted) -> Operation[Grant]:
         (name,) = self._names
         return _primitive_operations.acquire_permits(
-            name, limit=self._limit, permits=self._permits, wanted=wanted
+            name, limit=self._limit, permits=self._permits, is_strict=self._is_strict, wanted=wanted
         )
 
     def _hold(self, granted: Grant, session: Session | None) -> Hold:

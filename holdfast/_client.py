@@ -33,6 +33,7 @@ from holdfast._keeping import Kept
 from holdfast._lease import FORKED, RELEASED
 from holdfast._metrics import Metrics
 from holdfast._names import Name, to_name
+from holdfast._operations import HoldKind
 from holdfast._rates_and_fences import Fence, RateLimiter
 from holdfast._tls import Tls, Trust, from_environment
 from holdfast._transaction import TransactionContext
@@ -185,8 +186,9 @@ class Client:
         self,
         name: Name,
         *,
-        limit: int,
+        limit: int | None = None,
         permits: int = 1,
+        strict: bool = False,
         ttl: Seconds | None = None,
         session: Session | None = None,
         timeout: Seconds | None = None,
@@ -195,7 +197,11 @@ class Client:
         max_hold: Seconds | None = None,
         on_lost: OnLost | None = None,
     ) -> Semaphore:
-        """Return `permits` of a semaphore that has `limit` of them, to be used like a lock."""
+        """Return `permits` of a semaphore that has `limit` of them, to be used like a lock.
+
+        The first to ask sets the limit. While the semaphore is in use it may be left out, and another one is
+        refused (`limit-mismatch`) only with `strict`, or if there are fewer than `permits`.
+        """
         terms = Terms.of(
             self._owner,
             ttl=ttl,
@@ -206,7 +212,8 @@ class Client:
             max_hold=max_hold,
             on_lost=on_lost,
         )
-        return Semaphore(self._transport, self._kept, to_name(name), terms, limit=limit, permits=permits)
+        text, kept = to_name(name), self._kept
+        return Semaphore(self._transport, kept, text, terms, limit=limit, permits=permits, strict=strict)
 
     def election(
         self,
@@ -342,6 +349,27 @@ class Client:
     ) -> tuple[_values.Holder, ...]:
         """End every hold of a lock, whoever has it, and return the former holders."""
         operation = _operations.force_release(to_name(name), reason, to_ms(lock_delay, "lock_delay"))
+        return await self._transport.call(operation)
+
+    async def revoke(
+        self,
+        name: Name,
+        *,
+        reason: str,
+        grace: Seconds = 30,
+        kind: HoldKind = "lock",
+        token: int | None = None,
+        ticket: int | None = None,
+    ) -> tuple[_values.Holder, ...]:
+        """Ask the holders of a name, or the one with `token`, to give up; return them.
+
+        They hear of it with their next renewal, may put it off once, and are ended as by force when the grace
+        is over. `ticket` is the number of the wait for which it is asked.
+        """
+        grace_ms = to_ms(grace, "grace")
+        operation = _override_operations.revoke(
+            kind, to_name(name), reason, grace_ms, token=token, ticket=ticket
+        )
         return await self._transport.call(operation)
 
     async def force_close_session(self, session_name: str, *, reason: str) -> tuple[str, ...]:

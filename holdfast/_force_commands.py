@@ -1,14 +1,17 @@
-"""The command `force`: what operators do to what others have. The cluster keeps the reason of each."""
+"""The commands `force` and `revoke`: what operators do to what others have. The cluster keeps the reasons."""
 
 import argparse
+from collections.abc import Callable
 from typing import cast
 
 from holdfast._inspector import Inspector
 from holdfast._printing import print_json
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Describe the command."""
+def add_parser(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", duration_ms: Callable[[str], int]
+) -> None:
+    """Describe the commands."""
     force = commands.add_parser("force", help="end or lift what others have, with a reason that is audited")
     actions = force.add_subparsers(dest="action", required=True, metavar="ACTION")
     release = actions.add_parser("release", help="end every hold of a lock")
@@ -22,7 +25,21 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     forget = actions.add_parser("forget-fence", help="make a resource accept any token again")
     forget.add_argument("name", metavar="RESOURCE")
-    for parser in (release, end, lift, forget):
+    revoke = commands.add_parser(
+        "revoke", help="ask holders to give up within a grace; then they are ended by force"
+    )
+    revoke.add_argument("name", metavar="NAME")
+    revoke.add_argument(
+        "--grace", metavar="TIME", type=duration_ms, default=30_000, help="until when (default: 30s)"
+    )
+    revoke.add_argument(
+        "--kind",
+        choices=("lock", "semaphore", "election"),
+        default="lock",
+        help="what they hold (default: lock)",
+    )
+    revoke.add_argument("--token", metavar="N", type=int, help="only the holder that has this token")
+    for parser in (release, end, lift, forget, revoke):
         parser.add_argument("--reason", metavar="TEXT", required=True, help="why; the audit keeps it")
 
 
@@ -38,4 +55,17 @@ async def force(client: Inspector, arguments: argparse.Namespace) -> int:
             print_json({"lifted": await client.lift_delay(name, reason=reason, kind=arguments.kind)})
         case _:
             print_json({"highest_token": await client.forget_fence(name, reason=reason)})
+    return 0
+
+
+async def revoke(client: Inspector, arguments: argparse.Namespace) -> int:
+    """Ask, and print who was asked as JSON."""
+    asked = await client.revoke(
+        arguments.name,
+        reason=arguments.reason,
+        grace=arguments.grace / 1000,
+        kind=arguments.kind,
+        token=arguments.token,
+    )
+    print_json({"revoked": asked})
     return 0

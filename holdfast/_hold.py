@@ -9,6 +9,7 @@ from holdfast._keeping import Kept
 from holdfast._lease import RELEASED, Lease
 from holdfast._operations import Grant, HoldKind, Opened
 from holdfast._transport import Transport
+from holdfast._values import Revocation
 
 Claim: TypeAlias = tuple[str, ...]
 """What a session can hold once only: the kind and the names."""
@@ -145,6 +146,25 @@ class Hold(Kept):
         Raises LeaseExpired when it is over: stop the protected work.
         """
         await self.extend(None, None if ttl is None else to_ms(ttl, "ttl"))
+
+    @property
+    def revocation(self) -> Revocation | None:
+        """What others asked of it, as of the last renewal: to give up, or it is forced; None if nothing."""
+        return self.lease.revocations.get(self.token)
+
+    async def put_off(self) -> float:
+        """Say "not yet" to a revocation: return for how many seconds it is not forced. Possible once.
+
+        Raises Refused (`not-revoked`) when nobody has asked, or it was put off before; LeaseExpired when it
+        is over.
+        """
+        self.refuse_forked()
+        try:
+            ends_in_ms = await self._transport.call(_operations.put_off(self.kind, self.hold_id))
+        except LeaseExpired as error:
+            self.end(error.code, error)
+            raise
+        return ends_in_ms / 1000
 
     async def release(self) -> None:
         """Give it back. Raises LeaseExpired when it was over before.

@@ -9,6 +9,7 @@ import msgspec
 from holdfast._clock import REAL, Clock
 from holdfast._durations import Seconds, to_s
 from holdfast._errors import LeaseLost
+from holdfast._values import Revocation
 
 ROUNDING_MS = 1
 """Milliseconds taken off a lease: the cluster counts whole ones, and may have cut off almost one."""
@@ -39,10 +40,12 @@ class Lease(msgspec.Struct, frozen=True):
     """How long a right can be relied on, by the client's own monotonic clock.
 
     `asked_at_s` was read before the request left, so the cluster began to count later than we do.
+    `revocations` are of holds that are to be given up, by token, as the cluster told them with the lease.
     """
 
     asked_at_s: float
     expires_in_ms: int
+    revocations: dict[int, Revocation] = {}
 
     @property
     def valid_until_s(self) -> float:

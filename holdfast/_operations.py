@@ -171,7 +171,22 @@ def renew(kind: HoldKind, hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
 
 
 def _renewed(answer: TimedAnswer) -> Lease:
-    return Lease(answer.attempted_at_s, decode(answer, _values.Renewed).expires_in_ms)
+    renewed = decode(answer, _values.Renewed)
+    revocations = {} if renewed.revocation is None else {renewed.token: renewed.revocation}
+    return Lease(answer.attempted_at_s, renewed.expires_in_ms, revocations)
+
+
+_PUT_OFF = {
+    "lock": wire.LOCK_PUT_OFF,
+    "semaphore": wire.SEMAPHORE_PUT_OFF,
+    "election": wire.ELECTION_PUT_OFF,
+}
+
+
+def put_off(kind: HoldKind, hold_id: str) -> Operation[int]:
+    """Answer a revocation with "not yet"; the answer says for how many ms the hold is not forced."""
+    fields = {"hold_id": hold_id, "request_id": new_request_id()}
+    return write(_PUT_OFF[kind], fields, lambda answer: decode(answer, _values.PutOff).ends_in_ms)
 
 
 def release(kind: HoldKind, hold_id: str) -> Operation[None]:
@@ -199,7 +214,9 @@ def keepalive(session_id: str) -> Operation[Lease]:
 
 
 def _kept(answer: TimedAnswer) -> Lease:
-    return Lease(answer.attempted_at_s, decode(answer, _values.SessionKept).expires_in_ms)
+    kept = decode(answer, _values.SessionKept)
+    revocations = {one.token: one.revocation for one in kept.revoked if one.revocation is not None}
+    return Lease(answer.attempted_at_s, kept.expires_in_ms, revocations)
 
 
 def close_session(session_id: str) -> Operation[tuple[str, ...]]:

@@ -26,6 +26,32 @@ def lift_delay(kind: str, name: str, reason: str) -> Operation[int]:
     return write(path, fields, lambda answer: decode(answer, _values.DelaysLifted).lifted)
 
 
+_REVOKES: Final = {
+    "lock": wire.LOCK_REVOKE,
+    "semaphore": wire.SEMAPHORE_REVOKE,
+    "election": wire.ELECTION_REVOKE,
+}
+"""The calls that ask holders to give up, by kind."""
+
+
+def revoke(
+    kind: str, name: str, reason: str, grace_ms: int, *, token: int | None, ticket: int | None
+) -> Operation[tuple[_values.Holder, ...]]:
+    """Ask holders to give up; the answer says who was asked, and until when."""
+    path = _REVOKES.get(kind)
+    if path is None:
+        raise ValueError(f"kind: {kind!r}; must be one of {', '.join(_REVOKES)}")
+    fields = {
+        "name": name,
+        "reason": reason,
+        "grace_ms": grace_ms,
+        "token": token,
+        "ticket": ticket,
+        "request_id": new_request_id(),
+    }
+    return write(path, fields, lambda answer: decode(answer, _values.HoldersRevoked).revoked)
+
+
 def forget_fence(resource: str, reason: str) -> Operation[int | None]:
     """Forget the highest token of a resource; the answer has it, None if there was none."""
     fields = {"resource": resource, "reason": reason, "request_id": new_request_id()}

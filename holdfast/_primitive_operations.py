@@ -10,9 +10,13 @@ from holdfast._operations import Grant, Wanted, release
 # -- semaphores -------------------------------------------------------------------------------------------
 
 
-def acquire_permits(name: str, *, limit: int, permits: int, wanted: Wanted) -> Operation[Grant]:
+def acquire_permits(
+    name: str, *, limit: int | None, permits: int, is_strict: bool, wanted: Wanted
+) -> Operation[Grant]:
     """Acquire permits of a semaphore."""
     fields = {"name": name, "limit": limit, "permits": permits} | wanted.fields()
+    if is_strict:
+        fields["strict"] = True
     return write(
         wire.SEMAPHORE_ACQUIRE,
         fields,

@@ -21,6 +21,8 @@ AUDITED: Final = frozenset(
         "released",
         "expired",
         "forced",
+        "revoked",
+        "put-off",
         "converted",
         "session-expired",
         "session-forced",

@@ -13,6 +13,7 @@ from holdfast._durations import Seconds
 from holdfast._hold import Session
 from holdfast._metrics import Metrics
 from holdfast._names import Name
+from holdfast._operations import HoldKind
 from holdfast._portal import Call
 from holdfast._rates_and_fences import Fence, RateLimiter
 from holdfast._sync_holds import (
@@ -138,8 +139,9 @@ class SyncClient:
         self,
         name: Name,
         *,
-        limit: int,
+        limit: int | None = None,
         permits: int = 1,
+        strict: bool = False,
         ttl: Seconds | None = None,
         session: SyncSession | None = None,
         timeout: Seconds | None = None,
@@ -148,11 +150,12 @@ class SyncClient:
         max_hold: Seconds | None = None,
         on_lost: Callable[[SyncHold], object] | None = None,
     ) -> SyncSemaphore:
-        """Return `permits` of a semaphore that has `limit` of them, to be used like a lock."""
+        """Return `permits` of a semaphore that has `limit` of them. See `Client.semaphore`."""
         semaphore = self._client.semaphore(
             name,
             limit=limit,
             permits=permits,
+            strict=strict,
             ttl=ttl,
             session=_twin(session),
             timeout=timeout,
@@ -257,6 +260,23 @@ class SyncClient:
     ) -> tuple[_values.Holder, ...]:
         """End every hold of a lock, whoever has it, and return the former holders."""
         return Call(lambda: self._client.force_release(name, reason=reason, lock_delay=lock_delay)).run()
+
+    def revoke(
+        self,
+        name: Name,
+        *,
+        reason: str,
+        grace: Seconds = 30,
+        kind: HoldKind = "lock",
+        token: int | None = None,
+        ticket: int | None = None,
+    ) -> tuple[_values.Holder, ...]:
+        """Ask holders of a name, or the one with `token`, to give up; return them. See `Client.revoke`."""
+        return Call(
+            lambda: self._client.revoke(
+                name, reason=reason, grace=grace, kind=kind, token=token, ticket=ticket
+            )
+        ).run()
 
     def force_close_session(self, session_name: str, *, reason: str) -> tuple[str, ...]:
         """End somebody else's session by its public name, and return the names of what it held.

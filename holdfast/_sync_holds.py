@@ -18,7 +18,7 @@ from holdfast._hold import Hold, Leadership, Session
 from holdfast._keeping import Kept
 from holdfast._lease import RELEASED
 from holdfast._portal import Call
-from holdfast._values import Leader
+from holdfast._values import Leader, Revocation
 
 K = TypeVar("K", bound=Kept)
 H = TypeVar("H", bound=Hold)
@@ -123,6 +123,15 @@ class SyncHold(SyncKept[Hold]):
     def renew(self, *, ttl: Seconds | None = None) -> None:
         """Start its lease anew. Raises LeaseExpired when it is over. See `Hold.renew`."""
         Call(lambda: self._kept.renew(ttl=ttl)).run()
+
+    @property
+    def revocation(self) -> Revocation | None:
+        """What others asked of it: to give it up, or it is forced; None if nothing. See `Hold.revocation`."""
+        return self._kept.revocation
+
+    def put_off(self) -> float:
+        """Say "not yet" to a revocation: return for how many seconds it is not forced. See `Hold.put_off`."""
+        return Call(self._kept.put_off).run()
 
     def release(self) -> None:
         """Give it back. Raises LeaseExpired when it was over before."""

@@ -43,14 +43,21 @@ class SyncTransaction(SyncSession):
         return Call(work).run()
 
     def acquire_permits(
-        self, name: Name, *, limit: int, permits: int = 1, timeout: Timeout = ..., note: str = ""
+        self,
+        name: Name,
+        *,
+        limit: int | None = None,
+        permits: int = 1,
+        strict: bool = False,
+        timeout: Timeout = ...,
+        note: str = "",
     ) -> SyncHold:
         """Acquire permits of a semaphore, each time others, and hold them until the end."""
 
         async def work() -> SyncHold:
             return self._twin_of(
                 await self._transaction.acquire_permits(
-                    name, limit=limit, permits=permits, timeout=timeout, note=note
+                    name, limit=limit, permits=permits, strict=strict, timeout=timeout, note=note
                 )
             )
 

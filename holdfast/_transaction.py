@@ -82,15 +82,16 @@ class Transaction(Session):
         self,
         name: Name,
         *,
-        limit: int,
+        limit: int | None = None,
         permits: int = 1,
+        strict: bool = False,
         timeout: Timeout = ...,  # noqa: ASYNC109 - sent
         note: str = "",
     ) -> Hold:
         """Acquire permits of a semaphore, each time others, and hold them until the end. See `acquire`."""
-        text = to_name(name)
+        text, kept = to_name(name), self._kept
         terms = self._terms(timeout, note)
-        semaphore = Semaphore(self._transport, self._kept, text, terms, limit=limit, permits=permits)
+        semaphore = Semaphore(self._transport, kept, text, terms, limit=limit, permits=permits, strict=strict)
         return await self._hold(semaphore, ("semaphore", text))
 
     async def write(self, *operations: CellOperation) -> tuple[CellResult, ...]:

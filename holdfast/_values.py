@@ -3,6 +3,19 @@
 import msgspec
 
 
+class Revocation(msgspec.Struct, frozen=True):
+    """What a holder was asked: to give up within `ends_in_ms`, or it is ended by force.
+
+    `put_off` says that it has been put off, which is possible once; `ticket` is the wait for which it was
+    asked, 0 if for none.
+    """
+
+    reason: str
+    ends_in_ms: int
+    put_off: bool = False
+    ticket: int = 0
+
+
 class Holder(msgspec.Struct, frozen=True):
     """Who holds a lock, permits or an election, as others may see it. Not all have a mode or permits."""
 
@@ -17,6 +30,7 @@ class Holder(msgspec.Struct, frozen=True):
     since_ms: int = 0
     session_name: str = ""
     labels: dict[str, str] = {}
+    revocation: Revocation | None = None
 
 
 class Waiter(msgspec.Struct, frozen=True):
@@ -115,15 +129,28 @@ class SessionOpened(msgspec.Struct, frozen=True):
 
 
 class SessionKept(msgspec.Struct, frozen=True):
-    """The body of the answer to a keepalive."""
+    """The body of the answer to a keepalive; `revoked` are holds that are to be given up."""
 
     expires_in_ms: int
+    revoked: tuple[Holder, ...] = ()
 
 
 class NamesReleased(msgspec.Struct, frozen=True):
     """The body of the answer to closing a session: the names of the locks that it held."""
 
     released: tuple[str, ...] = ()
+
+
+class HoldersRevoked(msgspec.Struct, frozen=True):
+    """The body of the answer to a revocation: who is to give up."""
+
+    revoked: tuple[Holder, ...] = ()
+
+
+class PutOff(msgspec.Struct, frozen=True):
+    """The body of the answer to "not yet": how long the hold is not forced."""
+
+    ends_in_ms: int
 
 
 class HoldersReleased(msgspec.Struct, frozen=True):
@@ -157,6 +184,7 @@ class Renewed(msgspec.Struct, frozen=True):
 
     token: int
     expires_in_ms: int
+    revocation: Revocation | None = None
 
 
 class TokenGiven(msgspec.Struct, frozen=True):

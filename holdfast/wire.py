@@ -20,6 +20,8 @@ LOCK_RELEASE: Final = "/v1/locks/release"
 LOCK_CONVERT: Final = "/v1/locks/convert"
 LOCK_FORCE_RELEASE: Final = "/v1/locks/force-release"
 LOCK_LIFT_DELAY: Final = "/v1/locks/lift-delay"
+LOCK_REVOKE: Final = "/v1/locks/revoke"
+LOCK_PUT_OFF: Final = "/v1/locks/put-off"
 SEMAPHORES: Final = "/v1/semaphores"
 SEMAPHORE: Final = "/v1/semaphores/{name}"
 SEMAPHORE_ACQUIRE: Final = "/v1/semaphores/acquire"
@@ -28,6 +30,8 @@ SEMAPHORE_RELEASE: Final = "/v1/semaphores/release"
 SEMAPHORE_RESIZE: Final = "/v1/semaphores/resize"
 SEMAPHORE_FORCE_RELEASE: Final = "/v1/semaphores/force-release"
 SEMAPHORE_LIFT_DELAY: Final = "/v1/semaphores/lift-delay"
+SEMAPHORE_REVOKE: Final = "/v1/semaphores/revoke"
+SEMAPHORE_PUT_OFF: Final = "/v1/semaphores/put-off"
 RATES: Final = "/v1/ratelimits"
 RATE_TAKE: Final = "/v1/ratelimits/take"
 RATE_PEEK: Final = "/v1/ratelimits/peek"
@@ -42,6 +46,8 @@ ELECTION_CAMPAIGN: Final = "/v1/elections/campaign"
 ELECTION_PROCLAIM: Final = "/v1/elections/proclaim"
 ELECTION_RESIGN: Final = "/v1/elections/resign"
 ELECTION_DEPOSE: Final = "/v1/elections/depose"
+ELECTION_REVOKE: Final = "/v1/elections/revoke"
+ELECTION_PUT_OFF: Final = "/v1/elections/put-off"
 HOLDS: Final = "/v1/holds"
 TICKET: Final = "/v1/tickets/{ticket}"
 CELLS: Final = "/v1/cells"
@@ -117,6 +123,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "deadlock": ProblemKind(409, "The wait would never end"),
     "conversion-deadlock": ProblemKind(409, "Two conversions would wait for each other"),
     "not-holder": ProblemKind(409, "The hold does not have this"),
+    "not-revoked": ProblemKind(409, "Nobody has asked for the hold back, or it was put off before"),
     "no-permits": ProblemKind(409, "The semaphore has too few permits left"),
     "limit-mismatch": ProblemKind(409, "The semaphore has another limit"),
     "already-held": ProblemKind(409, "The session holds it already"),

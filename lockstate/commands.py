@@ -324,6 +324,38 @@ class ForgetFence(_Command, frozen=True, tag=49):
     request_id: str = ""
 
 
+class Revoke(_Command, frozen=True, tag=73):
+    """Ask the holders of a name, or the one that has `token`, to give up; after `grace_ms` they are forced.
+
+    `ticket` is the public number of the wait for which that is asked; 0 if for none.
+    """
+
+    name: str
+    reason: str
+    grace_ms: int
+    kind: HoldKind = HoldKind.LOCK
+    token: int = 0
+    ticket: int = 0
+    request_id: str = ""
+
+
+class PutOff(_Command, frozen=True, tag=74):
+    """Answer a revocation with "not yet": the grace counts once more. Possible once for each hold."""
+
+    hold_id: HoldId
+    kind: HoldKind = HoldKind.LOCK
+    request_id: str = ""
+
+
+class AcquirePermitsOf(AcquirePermits, frozen=True, tag=75):
+    """Ask for permits of a semaphore that may have another limit than `limit`, or with 0 any that it has.
+
+    With `is_strict` another one is a mistake, as it is for `AcquirePermits`.
+    """
+
+    is_strict: bool = False
+
+
 class KeepAliveFor(KeepAlive, frozen=True, tag=50):
     """Start the session's ttl anew, with another length from now on."""
 
@@ -406,12 +438,15 @@ Command = (
     | LiftDelay
     | ForgetFence
     | KeepAliveFor
+    | Revoke
+    | PutOff
+    | AcquirePermitsOf
     | ResumeStream
     | Numbered
 )
 
 
-Acquisition = Acquire | AcquirePermits | Campaign | AcquireIf
+Acquisition = Acquire | AcquirePermits | Campaign | AcquireIf | AcquirePermitsOf
 """The commands that ask for a new hold."""
 
 MayWait = Acquisition | Convert

@@ -9,11 +9,12 @@ from lockstate.commands import Wanted
 from lockstate.ids import NO_OWNER, NO_SESSION
 from lockstate.modes import Mode
 from lockstate.owners import own_id
-from lockstate.records import Delay, Hold, Session, Ticket
-from lockstate.results import CellEvent, CellEventKind, Event, EventKind, Granted, Refused, Settled
+from lockstate.records import Delay, Hold, Plea, Session, Ticket, each_lock
+from lockstate.results import CellEvent, CellEventKind, Event, EventKind, Granted, Left, Refused, Settled
 from lockstate.state import State
+from lockstate.versions import RULES_FOLLOWED
 
-_NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.WAIT_ENDED})
+_NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.LEFT})
 """Events that do not go into the audit."""
 
 
@@ -48,22 +49,44 @@ class Effects:
         self.cell_events = []
         return events, settled, cell_events
 
-    def tell(
+    def tell(  # noqa: PLR0917 - what an event tells, called everywhere
         self,
         kind: EventKind,
         of: Hold | Ticket,
         lasted_ms: int,
         reason: str = "",
         locks: tuple[Wanted, ...] = (),
+        ticket: int = 0,
     ) -> None:
-        """Add an event of a hold or a ticket: one for each of its locks, or for each of `locks`."""
+        """Add an event of a hold or a ticket: one for each of its locks, or for each of `locks`.
+
+        `ticket` is the number of the wait that brought a hold this event.
+        """
         if kind in _NOT_AUDITED:
             self._is_all_audited = False
+        if isinstance(of, Ticket):
+            ticket = self.number_of(of)
         for lock in locks or of.locks or (of,):
-            self.events.append(self._event(kind, of, lock, lasted_ms, reason))
+            self.events.append(self._event(kind, of, lock, lasted_ms, reason, ticket))
 
-    def _event(
-        self, kind: EventKind, of: Hold | Ticket, lock: Hold | Ticket | Wanted, lasted_ms: int, reason: str
+    def number_of(self, ticket: Ticket) -> int:
+        """Return the number by which events name a ticket; 0 before rules 8."""
+        return ticket.order if self.state.rules >= RULES_FOLLOWED else 0
+
+    def tell_left(self, ticket: Ticket, why: Left) -> None:
+        """Add the event that a wait ended without a grant of its own; before rules 8 it says no reason."""
+        state = self.state
+        reason = why if state.rules >= RULES_FOLLOWED else ""
+        self.tell(EventKind.LEFT, ticket, state.now_ms - ticket.since_ms, reason)
+
+    def _event(  # noqa: PLR0917 - what an event of a hold or a ticket is made of
+        self,
+        kind: EventKind,
+        of: Hold | Ticket,
+        lock: Hold | Ticket | Wanted,
+        lasted_ms: int,
+        reason: str,
+        ticket: int,
     ) -> Event:
         state = self.state
         return Event(
@@ -81,7 +104,16 @@ class Effects:
             lock.scope,
             of.permits,
             of.value,
+            ticket,
         )
+
+    def tell_plea(self, kind: EventKind, hold: Hold, plea: Plea) -> None:
+        """Add the event that a holder is to give up, or has put that off."""
+        state = self.state
+        lasted_ms, ends_in_ms = state.now_ms - hold.since_ms, plea.expires_at_ms - state.now_ms
+        for lock in each_lock(hold):
+            event = self._event(kind, hold, lock, lasted_ms, plea.reason, plea.ticket)
+            self.events.append(msgspec.structs.replace(event, ends_in_ms=max(0, ends_in_ms)))
 
     def tell_session(self, session: Session, kind: EventKind, reason: str) -> None:
         """Add the event that a session expired, or was ended by force for a reason."""

@@ -10,6 +10,7 @@ from lockstate.records import RequestKey, Stream
 from lockstate.results import (
     Done,
     FrameRefused,
+    Left,
     NumberedDone,
     Queued,
     Reason,
@@ -117,7 +118,7 @@ class Frames:
         kept = stream.kept.get(command.number)
         if kept is not None and isinstance(kept.result, Queued):
             ticket = self._state.tickets[kept.result.hold_id]
-            self._holds.serve(self._holds.end_wait(ticket))
+            self._holds.serve(self._holds.end_wait(ticket, Left.CANCELLED))
         return _DONE
 
 

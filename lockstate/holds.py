@@ -66,14 +66,16 @@ from lockstate.results import (
     EventKind,
     Granted,
     GrantedAgain,
+    GrantedPermits,
     HoldKind,
+    Left,
     Queued,
     Reason,
     Refused,
     ReleasedOnce,
 )
 from lockstate.state import Freed, State, claims_of_hold
-from lockstate.versions import RULES_EXPLICIT
+from lockstate.versions import RULES_EXPLICIT, RULES_FOLLOWED
 from lockstate.wait_graph import Cycle
 
 SESSION_EXPIRED: Final = Refused(Reason.SESSION_EXPIRED, "the session has expired or never was")
@@ -133,8 +135,11 @@ class Holds:
 
     # -- how holds begin ------------------------------------------------------------------------------------
 
-    def begin(self, hold: Hold, claims: Claims, waited_ms: int) -> Granted:
-        """Begin a hold that nothing is in the way of: it gets the next token, and its lease begins now."""
+    def begin(self, hold: Hold, claims: Claims, waited_ms: int, ticket: int = 0) -> Granted:
+        """Begin a hold that nothing is in the way of: it gets the next token, and its lease begins now.
+
+        `ticket` is the number of the wait that it ends.
+        """
         state = self.state
         hold.token = state.next_token
         state.next_token += 1
@@ -157,6 +162,9 @@ class Holds:
                     "",
                     _LOCK,
                     hold.scope,
+                    0,
+                    "",
+                    ticket,
                 )
             )
             expires_in_ms = lease.expires_at_ms - state.now_ms
@@ -165,7 +173,8 @@ class Holds:
             return Granted(
                 hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, NO_OWNER, hold.scope
             )
-        self.effects.tell(EventKind.ELECTED if hold.kind is _ELECTION else _GRANTED, hold, waited_ms)
+        kind = EventKind.ELECTED if hold.kind is _ELECTION else _GRANTED
+        self.effects.tell(kind, hold, waited_ms, ticket=ticket)
         return self.granted(hold)
 
     def granted(self, hold: Hold) -> Granted:
@@ -180,7 +189,13 @@ class Holds:
         granted = Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, hold.owner)
         if hold.kind is _SEMAPHORE:
             available = views.available(state.semaphores[hold.name])
-            return msgspec.structs.replace(granted, owner=NO_OWNER, permits=hold.permits, available=available)
+            granted = msgspec.structs.replace(
+                granted, owner=NO_OWNER, permits=hold.permits, available=available
+            )
+            if state.rules >= RULES_FOLLOWED:
+                return GrantedPermits(
+                    **msgspec.structs.asdict(granted), limit=state.semaphores[hold.name].limit
+                )
         return granted
 
     def renewed(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str = "") -> Granted:
@@ -283,7 +298,7 @@ class Holds:
         """
         state = self.state
         if hold.converting:
-            freed = self.end_wait(state.tickets[hold.converting], LEASE_EXPIRED)
+            freed = self.end_wait(state.tickets[hold.converting], Left.LEASE_EXPIRED, LEASE_EXPIRED)
             freed += state.remove_hold(hold)
         else:
             freed = state.remove_hold(hold)
@@ -319,13 +334,13 @@ class Holds:
         )
         return freed
 
-    def end_wait(self, ticket: Ticket, refusal: Refused | None = None) -> Freed:
+    def end_wait(self, ticket: Ticket, why: Left, refusal: Refused | None = None) -> Freed:
         """End a wait with a refusal, by default one that says what is in the way; return what became free."""
         state = self.state
         claims = claims_of_hold(ticket)
         freed = state.remove_ticket(ticket, claims)
         self.effects.settle(ticket, refusal or self.in_the_way(ticket, claims))
-        self.effects.tell(EventKind.WAIT_ENDED, ticket, state.now_ms - ticket.since_ms)
+        self.effects.tell_left(ticket, why)
         return freed
 
     def in_the_way(self, ticket: Ticket, claims: Claims) -> Refused:
@@ -394,13 +409,15 @@ class Holds:
         state.remove_ticket(ticket, claims)
         if ticket.converts:
             hold = state.holds[ticket.converts]
-            freed = self.convert(hold, ticket.mode, ticket.locks, claims)
+            number = self.effects.number_of(ticket)
+            freed = self.convert(hold, ticket.mode, ticket.locks, claims, number)
             self.effects.settle(ticket, self.granted(hold))
             return freed
         hold = hold_of(ticket, state.now_ms)
         if extra is not NO_EXTRA:
             state.extras.put(hold.hold_id, msgspec.structs.replace(extra, if_held=IfHeld.RENEW))
-        self.effects.settle(ticket, self.begin(hold, claims, state.now_ms - ticket.since_ms))
+        waited_ms = state.now_ms - ticket.since_ms
+        self.effects.settle(ticket, self.begin(hold, claims, waited_ms, self.effects.number_of(ticket)))
         self._share(hold, claims)
         return []
 
@@ -417,15 +434,21 @@ class Holds:
         for ticket in list(state.wishes.get(wish, NOTHING).values()) if wish else ():
             if_held = state.extras.get(ticket.hold_id).if_held
             if if_held is IfHeld.REFUSE:
-                self.end_wait(ticket, refused_as_held(hold))
+                self.end_wait(ticket, Left.ALREADY_HELD, refused_as_held(hold))
                 continue
             state.remove_ticket(ticket, claims)
             self._take_over(hold, ticket.note, ticket.lock_delay_ms, if_held)
             granted = self._passed_on(hold, ticket.attempt_id, ticket.request, ticket.value)
             self.effects.settle(ticket, granted)
+            if state.rules >= RULES_FOLLOWED:
+                self.effects.tell_left(ticket, Left.SHARED)
 
-    def convert(self, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims) -> Freed:
+    def convert(
+        self, hold: Hold, mode: Mode, locks: tuple[Wanted, ...], claims: Claims, ticket: int = 0
+    ) -> Freed:
         """Give a hold another mode that nothing is in the way of; return what became free.
+
+        `ticket` is the number of the wait that this ends.
 
         A hold that becomes exclusive gets a new token. The old one may be lower than the token of another
         reader that has left since, and what the lock protects would refuse it as stale.
@@ -438,7 +461,7 @@ class Holds:
         freed = state.reclaim(hold, claims, token)
         state.ledger.change(hold)
         hold.mode, hold.locks = mode, locks
-        self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms)
+        self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, ticket=ticket)
         return freed
 
     def give_up(self, hold: Hold, gone: tuple[Wanted, ...], kept: tuple[Wanted, ...]) -> Freed:

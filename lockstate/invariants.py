@@ -16,7 +16,7 @@ from lockstate.queues import can_go
 from lockstate.records import CONVERSION, Hold, Ticket
 from lockstate.results import HoldKind, Queued
 from lockstate.state import State, claims_of_hold
-from lockstate.versions import RULES_EXTRAS, RULES_NUMBERED
+from lockstate.versions import RULES_EXTRAS, RULES_FOLLOWED, RULES_NUMBERED
 
 
 def check(machine: LockMachine) -> None:
@@ -165,7 +165,7 @@ def everything_timed_is_scheduled(state: State) -> None:
     """Everything that ends by itself is among the deadlines, and nothing else is."""
     timed: list[Timed] = [*state.sessions.values(), *state.tickets.values()]
     timed += [hold for hold in state.holds.values() if hold.ttl_ms]
-    timed += [*state.delays.values(), *state.permit_delays.values()]
+    timed += [*state.delays.values(), *state.permit_delays.values(), *state.pleas.values()]
     timed += [cell for cell in state.cells.all() if cell.ttl_ms]
     assert len(state.deadlines) == len(timed) + len(state.rates), "deadlines and tables disagree"
     first = min((record.expires_at_ms for record in timed), default=None)
@@ -216,6 +216,16 @@ def streams_are_right(state: State) -> None:
     assert not state.streams or state.rules >= RULES_NUMBERED, "older rules cannot write streams"
 
 
+def pleas_are_of_holds(state: State) -> None:
+    """What is to be given up is held; no hold is to be given up twice; older rules ask for nothing."""
+    for hold_id, plea in state.pleas.items():
+        assert plea.hold_id == hold_id, "a plea is kept for another hold"
+        assert hold_id in state.holds, "a plea outlived its hold"
+    orders = [plea.order for plea in state.pleas.values()]
+    assert orders == sorted(orders), "pleas are kept out of order"
+    assert not state.pleas or state.rules >= RULES_FOLLOWED, "older rules cannot ask for a hold back"
+
+
 def the_fingerprint_is_kept_up(state: State) -> None:
     """The sums of marks are those of the records that are there."""
     assert fingerprint.of(state) == fingerprint.recomputed(state), "a change of a record is not in the sums"
@@ -238,6 +248,7 @@ SENTENCES = (
     everything_timed_is_scheduled,
     cells_are_in_order,
     streams_are_right,
+    pleas_are_of_holds,
     the_fingerprint_is_kept_up,
     the_bytes_are_counted,
 )

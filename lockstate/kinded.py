@@ -11,7 +11,7 @@ from itertools import islice
 
 from lockstate import limits
 from lockstate.checks import invalid
-from lockstate.commands import ForceEnd, LiftDelay, ReleaseOf, RenewOf
+from lockstate.commands import ForceEnd, LiftDelay, PutOff, ReleaseOf, RenewOf
 from lockstate.holds import Holds
 from lockstate.kinds import HoldKind
 from lockstate.results import DelaysLifted, EventKind, ForceReleased, HolderView, Reason, Refused, Result
@@ -26,7 +26,7 @@ class Kinds:
         self._holds = holds
         self._state = holds.state
 
-    def check(self, command: ReleaseOf | RenewOf) -> Refused | None:
+    def check(self, command: ReleaseOf | RenewOf | PutOff) -> Refused | None:
         """Refuse a command for a hold of another kind; one that is gone is the business of the command."""
         hold = self._state.holds.get(command.hold_id)
         if hold is None or hold.kind is command.kind:
@@ -43,7 +43,8 @@ class Kinds:
         of_name = holders_of(self._state, command.kind, command.name)
         ended = [hold for hold in of_name if command.token in (0, hold.token)]
         if not ended:
-            return self._nothing_to_end(command, is_held=bool(of_name))
+            nothing = self.nothing_of(command.kind, command.name, command.token, is_held=bool(of_name))
+            return nothing or ForceReleased(())
         released = tuple([holder_view(self._state, hold, command.name) for hold in ended])
         freed: Freed = []
         for hold in ended:
@@ -66,22 +67,22 @@ class Kinds:
         self._holds.serve(freed)
         return DelaysLifted(len(delays), max(left_ms, 0))
 
-    def _nothing_to_end(self, command: ForceEnd, *, is_held: bool) -> Result:
+    def nothing_of(self, kind: HoldKind, name: str, token: int, *, is_held: bool) -> Refused | None:
         """Say what there is instead: another kind of this name, or holders with other tokens."""
-        others = () if is_held else self._holders_of_other_kinds(command)
+        others = () if is_held else self._holders_of_other_kinds(kind, name)
         if others:
-            detail = f"name: no {command.kind} of this name is held, but the {others[0].kind} is"
+            detail = f"name: no {kind} of this name is held, but the {others[0].kind} is"
             return Refused(Reason.WRONG_KIND, detail, others)
-        if command.token:
-            return Refused(Reason.NOT_HOLDER, f"token: nobody holds it with token {command.token}")
-        return ForceReleased(())
+        if token:
+            return Refused(Reason.NOT_HOLDER, f"token: nobody holds it with token {token}")
+        return None
 
-    def _holders_of_other_kinds(self, command: ForceEnd) -> tuple[HolderView, ...]:
+    def _holders_of_other_kinds(self, kind: HoldKind, name: str) -> tuple[HolderView, ...]:
         """Return holders of the first other kind that has any of this name."""
-        for kind in HoldKind:
-            if kind is not command.kind and (found := holders_of(self._state, kind, command.name)):
+        for other in HoldKind:
+            if other is not kind and (found := holders_of(self._state, other, name)):
                 first = islice(found, limits.HOLDERS_SHOWN_MAX)
-                return tuple([holder_view(self._state, hold, command.name) for hold in first])
+                return tuple([holder_view(self._state, hold, name) for hold in first])
         return ()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from lockstate.cells import Cell
-from lockstate.records import NOTHING, Delay, Hold, Semaphore, Session, Ticket
+from lockstate.records import NOTHING, Delay, Hold, Plea, Semaphore, Session, Ticket
 from lockstate.state import Origin, State, claims_of_hold
 
 
@@ -37,6 +37,13 @@ def load_delays(state: State, delays: Iterable[Delay]) -> None:
     """Add lock-delays with what they claim or withhold."""
     for delay in delays:
         state.enter_delay(delay)
+
+
+def load_pleas(state: State, pleas: Iterable[Plea]) -> None:
+    """Add what holders were asked to give up."""
+    for plea in pleas:
+        plea.hold_id = state.holds[plea.hold_id].hold_id
+        state.enter_plea(plea)
 
 
 def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:

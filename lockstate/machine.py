@@ -16,6 +16,7 @@ from lockstate.commands import (
     Acquire,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsOf,
     AdvanceFence,
     AdvanceVersion,
     Barrier,
@@ -39,12 +40,14 @@ from lockstate.commands import (
     OpenSession,
     Proclaim,
     PutCell,
+    PutOff,
     Release,
     ReleaseOf,
     Renew,
     RenewOf,
     ResizeSemaphore,
     ResumeStream,
+    Revoke,
     TakeRate,
     Tick,
     TransactCells,
@@ -62,6 +65,7 @@ from lockstate.ledger import NO_ROOM, NOTED_MAX
 from lockstate.locks import Locks
 from lockstate.names import YOUNG_MAX
 from lockstate.owners import order_in
+from lockstate.pleas import Pleas
 from lockstate.records import RequestKey, Ticket
 from lockstate.requests import Remembered, content_digest, request_key
 from lockstate.results import (
@@ -80,6 +84,7 @@ from lockstate.results import (
     HoldKind,
     LockView,
     Outcome,
+    PutOffTo,
     Queued,
     RateTaken,
     Reason,
@@ -138,9 +143,11 @@ class LockMachine:
         """The numbers of the commands of a batch that had been answered before, under their `request_id`."""
         self._holds = holds = Holds(state, self._effects)
         self._transactions = transactions = Transactions(state, self._effects)
-        self._sessions = sessions = Sessions(holds, transactions)
+        kinds = Kinds(holds)
+        pleas = Pleas(holds, kinds)
+        self._sessions = sessions = Sessions(holds, transactions, pleas)
         locks, semaphores, elections = Locks(holds), Semaphores(holds), Elections(holds)
-        waits, kinds = Waits(holds), Kinds(holds)
+        waits = Waits(holds)
         frames = Frames(holds, self._apply, self._as_it_is_now)
         self._acts: dict[type, Callable[..., Result]] = {
             Acquire: locks.acquire,
@@ -174,6 +181,9 @@ class LockMachine:
             LiftDelay: kinds.lift_delay,
             ForgetFence: lambda command: forget(self._effects, command),
             KeepAliveFor: sessions.keep_alive_for,
+            Revoke: pleas.revoke,
+            PutOff: pleas.put_off,
+            AcquirePermitsOf: semaphores.acquire,
             Tick: lambda _: _DONE,
             Barrier: lambda _: _DONE,
             Undecodable: lambda _: _UNDECODABLE,
@@ -460,7 +470,9 @@ class LockMachine:
         match command:
             case Renew() if isinstance(first, Renewed):
                 hold = self.state.holds.get(command.hold_id)
-                return Renewed(first.token, views.remaining_ms(self.state, hold) if hold else 0)
+                return self._sessions.renewed(hold, first.token) if hold else Renewed(first.token, 0)
+            case PutOff() if isinstance(first, PutOffTo):
+                return PutOffTo(first.token, max(first.ends_in_ms - (self.state.now_ms - at_ms), 0))
             case TakeRate() if isinstance(first, RateTaken):
                 passed_ms = self.state.now_ms - at_ms
                 return msgspec.structs.replace(

@@ -181,6 +181,19 @@ class Delay(Timed, eq=False, gc=False, array_like=True):
     permits: int = 0
 
 
+class Plea(Timed, eq=False, gc=False, array_like=True):
+    """A hold that its holder was asked to give up. It ends as by force when this does.
+
+    The holder may put that off once, by another `grace_ms`. `ticket` is the wait for which it was asked.
+    """
+
+    hold_id: HoldId
+    reason: str
+    grace_ms: int
+    ticket: int = 0
+    is_put_off: bool = False
+
+
 class Lock(msgspec.Struct, eq=False, gc=False):
     """One active name, or an ancestor of one: what is held and wanted of it.
 

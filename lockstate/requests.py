@@ -13,6 +13,7 @@ from lockstate.commands import (
     Acquire,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsOf,
     AdvanceFence,
     Campaign,
     CloseSession,
@@ -27,11 +28,13 @@ from lockstate.commands import (
     OpenSession,
     Proclaim,
     PutCell,
+    PutOff,
     Release,
     ReleaseOf,
     Renew,
     RenewOf,
     ResizeSemaphore,
+    Revoke,
     TakeRate,
     TransactCells,
 )
@@ -75,6 +78,9 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     ForceEnd: _of_name,
     ForceCloseSession: operator.attrgetter("session_name"),
     LiftDelay: _of_name,
+    Revoke: _of_name,
+    PutOff: _of_hold,
+    AcquirePermitsOf: lambda command: command.session_id or command.owner,
     ForgetFence: operator.attrgetter("resource"),
 }
 """What tells apart clients that count their requests from 1: for each command that may be remembered."""
@@ -83,6 +89,7 @@ _IDS_OF_ATTEMPTS: Final[dict[type, dict[str, str]]] = {
     Acquire: _ATTEMPT,
     AcquireIf: _ATTEMPT,
     AcquirePermits: _ATTEMPT,
+    AcquirePermitsOf: _ATTEMPT,
     Campaign: _ATTEMPT,
     Convert: {"ticket_id": "", "attempt_id": ""},
     OpenSession: {"session_id": ""},
@@ -103,6 +110,9 @@ def older_form(command: Command) -> Command | None:
             return Renew(command.hold_id, command.ttl_ms, command.request_id)
         case ForceEnd(kind=HoldKind.LOCK, token=0):
             return ForceRelease(command.name, command.reason, command.lock_delay_ms, command.request_id)
+        case AcquirePermitsOf() if command.limit:
+            fields = [getattr(command, field) for field in AcquirePermits.__struct_fields__]
+            return AcquirePermits(*fields)
     return None
 
 

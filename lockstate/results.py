@@ -35,6 +35,7 @@ class Reason(enum.StrEnum):
     ALREADY_HELD = "already-held"
     STALE_TOKEN = "stale-token"  # noqa: S105 - not a secret
     WRONG_KIND = "wrong-kind"
+    NOT_REVOKED = "not-revoked"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
@@ -57,6 +58,18 @@ class HolderView(_Value, frozen=True):
     permits: int = 0
 
 
+class RevocationView(_Value, frozen=True):
+    """What was asked of a holder: to give up within `ends_in_ms`, or it is forced, for `reason`.
+
+    `ticket` is the wait for which it was asked, 0 if for none. A holder may put it off only once.
+    """
+
+    reason: str
+    ends_in_ms: int
+    ticket: int = 0
+    is_put_off: bool = False
+
+
 class HoldView(HolderView, frozen=True):
     """A holder as reads show it: for how many milliseconds already, and in which session.
 
@@ -66,6 +79,13 @@ class HoldView(HolderView, frozen=True):
     since_ms: int = 0
     session_name: str = ""
     labels: dict[str, str] = {}
+    revocation: RevocationView | None = None
+
+
+class RevokedView(HolderView, frozen=True):
+    """A holder that was asked to give up."""
+
+    revocation: RevocationView = RevocationView("", 0)
 
 
 class WaiterView(_Value, frozen=True):
@@ -305,6 +325,37 @@ class FenceForgotten(_Value, frozen=True, tag=23):
     highest_token: int | None
 
 
+class Revoked(_Value, frozen=True, tag=24):
+    """The holders that are to give up, with what they were asked: the earliest end of several counts."""
+
+    holders: tuple[RevokedView, ...]
+
+
+class PutOffTo(_Value, frozen=True, tag=25):
+    """The hold is not forced before `ends_in_ms` are over; it cannot be put off again."""
+
+    token: int
+    ends_in_ms: int
+
+
+class RenewedToEnd(Renewed, frozen=True, tag=26):
+    """The lease has started anew, but the holder is to give up. From rules 8 on."""
+
+    revocation: RevocationView = RevocationView("", 0)
+
+
+class SessionKeptToEnd(SessionKept, frozen=True, tag=27):
+    """The session lives on, but is to give up these of its holds, the first ones. From rules 8 on."""
+
+    revoked: tuple[RevokedView, ...] = ()
+
+
+class GrantedPermits(Granted, frozen=True, tag=28):
+    """Permits are held of a semaphore that has this limit. From rules 8 on."""
+
+    limit: int = 0
+
+
 class ForceReleased(_Value, frozen=True, tag=8):
     """Every hold of the lock was ended: these."""
 
@@ -495,6 +546,11 @@ Result = (
     | SessionForced
     | DelaysLifted
     | FenceForgotten
+    | Revoked
+    | PutOffTo
+    | RenewedToEnd
+    | SessionKeptToEnd
+    | GrantedPermits
     | StreamResumed
     | NumberedDone
     | FrameRefused
@@ -502,7 +558,7 @@ Result = (
 
 
 class EventKind(enum.StrEnum):
-    """What happened. The values are the public event names, `wait-ended` excepted."""
+    """What happened. The values are the public event names. `left` is told to nobody before rules 8."""
 
     GRANTED = "granted"
     QUEUED = "queued"
@@ -516,9 +572,28 @@ class EventKind(enum.StrEnum):
     SESSION_FORCED = "session-forced"
     DELAY_LIFTED = "delay-lifted"
     FENCE_FORGOTTEN = "fence-forgotten"
-    WAIT_ENDED = "wait-ended"
+    REVOKED = "revoked"
+    PUT_OFF = "put-off"
+    LEFT = "left"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
+
+
+class Left(enum.StrEnum):
+    """Why a wait ended without a grant of its own: the reason of the event `left`."""
+
+    TIMED_OUT = "timed-out"
+    CANCELLED = "cancelled"
+    ABANDONED = "abandoned"
+    SHARED = "shared"
+    ALREADY_HELD = "already-held"
+    LIMIT_MISMATCH = "limit-mismatch"
+    LEASE_EXPIRED = "lease-expired"
+    SESSION_CLOSED = "session-closed"
+    SESSION_EXPIRED = "session-expired"
+    SESSION_FORCED = "session-forced"
+
+    __hash__ = str.__hash__
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -527,6 +602,9 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `session_id` is the id of the session, or of the hold if it has a lease of its own. It is a secret: it
     selects the events for a client that names it, and never leaves the node. `lasted_ms` is how long the hold
     or the wait that ended had lasted; of a grant, how long it was waited for. `value` is an elected leader's.
+
+    `ticket` is the public number of the wait that began or ended with it, or for which a holder is to give
+    up within `ends_in_ms`; both are 0 if there is no such thing, and before rules 8.
 
     The end of a session has no name, and no more than its owner and, if it was forced, a reason. A delay that
     was lifted, and a fence that was forgotten, are nobody's: they have no owner and no session.
@@ -546,6 +624,8 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     scope: Scope = Scope.NODE
     permits: int = 0
     value: str = ""
+    ticket: int = 0
+    ends_in_ms: int = 0
 
 
 class CellEventKind(enum.StrEnum):

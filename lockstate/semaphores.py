@@ -1,17 +1,23 @@
 """The commands about semaphores: permits with owner, number and lease, granted in order of arrival."""
 
+from typing import Final
+
 from lockstate import limits
 from lockstate.checks import check_attempt, check_lease, check_limit
 from lockstate.claims import permits_of
-from lockstate.commands import AcquirePermits, ResizeSemaphore
+from lockstate.commands import AcquirePermits, AcquirePermitsOf, ResizeSemaphore
 from lockstate.holds import SESSION_EXPIRED, Holds, check_count, held_already
 from lockstate.ids import OwnerName
 from lockstate.modes import Mode
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket
-from lockstate.results import HoldKind, Reason, Refused, Resized, Result
+from lockstate.results import HoldKind, Left, Reason, Refused, Resized, Result
 from lockstate.state import Freed
 from lockstate.versions import RULES_EXPLICIT
 from lockstate.views import available
+
+NO_LIMIT: Final = Refused(
+    Reason.LIMIT_MISMATCH, "limit: nobody uses the semaphore yet; who comes first says how much there is"
+)
 
 
 class Semaphores:
@@ -33,7 +39,8 @@ class Semaphores:
             if session is None:
                 return SESSION_EXPIRED
             owner = owner or session.owner
-        semaphore = state.semaphores.get(command.name) or Semaphore(command.name, command.limit)
+        known = state.semaphores.get(command.name)
+        semaphore = known or Semaphore(command.name, command.limit)
         held = None
         if session is not None and state.rules < RULES_EXPLICIT:
             # From rules 5 on each acquire takes new permits.
@@ -44,13 +51,11 @@ class Semaphores:
             )
         if held is not None:
             return holds.renewed(held, command.attempt_id, key)
-        if semaphore.limit != command.limit:
-            detail = f"the semaphore has a limit of {semaphore.limit}: ask with that one, or resize it"
-            return Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": semaphore.limit})
-        is_new = command.name not in state.semaphores
-        count = len(state.semaphores) + len(state.permit_delays) if is_new else 0
-        refused = holds.check_room(session, 1) or check_count(
-            count, limits.SEMAPHORES_COUNT_MAX, "semaphores"
+        count = len(state.semaphores) + len(state.permit_delays) if known is None else 0
+        refused = (
+            _check_limit(semaphore, command)
+            or holds.check_room(session, 1)
+            or check_count(count, limits.SEMAPHORES_COUNT_MAX, "semaphores")
         )
         if refused is not None:
             return refused
@@ -99,15 +104,32 @@ class Semaphores:
         for ticket in [waiter for waiter in semaphore.queue.values() if waiter.permits > command.limit]:
             detail = f"the semaphore was resized to {command.limit}"
             mismatch = Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": command.limit})
-            freed += holds.end_wait(ticket, mismatch)
+            freed += holds.end_wait(ticket, Left.LIMIT_MISMATCH, mismatch)
         holds.serve(freed)
         return Resized(semaphore.limit, available(semaphore))
 
 
+def _check_limit(semaphore: Semaphore, command: AcquirePermits) -> Refused | None:
+    """Refuse a request if the semaphore has another limit than it needs, or would have none."""
+    limit = semaphore.limit
+    if not limit:
+        return NO_LIMIT
+    if isinstance(command, AcquirePermitsOf) and not command.is_strict:
+        if command.permits <= limit:
+            return None
+        detail = f"the semaphore has a limit of {limit}: ask for at most so many, or resize it"
+    elif command.limit == limit:
+        return None
+    else:
+        detail = f"the semaphore has a limit of {limit}: ask with that one, or resize it"
+    return Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": limit})
+
+
 def _check(command: AcquirePermits) -> Refused | None:
+    is_open = isinstance(command, AcquirePermitsOf) and command.limit == 0 and not command.is_strict
     return (
         limits.check_name(command.name)
-        or check_limit(command.limit, command.permits)
+        or check_limit(command.permits if is_open else command.limit, command.permits)
         or check_attempt(command)
         or check_lease(command)
     )

@@ -9,36 +9,47 @@ from lockstate.deadlines import Timed
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, check_count
 from lockstate.ids import OwnerName
 from lockstate.owners import order_in, public_name, session_name
+from lockstate.pleas import Pleas
 from lockstate.rate_algorithms import Limiter
-from lockstate.records import Delay, Hold, Session, Ticket, each_lock
+from lockstate.records import Delay, Hold, Plea, Session, Ticket, each_lock
 from lockstate.results import (
     CellEventKind,
     EventKind,
+    Left,
     Reason,
     Refused,
     Renewed,
+    RenewedToEnd,
     Result,
     SessionClosed,
     SessionForced,
     SessionKept,
+    SessionKeptToEnd,
     SessionOpened,
 )
 from lockstate.state import Freed, claims_of_hold
 from lockstate.transactions import Transactions
-from lockstate.views import remaining_ms
+from lockstate.views import remaining_ms, revocation_of, revoked_of
 
 _TOLD: Final = {
     EventKind.EXPIRED: EventKind.SESSION_EXPIRED,
     EventKind.FORCED: EventKind.SESSION_FORCED,
 }
 """The event of a session that its client did not close, by that of its holds."""
+_LEFT: Final = {
+    EventKind.RELEASED: Left.SESSION_CLOSED,
+    EventKind.EXPIRED: Left.SESSION_EXPIRED,
+    EventKind.FORCED: Left.SESSION_FORCED,
+}
+"""Why the waits of a session end, by the event of its holds."""
 
 
 class Sessions:
     """Begins, extends and ends the sessions of one state."""
 
-    def __init__(self, holds: Holds, transactions: Transactions) -> None:
+    def __init__(self, holds: Holds, transactions: Transactions, pleas: Pleas) -> None:
         self._holds = holds
+        self._pleas = pleas
         self._transactions = transactions
         self._state = holds.state
 
@@ -84,7 +95,10 @@ class Sessions:
 
     def _kept(self, session: Session) -> SessionKept:
         self._state.extend(session)
-        return SessionKept(session.session_id, session.expires_at_ms - self._state.now_ms)
+        expires_in_ms = session.expires_at_ms - self._state.now_ms
+        if self._state.pleas and (revoked := revoked_of(self._state, session)):
+            return SessionKeptToEnd(session.session_id, expires_in_ms, revoked)
+        return SessionKept(session.session_id, expires_in_ms)
 
     def close(self, command: CloseSession) -> Result:
         """End a session, its holds and its waits."""
@@ -122,7 +136,15 @@ class Sessions:
             self._state.ledger.change(hold)
             hold.ttl_ms = command.ttl_ms
         self._state.extend(self._state.lease_of(hold))
-        return Renewed(hold.token, remaining_ms(self._state, hold))
+        return self.renewed(hold, hold.token)
+
+    def renewed(self, hold: Hold, token: int) -> Renewed:
+        """Return what the holder of `hold`, which had `token`, is told of its lease, and of a revocation."""
+        left_ms = remaining_ms(self._state, hold)
+        revocation = revocation_of(self._state, hold)
+        if revocation is not None:
+            return RenewedToEnd(token, left_ms, revocation)
+        return Renewed(token, left_ms)
 
     def _end(self, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
         """End a session with its waits and holds, then serve the waiters; return the names it held.
@@ -133,7 +155,9 @@ class Sessions:
         state.remove_session(session)
         freed: Freed = []
         for ticket in list(session.tickets.values()):
-            freed += holds.end_wait(ticket, LEASE_EXPIRED if ticket.converts else SESSION_EXPIRED)
+            freed += holds.end_wait(
+                ticket, _LEFT[kind], LEASE_EXPIRED if ticket.converts else SESSION_EXPIRED
+            )
         ended = list(session.holds.values())
         for hold in ended:
             freed += holds.end(hold, kind, reason)
@@ -157,7 +181,7 @@ class Sessions:
         state = self._state
         left = limits.EXPIRIES_PER_ENTRY_MAX
         while left > 0 and (record := state.deadlines.due(state.now_ms)) is not None:
-            left -= _weight(record)
+            left -= _weight(state.holds[record.hold_id] if isinstance(record, Plea) else record)
             if isinstance(record, Session):
                 left -= len(self._state.cells.of_session(record.session_id))
             match record:
@@ -166,11 +190,13 @@ class Sessions:
                 case Session():
                     self._end(record, EventKind.EXPIRED)
                 case Ticket():
-                    self._holds.serve(self._holds.end_wait(record))
+                    self._holds.serve(self._holds.end_wait(record, Left.TIMED_OUT))
                 case Delay():
                     self._holds.serve(state.end_delay(record))
                 case Cell():
                     self._transactions.remove((record,), CellEventKind.EXPIRED)
+                case Plea():
+                    self._pleas.end(record)
                 case _:
                     assert isinstance(record, Limiter), "only these end by themselves"
                     state.rates.end(record)

@@ -24,7 +24,7 @@ from lockstate.extras import Extra
 from lockstate.ids import OwnerName, SessionId
 from lockstate.machine import LockMachine
 from lockstate.rates import RateRow
-from lockstate.records import Delay, Hold, Kept, RequestKey, Session, Ticket
+from lockstate.records import Delay, Hold, Kept, Plea, RequestKey, Session, Ticket
 from lockstate.requests import Remembered
 from lockstate.results import Event
 from lockstate.state import Origin, State
@@ -34,6 +34,7 @@ from lockstate.versions import (
     RULES,
     RULES_EXTRAS,
     RULES_FIRST,
+    RULES_FOLLOWED,
     RULES_NEWEST,
     RULES_NUMBERED,
     SNAPSHOT_FORMATS,
@@ -46,8 +47,8 @@ FORMAT_NEWEST: Final = max(SNAPSHOT_FORMATS)
 GROUP_ROWS: Final = 1000
 """Rows that are decoded in one step: a few milliseconds of work."""
 
-EVENT_FIELDS_BEFORE_RULES_4: Final = 14
-"""How many fields an event had before rules 4."""
+EVENT_FIELDS_BEFORE_RULES_8: Final = 14
+"""How many fields an event had before rules 8."""
 
 _FORMAT_4: Final = 4
 
@@ -151,10 +152,10 @@ def _semaphores(state: State) -> list[_Limit]:
 
 
 def _audit(state: State) -> Sequence[Event | tuple[Any, ...]]:
-    """Return the audit; below rules 4 its events have the fields that they had then."""
-    if state.rules >= RULES_EXTRAS:
+    """Return the audit; below rules 8 its events have the fields that they had then."""
+    if state.rules >= RULES_FOLLOWED:
         return list(state.audit)
-    return [msgspec.structs.astuple(event)[:EVENT_FIELDS_BEFORE_RULES_4] for event in state.audit]
+    return [msgspec.structs.astuple(event)[:EVENT_FIELDS_BEFORE_RULES_8] for event in state.audit]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -227,6 +228,13 @@ _TABLES: Final = (
         msgspec.msgpack.Decoder(list[Cell]),
         loading.load_cells,
         RULES_EXTRAS,
+    ),
+    _Table(
+        lambda state: sorted(state.pleas.values(), key=lambda plea: plea.order),
+        None,
+        msgspec.msgpack.Decoder(list[Plea]),
+        loading.load_pleas,
+        RULES_FOLLOWED,
     ),
     _Table(
         lambda state: state.streams.dump(),

@@ -25,6 +25,7 @@ from lockstate.records import (
     Delay,
     Hold,
     Lock,
+    Plea,
     RequestKey,
     Semaphore,
     Session,
@@ -77,6 +78,8 @@ class State:
         self.semaphores: dict[str, Semaphore] = {}
         self.delays: dict[tuple[str, Scope], Delay] = {}
         self.permit_delays: dict[int, Delay] = {}
+        self.pleas: dict[HoldId, Plea] = {}
+        """The holds that are to be given up."""
         self.party_tickets: dict[Party, dict[HoldId, Ticket]] = {}
         self.wishes: dict[Wish, dict[HoldId, Ticket]] = {}
         """The tickets of sessions by what they want, each table in order of arrival."""
@@ -219,6 +222,8 @@ class State:
             self.ledger.remove(hold)
         if self.extras:
             self.extras.drop(hold.hold_id)
+        if self.pleas:
+            self.drop_plea(hold.hold_id)
         claims = claims_of_hold(hold)
         if hold.ttl_ms:
             self.deadlines.remove(hold)
@@ -447,6 +452,21 @@ class State:
             return [permits_of(delay.name)]
         del self.delays[delay.name, delay.scope]
         return self._remove_claims(claims_of(delay.name, Mode.EXCLUSIVE, delay.scope), None)
+
+    # -- pleas ----------------------------------------------------------------------------------------------
+
+    def enter_plea(self, plea: Plea) -> None:
+        """Add a plea to a hold that has none, and its deadline."""
+        self.deadlines.add(plea)
+        self.ledger.noted[plea] = 0
+        self.pleas[plea.hold_id] = plea
+
+    def drop_plea(self, hold_id: HoldId) -> None:
+        """Take out the plea to a hold, if it has one."""
+        plea = self.pleas.pop(hold_id, None)
+        if plea is not None:
+            self.deadlines.remove(plea)
+            self.ledger.remove(plea)
 
     # -- outcomes -------------------------------------------------------------------------------------------
 

@@ -58,6 +58,13 @@ RULES: Final = {
             "What operators override is audited (tags 47 to 49); a keepalive may change a ttl (50).",
         ),
         Rules(7, 3, 5, 72, "Streams: sessions that number their commands (tags 70 to 72)."),
+        Rules(
+            8,
+            3,
+            5,
+            75,
+            "Events name tickets and say why waits end; holders are asked to give up (73 to 75).",
+        ),
     )
 }
 """All rules that this release can follow, by number."""
@@ -78,6 +85,9 @@ RULES_OVERRIDES: Final = 6
 RULES_NUMBERED: Final = 7
 """The first rules with streams: commands that a session numbers, applied once without a memory of request
 ids (lockstate/streams.py)."""
+RULES_FOLLOWED: Final = 8
+"""The first rules in which a queue can be followed by the numbers of its tickets, holders are asked to give
+up, and a semaphore that is in use need not be told its limit."""
 RULES_OLDEST: Final = min(RULES)
 """The oldest rules that this release can still follow."""
 RULES_NEWEST: Final = max(RULES)

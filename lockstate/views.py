@@ -1,7 +1,10 @@
 """Reads of the state, for people and programs: computed on request. None of them shows a secret."""
 
+import heapq
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, islice
+
+import msgspec
 
 from lockstate import limits
 from lockstate.blockers import covering_holds, names_below
@@ -20,6 +23,8 @@ from lockstate.results import (
     HoldKind,
     HoldView,
     LockView,
+    RevocationView,
+    RevokedView,
     SemaphoreView,
     SessionView,
     WaiterView,
@@ -48,6 +53,39 @@ def holder_view(state: State, hold: Hold, name: str) -> HolderView:
     return HolderView(owner, mode, hold.token, left_ms, hold.note, name, scope, hold.kind, hold.permits)
 
 
+def revocation_of(state: State, hold: Hold) -> RevocationView | None:
+    """Return what the holder of `hold` was asked, None if nothing."""
+    plea = state.pleas.get(hold.hold_id) if state.pleas else None
+    if plea is None:
+        return None
+    ends_in_ms = max(0, plea.expires_at_ms - state.now_ms)
+    return RevocationView(plea.reason, ends_in_ms, plea.ticket, plea.is_put_off)
+
+
+def revoked_view(state: State, hold: Hold, name: str) -> RevokedView:
+    """Return a hold that is to be given up, as a holder of `name`."""
+    revocation = revocation_of(state, hold)
+    assert revocation is not None, "only of holds with a plea"
+    shown = holder_view(state, hold, name)
+    return RevokedView(**msgspec.structs.asdict(shown), revocation=revocation)
+
+
+def revoked_of(state: State, session: Session) -> tuple[RevokedView, ...]:
+    """Return the holds that a session is to give up, the first that were asked."""
+    pleas, holds = state.pleas, session.holds
+    if len(pleas) < len(holds):
+        found = [plea for plea in pleas.values() if plea.hold_id in holds]
+    else:
+        found = [pleas[hold_id] for hold_id in holds if hold_id in pleas]
+    first = heapq.nsmallest(limits.HOLDERS_SHOWN_MAX, found, key=lambda plea: plea.order)
+    return tuple(
+        [
+            revoked_view(state, holds[plea.hold_id], next(each_lock(holds[plea.hold_id])).name)
+            for plea in first
+        ]
+    )
+
+
 def hold_view(state: State, hold: Hold, name: str) -> HoldView:
     """Return `hold` as reads show it, as a holder of `name`."""
     session = state.sessions.get(hold.session_id)
@@ -65,6 +103,7 @@ def hold_view(state: State, hold: Hold, name: str) -> HoldView:
         state.now_ms - hold.since_ms,
         session_name(session) if session is not None else "",
         session.labels if session is not None else NOTHING,
+        revocation_of(state, hold),
     )
 
 

@@ -7,7 +7,7 @@ from lockstate.commands import AbandonWaits, Cancel
 from lockstate.holds import Holds
 from lockstate.ids import HoldId
 from lockstate.records import NOTHING, Ticket
-from lockstate.results import Cancelled, EventKind, Result, WaitsAbandoned
+from lockstate.results import Cancelled, EventKind, Left, Result, WaitsAbandoned
 from lockstate.state import Freed
 
 
@@ -30,7 +30,7 @@ class Waits:
         # Every node is told: an earlier attempt of the request may still wait on another connection.
         if ticket is not None and ticket.attempt_id == command.attempt_id:
             state.requests.forget(ticket.request, ticket.hold_id)
-            freed = holds.end_wait(ticket)
+            freed = holds.end_wait(ticket, Left.CANCELLED)
         elif hold is not None and hold.attempt_id == command.attempt_id:
             state.requests.forget(hold.request, hold.hold_id)
             if state.extras.get(hold.hold_id).depth > 1:
@@ -53,6 +53,6 @@ class Waits:
         freed: Freed = []
         for ticket in ended:
             state.requests.forget(ticket.request, ticket.hold_id)
-            freed += holds.end_wait(ticket)
+            freed += holds.end_wait(ticket, Left.ABANDONED)
         holds.serve(freed)
         return WaitsAbandoned(len(ended), len(tickets))

@@ -21,6 +21,7 @@ from api.requests.fields import (
     check,
     check_between,
     check_name,
+    invalid,
 )
 from api.requests.ids import new_hold_ids
 from api.requests.locks import Acquiring
@@ -35,18 +36,19 @@ class AcquirePermitsRequest(Acquiring, kw_only=True):
     """Acquire permits of a semaphore, for a session or with a lease of their own."""
 
     name: Name
-    limit: PermitsLimit
+    limit: PermitsLimit | Maybe = UNSET
     permits: Permits = 1
+    strict: bool = False
 
-    def command(self) -> commands.AcquirePermits:
+    def command(self) -> commands.AcquirePermitsOf:
         """Return the command, with new ids for the hold and the attempt."""
         check(limits.check_name(self.name))
-        check(checks.check_limit(self.limit, self.permits))
+        limit = self._checked_limit()
         session_id, ttl_ms = self.checked_lease()
         hold_id, attempt_id = new_hold_ids()
-        return commands.AcquirePermits(
+        return commands.AcquirePermitsOf(
             self.name,
-            self.limit,
+            limit,
             self.permits,
             hold_id,
             attempt_id,
@@ -57,7 +59,18 @@ class AcquirePermitsRequest(Acquiring, kw_only=True):
             self.lock_delay_ms,
             self.note,
             self.checked_id(),
+            self.strict,
         )
+
+    def _checked_limit(self) -> int:
+        """Return the limit, 0 if none is given. Raises ProblemError."""
+        if self.limit is not UNSET:
+            check(checks.check_limit(self.limit, self.permits))
+            return self.limit
+        if self.strict:
+            raise invalid("limit: must be given with strict")
+        check(checks.check_limit(limits.SEMAPHORE_LIMIT_MAX, self.permits))
+        return 0
 
 
 class ResizeRequest(Write, kw_only=True):

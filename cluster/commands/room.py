@@ -19,10 +19,12 @@ from lockstate.commands import (
     KeepAliveFor,
     LiftDelay,
     Numbered,
+    PutOff,
     Release,
     ReleaseOf,
     Renew,
     RenewOf,
+    Revoke,
     Tick,
 )
 
@@ -37,6 +39,8 @@ WHAT_FREES: Final[frozenset[type[Command]]] = frozenset(
         ForceCloseSession,
         LiftDelay,
         ForgetFence,
+        Revoke,
+        PutOff,
         Cancel,
         Renew,
         RenewOf,

@@ -20,6 +20,7 @@ PERIOD_S: Final = 60.0
 """Seconds after which what had no line of its own is summed up in one."""
 _BY_OPERATORS: Final = (
     EventKind.FORCED,
+    EventKind.REVOKED,
     EventKind.SESSION_FORCED,
     EventKind.DELAY_LIFTED,
     EventKind.FENCE_FORGOTTEN,
@@ -42,6 +43,8 @@ _LINES: Final[dict[EventKind, str]] = {
     EventKind.RELEASED: "event=released %s",
     EventKind.EXPIRED: "event=expired %s",
     EventKind.FORCED: "event=forced %s",
+    EventKind.REVOKED: "event=revoked %s",
+    EventKind.PUT_OFF: "event=put-off %s",
     EventKind.CONVERTED: "event=converted %s",
     EventKind.ELECTED: "event=elected %s",
     EventKind.RESIGNED: "event=resigned %s",

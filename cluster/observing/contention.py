@@ -16,7 +16,18 @@ from typing import Final
 
 from cluster.observing.samples import Sample, histogram
 from lockstate.machine import LockMachine
-from lockstate.results import Event, EventKind, Granted, HoldKind, Outcome, Reason, Refused, Settled
+from lockstate.results import (
+    Event,
+    EventKind,
+    Granted,
+    GrantedAgain,
+    HoldKind,
+    Left,
+    Outcome,
+    Reason,
+    Refused,
+    Settled,
+)
 
 PATHS_COUNT_MAX: Final = 20
 """Paths counted by themselves, as many as a person compares. Each makes some 50 time series for each kind."""
@@ -28,7 +39,7 @@ BOUNDS_MS: Final = (3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 
 _BOUNDS_S: Final = (*(f"{bound_ms / 1000:g}" for bound_ms in BOUNDS_MS), "+Inf")
 
 _ELECTED: Final = EventKind.ELECTED
-_WAIT_ENDED: Final = EventKind.WAIT_ENDED
+_LEFT: Final = EventKind.LEFT
 _ENDS: Final = frozenset({EventKind.RELEASED, EventKind.RESIGNED, EventKind.EXPIRED, EventKind.FORCED})
 
 
@@ -67,7 +78,7 @@ class _Series:
     @property
     def queue_length(self) -> int:
         """Return how many wait now."""
-        return self.events[EventKind.QUEUED] - self.events[EventKind.WAIT_ENDED] + self.queue_shift
+        return self.events[EventKind.QUEUED] - self.events[EventKind.LEFT] + self.queue_shift
 
     @property
     def grants(self) -> int:
@@ -122,8 +133,9 @@ class Contention:
             series.events[kind] += 1
             if kind in _ENDS:
                 series.held.add(event.lasted_ms)
-            elif kind is _WAIT_ENDED:
-                series.gave_up.add(event.lasted_ms)
+            elif kind is _LEFT:
+                lengths = series.waited if event.reason == Left.SHARED else series.gave_up
+                lengths.add(event.lasted_ms)
             elif kind is _ELECTED and not self._is_election(event):
                 series.repeats += 1
         for batch in outcome.batches:
@@ -145,11 +157,11 @@ class Contention:
         """Take who was let through out of the queues, and count how long that took.
 
         Events do not tell: a wait may last no millisecond of cluster time, that of a conversion says how old
-        the hold is, and two waits may get one hold. A wait that ended otherwise tells so itself.
+        the hold is. A wait that ended otherwise tells so itself, as does one that shares the hold of another.
         """
         for end in settled:
             granted = end.result
-            if type(granted) is Granted:
+            if isinstance(granted, Granted) and not isinstance(granted, GrantedAgain):
                 for held in granted.locks or (granted,):
                     series = self._at(_kind_of(granted), held.name)
                     series.queue_shift -= 1

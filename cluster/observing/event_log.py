@@ -183,8 +183,15 @@ class EventLog:
 
 
 def numbered(block: Block) -> Iterator[tuple[int, AnyEvent]]:
-    """Return the events of an entry that are told to everybody, with their numbers."""
-    return enumerate((event for event in block if event.kind is not EventKind.WAIT_ENDED), 1)
+    """Return the events of an entry that are told to everybody, with their numbers.
+
+    Before rules 8 nobody was told of the end of a wait.
+    """
+    return enumerate((event for event in block if _is_told(event)), 1)
+
+
+def _is_told(event: AnyEvent) -> bool:
+    return not isinstance(event, Event) or event.kind is not EventKind.LEFT or event.ticket > 0
 
 
 def _revision_of(block: Block) -> int:

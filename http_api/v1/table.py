@@ -13,7 +13,13 @@ from api.requests.locks import (
     ReleaseRequest,
     RenewRequest,
 )
-from api.requests.overrides import ForceCloseSessionRequest, ForgetFenceRequest, LiftDelayRequest
+from api.requests.overrides import (
+    ForceCloseSessionRequest,
+    ForgetFenceRequest,
+    LiftDelayRequest,
+    PutOffRequest,
+    RevokeRequest,
+)
 from api.requests.primitives import (
     AcquirePermitsRequest,
     AdvanceFenceRequest,
@@ -132,6 +138,16 @@ _LOCKS: Final = (
         problems=("name-too-long", "upgrade-pending", *_WORLD),
     ),
     Route(
+        method="POST", path=wire.LOCK_REVOKE, handler=locks.revoke,
+        takes=RevokeRequest, gives=answers.Revoked,
+        problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.LOCK_PUT_OFF, handler=locks.put_off,
+        takes=PutOffRequest, gives=answers.PutOff,
+        problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
+    ),
+    Route(
         method="GET", path=wire.LOCK, handler=locks.get_lock,
         gives=views.Lock, query=("consistency",), problems=("name-too-long", *_READ),
     ),
@@ -154,7 +170,7 @@ _SEMAPHORES: Final = (
     Route(
         method="POST", path=wire.SEMAPHORE_ACQUIRE, handler=semaphores.acquire_permits,
         takes=AcquirePermitsRequest, gives=answers.PermitsGranted,
-        problems=("no-permits", "limit-mismatch", *_ACQUIRE),
+        problems=("no-permits", "limit-mismatch", "upgrade-pending", *_ACQUIRE),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_RENEW, handler=semaphores.renew_permits,
@@ -175,6 +191,16 @@ _SEMAPHORES: Final = (
         method="POST", path=wire.SEMAPHORE_LIFT_DELAY, handler=semaphores.lift_permits_delay,
         takes=LiftDelayRequest, gives=answers.DelaysLifted,
         problems=("name-too-long", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.SEMAPHORE_REVOKE, handler=semaphores.revoke_permits,
+        takes=RevokeRequest, gives=answers.Revoked,
+        problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.SEMAPHORE_PUT_OFF, handler=semaphores.put_off_permits,
+        takes=PutOffRequest, gives=answers.PutOff,
+        problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_RESIZE, handler=semaphores.resize_semaphore,
@@ -254,6 +280,16 @@ _ELECTIONS: Final = (
         method="POST", path=wire.ELECTION_DEPOSE, handler=elections.depose,
         takes=DeposeRequest, gives=answers.ForceReleased,
         problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.ELECTION_REVOKE, handler=elections.revoke_leader,
+        takes=RevokeRequest, gives=answers.Revoked,
+        problems=("name-too-long", "wrong-kind", "not-holder", "upgrade-pending", *_WORLD),
+    ),
+    Route(
+        method="POST", path=wire.ELECTION_PUT_OFF, handler=elections.put_off_resigning,
+        takes=PutOffRequest, gives=answers.PutOff,
+        problems=("wrong-kind", "not-revoked", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="GET", path=wire.ELECTION, handler=elections.get_election,

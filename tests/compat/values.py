@@ -5,8 +5,12 @@ from typing import Any, Final
 
 import msgspec
 
+from lockstate.results import EventKind
+from lockstate.versions import RULES_FOLLOWED
+
 FIELDS_BEFORE: Final = {
-    4: {"Outcome": 5, "BatchOutcome": 3, "Event": 14, "HolderView": 9, "WaiterView": 9},
+    4: {"Outcome": 5, "BatchOutcome": 3, "HolderView": 9, "WaiterView": 9},
+    8: {"Event": 14},
 }
 """How many fields structs had before some rules, that have got more with these. The others have their
 defaults in what older rules do."""
@@ -25,6 +29,8 @@ def plain(value: Any, rules: int = 1) -> Any:
         for field in fields[count:]:
             assert getattr(value, field.name) == field.default, f"{field.name}: older rules do not know it"
         return [plain(getattr(value, field.name), rules) for field in fields[:count]]
+    if value is EventKind.LEFT and rules < RULES_FOLLOWED:
+        return "wait-ended"  # nobody was told of it by this name, nor is it kept
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, bytes):

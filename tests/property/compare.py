@@ -45,9 +45,10 @@ Row = TypeVar("Row")
 
 
 def plain(value: object) -> str:
-    """Return `value` as text, without the digests in default owners."""
+    """Return `value` as text, without the digests in default owners; of tickets only that there is one."""
     if isinstance(value, Event):
-        value = msgspec.structs.replace(value, owner=shown_owner(value.owner, value.session_id))
+        owner = shown_owner(value.owner, value.session_id)
+        value = msgspec.structs.replace(value, owner=owner, ticket=bool(value.ticket))
     text = re.sub(r'"(session|hold)-(?!expired")[^"]*"', r'"\1-*"', msgspec.json.encode(value).decode())
     return re.sub(r'"s-[0-9]+"', '"s-*"', re.sub(r"(true|false),[0-9]+,\"", r'\1,0,"', text))
 
@@ -74,9 +75,9 @@ def parts(result: Result) -> tuple[Result, ...]:
 def plain_events(events: list[Event] | tuple[Event, ...]) -> list[str]:
     """Return the events as text, those of each lock in their order, and the internal ones behind them."""
     public = sorted(
-        (event for event in events if event.kind is not EventKind.WAIT_ENDED), key=lambda e: (e.of, e.name)
+        (event for event in events if event.kind is not EventKind.LEFT), key=lambda e: (e.of, e.name)
     )
-    ends = sorted(plain(event) for event in events if event.kind is EventKind.WAIT_ENDED)
+    ends = sorted(plain(event) for event in events if event.kind is EventKind.LEFT)
     return [plain(event) for event in public] + ends
 
 

@@ -22,7 +22,7 @@ from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.owners import session_name
 from lockstate.results import Outcome, Queued, Result
-from lockstate.versions import ENTRY_FORMATS, RULES_FIRST, RULES_NEWEST, UnknownVersionError
+from lockstate.versions import ENTRY_FORMATS, RULES_FIRST, RULES_FOLLOWED, RULES_NEWEST, UnknownVersionError
 from tests.property import compare, random_commands, situations
 from tests.property.model import apply
 from tests.property.model_changes import due
@@ -256,9 +256,12 @@ class MachineWithModel:
         invariants.check(self.machine)
 
     def _tell_public_names(self) -> None:
-        """Tell the model the public names of sessions, under which operators know them."""
+        """Tell the model the public names of sessions and tickets, under which operators know them."""
         for session in self.state.sessions:
             session.public_name = session_name(self.machine.state.sessions[session.session_id])
+        if self.state.rules >= RULES_FOLLOWED:
+            for ticket in self.state.tickets:
+                ticket.number = self.machine.state.tickets[ticket.ticket_id].order
 
     def _check_secrets(self, outcome: Outcome) -> None:
         """Check that no owner shows a secret, and that waits have ids that were asked with."""

@@ -31,12 +31,14 @@ from lockstate.commands import (
     OpenSession,
     Proclaim,
     PutCell,
+    PutOff,
     Release,
     ReleaseOf,
     Renew,
     RenewOf,
     ResizeSemaphore,
     ResumeStream,
+    Revoke,
     TakeRate,
     Tick,
     TransactCells,
@@ -50,16 +52,15 @@ from lockstate.results import (
     FenceAdvanced,
     ForceReleased,
     HoldKind,
+    Left,
     Proclaimed,
     Reason,
     Refused,
     Released,
     ReleasedOnce,
-    Renewed,
     Resized,
     Result,
     SessionClosed,
-    SessionKept,
     SessionOpened,
     WaitsAbandoned,
 )
@@ -69,11 +70,12 @@ from tests.property.model_changes import due, end_hold, end_session, end_wait, e
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
 from tests.property.model_locks import names
 from tests.property.model_overrides import override
-from tests.property.model_records import Hold, ModelState, Session, Ticket
+from tests.property.model_pleas import kept, meant, put_off, revoke
+from tests.property.model_records import Hold, ModelState, Plea, Session, Ticket
 from tests.property.model_refusals import limit_mismatch
 from tests.property.model_requests import forget, forget_old, remember, repeat, request_key
 from tests.property.model_streams import number, resume
-from tests.property.model_views import available, holder_view
+from tests.property.model_views import available, holder_view, renewed
 from tests.support.vocabulary import VOCABULARY
 
 
@@ -114,6 +116,8 @@ def pass_time(state: ModelState) -> None:
 
 def weight(state: ModelState, thing: object) -> int:
     """Return what ending something costs: a hold or ticket as many as its claims, anything else one."""
+    if isinstance(thing, Plea):
+        thing = thing.hold
     if isinstance(thing, Hold):
         return claims(thing)
     if not isinstance(thing, Session):
@@ -177,7 +181,7 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             if isinstance(command, KeepAliveFor):
                 session.lease.ttl_ms = command.ttl_ms
             if isinstance(command, KeepAlive):
-                return SessionKept(command.session_id, state.restart(session.lease))
+                return kept(state, session)
             return SessionClosed(end_session(state, session, EventKind.RELEASED))
         case Acquire():
             return acquire(state, command)
@@ -205,6 +209,10 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             result = force_release(state, command)
         case ForceCloseSession() | LiftDelay() | ForgetFence():
             return override(state, command)
+        case Revoke():
+            return revoke(state, command)
+        case PutOff():
+            return refuse_other_kind(state, command) or put_off(state, command)
         case ResizeSemaphore():
             result = resize(state, command)
         case Proclaim():
@@ -239,7 +247,7 @@ def cancel(state: ModelState, command: Cancel) -> Result:
         return Cancelled(undone=False)
     forget(state, attempt.request, command.hold_id)
     if ticket is not None:
-        end_wait(state, ticket)
+        end_wait(state, ticket, Left.CANCELLED)
     elif hold is not None and hold.depth > 1:
         hold.depth, hold.attempt_id = hold.depth - 1, NO_ATTEMPT
     elif hold is not None:
@@ -253,7 +261,7 @@ def abandon_waits(state: ModelState, command: AbandonWaits) -> Result:
     ended = waits[: limits.ABANDONED_PER_COMMAND_MAX]
     for ticket in ended:
         forget(state, ticket.request, ticket.ticket_id)
-        end_wait(state, ticket)
+        end_wait(state, ticket, Left.ABANDONED)
     serve(state)
     return WaitsAbandoned(len(ended), sum(ticket.origin == command.origin for ticket in state.tickets))
 
@@ -269,7 +277,8 @@ def renew(state: ModelState, command: Renew) -> Result:
     if hold.session_id and command.ttl_ms:
         return Refused(Reason.INVALID_REQUEST, "")
     hold.lease.ttl_ms = command.ttl_ms or hold.lease.ttl_ms
-    return Renewed(hold.token, state.restart(hold.lease))
+    state.restart(hold.lease)
+    return renewed(state, hold, hold.token)
 
 
 def release(state: ModelState, command: Release) -> Result:
@@ -311,22 +320,16 @@ def force_release(state: ModelState, command: ForceRelease) -> Result:
 
 def force_end(state: ModelState, command: ForceEnd) -> Result:
     """End the holds of this very name and kind, all or the one with this token, and delay the name."""
-    held = [(hold, lock) for hold in state.holds for lock in hold.locks if lock.name == command.name]
-    of_kind = [(hold, lock) for hold, lock in held if hold.kind is command.kind]
-    ended = [(hold, lock) for hold, lock in of_kind if command.token in {0, hold.token}]
-    views = tuple(holder_view(state, hold, lock) for hold, lock in ended)
-    if held and not of_kind:
-        kind = next(kind for kind in HoldKind if any(hold.kind is kind for hold, _ in held))
-        others = [holder_view(state, hold, lock) for hold, lock in held if hold.kind is kind]
-        return Refused(Reason.WRONG_KIND, "", tuple(others[: limits.HOLDERS_SHOWN_MAX]))
-    if command.token and not ended:
-        return Refused(Reason.NOT_HOLDER, "")
-    for hold, _ in ended:
+    found = meant(state, command)
+    if isinstance(found, Refused):
+        return found
+    views = tuple(holder_view(state, hold, lock) for hold, lock in found)
+    for hold, _ in found:
         end_hold(state, hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
     return ForceReleased(views)
 
 
-def refuse_other_kind(state: ModelState, command: ReleaseOf | RenewOf) -> Refused | None:
+def refuse_other_kind(state: ModelState, command: ReleaseOf | RenewOf | PutOff) -> Refused | None:
     """Refuse a command that takes a hold for one of another kind."""
     hold = state.hold(command.hold_id)
     if hold is None or hold.kind is command.kind:
@@ -342,7 +345,7 @@ def resize(state: ModelState, command: ResizeSemaphore) -> Result:
     for ticket in list(state.tickets):
         of_it = ticket.kind is HoldKind.SEMAPHORE and names(ticket) == [command.name]
         if of_it and ticket.permits > command.limit:
-            end_wait(state, ticket, limit_mismatch(state, command.name))
+            end_wait(state, ticket, Left.LIMIT_MISMATCH, limit_mismatch(state, command.name))
     serve(state)
     return Resized(command.limit, available(state, command.name) if command.name in state.limits else 0)
 

@@ -1,6 +1,15 @@
 """Asking for something in the model: a lock or several, permits, an election, another mode."""
 
-from lockstate.commands import Acquire, AcquireIf, AcquirePermits, Acquisition, Campaign, Convert, Wanted
+from lockstate.commands import (
+    Acquire,
+    AcquireIf,
+    AcquirePermits,
+    AcquirePermitsOf,
+    Acquisition,
+    Campaign,
+    Convert,
+    Wanted,
+)
 from lockstate.ids import OwnerName
 from lockstate.modes import Mode
 from lockstate.results import HoldKind, Queued, Reason, Refused, Result
@@ -35,9 +44,13 @@ def acquire_permits(state: ModelState, command: AcquirePermits) -> Result:
     ticket.permits = command.permits
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
     if not any(is_shared(state, hold, ticket) for hold in state.holds):
-        if state.limits.get(command.name, command.limit) != command.limit:
+        limit = state.limits.get(command.name, command.limit)
+        if not limit:
+            return Refused(Reason.LIMIT_MISMATCH, "")
+        is_open = isinstance(command, AcquirePermitsOf) and not command.is_strict
+        if limit < command.permits if is_open else limit != command.limit:
             return limit_mismatch(state, command.name)
-        state.limits[command.name] = command.limit
+        state.limits[command.name] = limit
     return _ask(state, ticket, command.wait_ms)
 
 

@@ -12,19 +12,32 @@ from lockstate.results import (
     Granted,
     GrantedAgain,
     HoldKind,
+    Left,
     Reason,
     Refused,
     Settled,
 )
-from lockstate.versions import RULES_EXPLICIT
+from lockstate.versions import RULES_EXPLICIT, RULES_FOLLOWED
 from tests.property.model_cells import end_cells, end_cells_of
 from tests.property.model_locks import is_grantable, is_shared, line, names, used
-from tests.property.model_records import Cell, Delay, Hold, Lease, ModelState, Session, Ticket
+from tests.property.model_records import (
+    UNKNOWN_NUMBER,
+    Cell,
+    Delay,
+    Hold,
+    Lease,
+    ModelState,
+    Plea,
+    Session,
+    Ticket,
+)
 from tests.property.model_refusals import refuse_now
 from tests.property.model_requests import conclude
 from tests.property.model_views import granted
 
 AUDITED = {
+    EventKind.REVOKED,
+    EventKind.PUT_OFF,
     EventKind.GRANTED,
     EventKind.RELEASED,
     EventKind.EXPIRED,
@@ -51,8 +64,11 @@ def tell(  # noqa: PLR0917 - what an event tells, called everywhere
     since_ms: int | None = None,
     reason: str = "",
     only: list[Wanted] | None = None,
+    number: int = 0,
+    ends_in_ms: int = 0,
 ) -> None:
     """Add an event for each lock of a hold or a ticket, or for those in `only`."""
+    number = thing.number if isinstance(thing, Ticket) else number
     lasted_ms = 0 if since_ms is None else state.now_ms - since_ms
     if isinstance(thing, Session):
         events = [
@@ -86,6 +102,8 @@ def tell(  # noqa: PLR0917 - what an event tells, called everywhere
                 lock.scope,
                 thing.permits,
                 thing.value,
+                number,
+                ends_in_ms,
             )
             for lock in (thing.locks if only is None else only)
         ]
@@ -101,13 +119,14 @@ def enqueue(state: ModelState, ticket: Ticket) -> None:
     """Put a ticket into its queues."""
     ticket.origin = state.asking
     state.tickets.append(ticket)
+    ticket.number = UNKNOWN_NUMBER if state.rules >= RULES_FOLLOWED else 0
     tell(state, EventKind.QUEUED, ticket)
 
 
 def grant(state: ModelState, ticket: Ticket) -> Granted:
     """Grant a ticket what it wants and nothing is in the way of."""
     if ticket.converts is not None:
-        return convert(state, ticket.converts, ticket.to_mode)
+        return convert(state, ticket.converts, ticket.to_mode, ticket.number)
     session = state.session(ticket.session_id)
     hold = Hold(
         kind=ticket.kind,
@@ -129,18 +148,18 @@ def grant(state: ModelState, ticket: Ticket) -> Granted:
     )
     state.holds.append(hold)
     kind = EventKind.ELECTED if hold.kind is HoldKind.ELECTION else EventKind.GRANTED
-    tell(state, kind, hold, ticket.queued_at_ms)
+    tell(state, kind, hold, ticket.queued_at_ms, number=ticket.number)
     return granted(state, hold)
 
 
-def convert(state: ModelState, hold: Hold, mode: Mode) -> Granted:
+def convert(state: ModelState, hold: Hold, mode: Mode, number: int = 0) -> Granted:
     """Give every lock of a hold the mode. If it becomes exclusive it gets a new token, behind all others."""
     if mode is Mode.EXCLUSIVE:
         hold.token = state.new_token()
         state.holds.remove(hold)
         state.holds.append(hold)
     hold.locks = [Wanted(lock.name, mode, lock.scope) for lock in hold.locks]
-    tell(state, EventKind.CONVERTED, hold, hold.granted_at_ms)
+    tell(state, EventKind.CONVERTED, hold, hold.granted_at_ms, number=number)
     return granted(state, hold)
 
 
@@ -162,10 +181,12 @@ def _share(state: ModelState, ticket: Ticket) -> None:
         hold = state.hold(ticket.ticket_id)
         assert hold is not None
         if other.if_held is IfHeld.REFUSE:
-            end_wait(state, other, Refused(Reason.ALREADY_HELD, ""))
+            end_wait(state, other, Left.ALREADY_HELD, Refused(Reason.ALREADY_HELD, ""))
             continue
         state.tickets.remove(other)
         settle(state, other, pass_on(state, hold, other))
+        if state.rules >= RULES_FOLLOWED:
+            tell(state, EventKind.LEFT, other, other.queued_at_ms, Left.SHARED)
 
 
 def have_again(state: ModelState, hold: Hold, ticket: Ticket) -> Granted | Refused:
@@ -207,10 +228,11 @@ def settle(state: ModelState, ticket: Ticket, result: Granted | Refused) -> None
     conclude(state, ticket, result)
 
 
-def end_wait(state: ModelState, ticket: Ticket, refused: Refused | None = None) -> None:
+def end_wait(state: ModelState, ticket: Ticket, why: Left, refused: Refused | None = None) -> None:
     """End a wait with `refused`, or with the refusal of a request that does not wait."""
     state.tickets.remove(ticket)
-    tell(state, EventKind.WAIT_ENDED, ticket, ticket.queued_at_ms)
+    reason = why if state.rules >= RULES_FOLLOWED else ""
+    tell(state, EventKind.LEFT, ticket, ticket.queued_at_ms, reason)
     settle(state, ticket, refused or refuse_now(state, ticket))
 
 
@@ -218,8 +240,9 @@ def end_hold(state: ModelState, hold: Hold, kind: EventKind, reason: str = "", d
     """End a hold and the wait of its conversion. If others end it, the longer of two delays follows."""
     conversions = [t for t in state.tickets if t.converts is hold]
     state.holds.remove(hold)
+    state.pleas = [plea for plea in state.pleas if plea.hold is not hold]
     for ticket in conversions:
-        end_wait(state, ticket, Refused(Reason.LEASE_EXPIRED, ""))
+        end_wait(state, ticket, Left.LEASE_EXPIRED, Refused(Reason.LEASE_EXPIRED, ""))
     if kind is EventKind.RELEASED and hold.kind is HoldKind.ELECTION:
         kind = EventKind.RESIGNED
     tell(state, kind, hold, hold.granted_at_ms, reason)
@@ -241,13 +264,20 @@ def delay(  # noqa: PLR0917 - what a delay is made of
     state.delays.append(Delay(kind, name, scope, permits, until_ms, state.next_created()))
 
 
+_LEFT = {
+    EventKind.RELEASED: Left.SESSION_CLOSED,
+    EventKind.EXPIRED: Left.SESSION_EXPIRED,
+    EventKind.FORCED: Left.SESSION_FORCED,
+}
+
+
 def end_session(state: ModelState, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
     """End a session with its waits and holds, and return the names that it held."""
     holds = [h for h in state.holds if h.session_id == session.session_id]
     state.sessions.remove(session)
     for ticket in [t for t in state.tickets if t.session_id == session.session_id]:
         over = Reason.SESSION_EXPIRED if ticket.converts is None else Reason.LEASE_EXPIRED
-        end_wait(state, ticket, Refused(over, ""))
+        end_wait(state, ticket, _LEFT[kind], Refused(over, ""))
     for hold in holds:
         end_hold(state, hold, kind, reason)
     state.streams.pop(session.session_id, None)
@@ -261,19 +291,20 @@ def end_session(state: ModelState, session: Session, kind: EventKind, reason: st
     return tuple(name for hold in holds for name in names(hold))
 
 
-def due(state: ModelState) -> list[tuple[int, int, Session | Hold | Ticket | Delay | Cell]]:
+def due(state: ModelState) -> list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea]]:
     """Return (deadline, creation, thing) of everything that has a deadline, the first first."""
     leases: list[tuple[Lease, Session | Hold | Cell]] = [(s.lease, s) for s in state.sessions]
     leases += [(c.lease, c) for c in state.cells if c.lease]
     leases += [(h.lease, h) for h in state.holds if not h.session_id]
-    every: list[tuple[int, int, Session | Hold | Ticket | Delay | Cell]] = []
+    every: list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea]] = []
     every += [(lease.expires_at_ms, lease.created, thing) for lease, thing in leases]
     every += [(t.deadline_ms, t.created, t) for t in state.tickets]
     every += [(d.until_ms, d.created, d) for d in state.delays]
+    every += [(p.until_ms, p.created, p) for p in state.pleas]
     return sorted(every, key=lambda item: item[:2])
 
 
-def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell) -> None:
+def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell | Plea) -> None:
     """End what is due."""
     match thing:
         case Session():
@@ -281,9 +312,11 @@ def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell) -> 
         case Hold():
             end_hold(state, thing, EventKind.EXPIRED)
         case Ticket():
-            end_wait(state, thing)
+            end_wait(state, thing, Left.TIMED_OUT)
         case Delay():
             state.delays.remove(thing)
         case Cell():
             end_cells(state, [thing], CellEventKind.EXPIRED)
+        case Plea():
+            end_hold(state, thing.hold, EventKind.FORCED, thing.reason)
     serve(state)

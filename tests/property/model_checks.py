@@ -7,6 +7,7 @@ from lockstate import limits
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
+    AcquirePermitsOf,
     AdvanceFence,
     Campaign,
     Command,
@@ -22,6 +23,7 @@ from lockstate.commands import (
     Proclaim,
     PutCell,
     ResizeSemaphore,
+    Revoke,
     TransactCells,
     Undecodable,
 )
@@ -59,10 +61,12 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             names = _check_several(command) if command.locks else [limits.check_name(command.name)]
             return names + _check_wish(command)
         case AcquirePermits():
+            is_open = isinstance(command, AcquirePermitsOf) and not (command.limit or command.is_strict)
+            limit = limits.SEMAPHORE_LIMIT_MAX if is_open else command.limit
             return [
                 limits.check_name(command.name),
-                _check_limit(command.limit),
-                None if 1 <= command.permits <= command.limit else BAD,
+                _check_limit(limit),
+                None if 1 <= command.permits <= limit else BAD,
                 *_check_wish(command),
             ]
         case Campaign():
@@ -86,6 +90,14 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
             return _check_force(command)
         case ForceCloseSession() | LiftDelay() | ForgetFence():
             return _check_override(command)
+        case Revoke():
+            return [
+                limits.check_name(command.name),
+                limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX),
+                limits.check_range("grace_ms", command.grace_ms, limits.GRACE_MS_MAX),
+                BAD if not 0 <= command.token <= limits.TOKEN_MAX else None,
+                BAD if not 0 <= command.ticket <= limits.TOKEN_MAX else None,
+            ]
         case KeepAliveFor():
             return [limits.check_ttl(command.ttl_ms)]
         case _:

@@ -67,6 +67,10 @@ class Hold:
     """How many releases end it."""
 
 
+UNKNOWN_NUMBER = -1
+"""The number of a ticket that has one, as long as the model was not told which."""
+
+
 @dataclass
 class Ticket:
     """A request for a hold: queued, or being decided.
@@ -96,6 +100,8 @@ class Ticket:
     """The node process that keeps the client's connection."""
     to_mode: Mode = Mode.EXCLUSIVE
     if_held: IfHeld = IfHeld.RENEW
+    number: int = 0
+    """The number by which events name it while it waits, from rules 8 on."""
 
     @property
     def locks(self) -> list[Wanted]:
@@ -115,6 +121,19 @@ class Delay:
     permits: int
     until_ms: int
     created: int
+
+
+@dataclass
+class Plea:
+    """What was asked of a holder: to give up until `until_ms`, or it is forced."""
+
+    hold: Hold
+    reason: str
+    grace_ms: int
+    until_ms: int
+    created: int
+    ticket: int = 0
+    is_put_off: bool = False
 
 
 @dataclass
@@ -164,6 +183,8 @@ class ModelState:
     tickets: list[Ticket] = field(default_factory=list)
     """In order of arrival, those of all kinds together."""
     delays: list[Delay] = field(default_factory=list)
+    pleas: list[Plea] = field(default_factory=list)
+    """In the order in which they were asked."""
     limits: dict[str, int] = field(default_factory=dict)
     """The limit of each semaphore that exists."""
     fences: dict[str, int] = field(default_factory=dict)
@@ -224,6 +245,10 @@ class ModelState:
     def ticket(self, ticket_id: HoldId) -> Ticket | None:
         """Return the ticket of this id."""
         return next((t for t in self.tickets if t.ticket_id == ticket_id), None)
+
+    def plea(self, hold: Hold) -> Plea | None:
+        """Return what the holder of `hold` was asked."""
+        return next((p for p in self.pleas if p.hold is hold), None)
 
     def cell(self, key: bytes) -> Cell | None:
         """Return the cell of this key."""

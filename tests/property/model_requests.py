@@ -14,6 +14,7 @@ from lockstate.commands import (
 from lockstate.ids import NO_HOLD
 from lockstate.results import (
     Granted,
+    PutOffTo,
     Queued,
     RateTaken,
     Reason,
@@ -27,6 +28,7 @@ from lockstate.versions import RULES_EXPLICIT
 from tests.property.model_cells import read_again
 from tests.property.model_locks import position
 from tests.property.model_records import Key, ModelState, Request, Ticket
+from tests.property.model_views import renewed
 from tests.support.vocabulary import NO_OUTCOME, request_content, request_scope
 
 
@@ -103,13 +105,16 @@ def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: 
         case Granted():
             hold = state.hold(result.hold_id)
             if hold is not None and hold.request == key_of(state, command):
-                assert isinstance(command, Acquisition)
+                assert isinstance(command, MayWait)
                 hold.attempt_id = command.attempt_id
             return msgspec.structs.replace(result, expires_in_ms=state.left_ms(hold) if hold else 0)
         case Renewed():
             assert isinstance(command, Renew)
             hold = state.hold(command.hold_id)
-            return msgspec.structs.replace(result, expires_in_ms=state.left_ms(hold) if hold else 0)
+            return renewed(state, hold, result.token) if hold else Renewed(result.token, 0)
+        case PutOffTo():
+            left_ms = result.ends_in_ms - (state.now_ms - remembered.outcome_ms)
+            return PutOffTo(result.token, max(0, left_ms))
         case SessionOpened():
             session = state.session(result.session_id)
             left_ms = max(0, session.lease.expires_at_ms - state.now_ms) if session else 0

@@ -9,6 +9,7 @@ from lockstate.results import (
     Done,
     FrameRefused,
     Granted,
+    Left,
     NumberedDone,
     Queued,
     Reason,
@@ -92,6 +93,6 @@ def _end_wait(state: ModelState, stream: Stream, command: EndWait) -> Result:
     kept = stream.kept.get(command.number)
     ticket = state.ticket(kept.answers_to) if kept is not None and kept.result is None else None
     if ticket is not None:
-        end_wait(state, ticket)
+        end_wait(state, ticket, Left.CANCELLED)
         serve(state)
     return Done()

@@ -10,17 +10,23 @@ from lockstate.results import (
     EventKind,
     FenceView,
     Granted,
+    GrantedPermits,
     HolderView,
     Holdings,
     HoldKind,
     HoldView,
     LockView,
+    Renewed,
+    RenewedToEnd,
+    RevocationView,
+    RevokedView,
     SemaphoreView,
     SessionRow,
     SessionView,
     TicketView,
     WaiterView,
 )
+from lockstate.versions import RULES_FOLLOWED
 from tests.property.model_locks import covers, names, queue, used
 from tests.property.model_records import Hold, ModelState, Session, Ticket
 
@@ -42,6 +48,30 @@ def holder_view(state: ModelState, hold: Hold, lock: Wanted) -> HolderView:
     )
 
 
+def revocation_of(state: ModelState, hold: Hold) -> RevocationView | None:
+    """Return what the holder of `hold` was asked."""
+    plea = state.plea(hold)
+    if plea is None:
+        return None
+    return RevocationView(plea.reason, max(0, plea.until_ms - state.now_ms), plea.ticket, plea.is_put_off)
+
+
+def revoked_view(state: ModelState, hold: Hold, lock: Wanted) -> RevokedView:
+    """Return a hold that is to be given up, by one of its locks."""
+    revocation = revocation_of(state, hold)
+    assert revocation is not None
+    shown = holder_view(state, hold, lock)
+    return RevokedView(**msgspec.structs.asdict(shown), revocation=revocation)
+
+
+def renewed(state: ModelState, hold: Hold, token: int) -> Renewed:
+    """Return what a holder is told when it has renewed."""
+    revocation = revocation_of(state, hold)
+    if revocation is None:
+        return Renewed(token, state.left_ms(hold))
+    return RenewedToEnd(token, state.left_ms(hold), revocation)
+
+
 def hold_view(state: ModelState, hold: Hold, lock: Wanted) -> HoldView:
     """Return a hold as reads show it, by one of its locks."""
     shown = holder_view(state, hold, lock)
@@ -51,6 +81,7 @@ def hold_view(state: ModelState, hold: Hold, lock: Wanted) -> HoldView:
         since_ms=state.now_ms - hold.granted_at_ms,
         session_name=name_of(session),
         labels=session.labels if session is not None else {},
+        revocation=revocation_of(state, hold),
     )
 
 
@@ -280,6 +311,17 @@ def granted(state: ModelState, hold: Hold) -> Granted:
         first = hold.locks[0]
         return Granted(hold.hold_id, hold.token, "", first.mode, state.left_ms(hold), locks=tuple(hold.locks))
     (lock,) = hold.locks
+    if hold.kind is HoldKind.SEMAPHORE and state.rules >= RULES_FOLLOWED:
+        return GrantedPermits(
+            hold.hold_id,
+            hold.token,
+            lock.name,
+            lock.mode,
+            state.left_ms(hold),
+            permits=hold.permits,
+            available=available(state, lock.name),
+            limit=state.limits[lock.name],
+        )
     return Granted(
         hold.hold_id,
         hold.token,

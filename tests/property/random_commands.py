@@ -26,6 +26,7 @@ from lockstate.commands import (
     Acquire,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsOf,
     AdvanceFence,
     Campaign,
     Cancel,
@@ -47,11 +48,13 @@ from lockstate.commands import (
     OpenSession,
     Proclaim,
     PutCell,
+    PutOff,
     Release,
     ReleaseOf,
     Renew,
     RenewOf,
     ResizeSemaphore,
+    Revoke,
     TransactCells,
     Wanted,
 )
@@ -77,6 +80,7 @@ TTLS_MS = [5000, 50, 200, 500]
 SESSION_TTLS_MS = [5000, 5000, 200, 1000]
 WAITS_MS = [0, 3000, 3000, 3000, 3000, 50, 100, 300]
 DELAYS_MS = [0, 0, 0, 50, 120]
+GRACES_MS = [0, 50, 120, 120, 1000]
 LIMITS = [3] * 9 + [2]
 LABELS: list[dict[str, str]] = [{}, {"owner": "ann"}, {"host": "h1"}]
 VALUES = ["", "v1", "v2"]
@@ -125,7 +129,7 @@ def lock(rng: Random, hold_id: HoldId) -> Command:
 def permits(rng: Random, hold_id: HoldId) -> Command:
     """Ask for permits."""
     session_id, ttl_ms = lease(rng)
-    return AcquirePermits(
+    acquire = AcquirePermits(
         rng.choice(SEMAPHORES),
         rng.choice(LIMITS),
         rng.choice([1, 2]),
@@ -139,6 +143,11 @@ def permits(rng: Random, hold_id: HoldId) -> Command:
         "",
         rng.choice(REQUEST_IDS),
     )
+    if rng.randrange(2):
+        return acquire
+    limit = rng.choice([0, acquire.limit, acquire.limit, 4])
+    is_strict = rng.randrange(4) == 0
+    return AcquirePermitsOf(**msgspec.structs.asdict(acquire) | {"limit": limit}, is_strict=is_strict)
 
 
 def campaign(rng: Random, hold_id: HoldId) -> Command:
@@ -216,6 +225,30 @@ def force_end(rng: Random, state: ModelState) -> Command:
         kind, name = rng.choice(list(HoldKind)), rng.choice([*NAMES, *SEMAPHORES, *ELECTIONS])
     delay_ms = rng.choice(DELAYS_MS) if kind is not HoldKind.ELECTION else 0
     return ForceEnd(name, "because", delay_ms, rng.choice(REQUEST_IDS), kind, token)
+
+
+def revocation(rng: Random, state: ModelState) -> Command:
+    """Ask for what is held of a name, mostly of the kind that is held, sometimes for somebody who waits."""
+    meant = force_end(rng, state)
+    assert isinstance(meant, ForceEnd)
+    numbers = [ticket.number for ticket in state.tickets if ticket.kind is meant.kind]
+    ticket = rng.choice([0, 0, 0, *numbers, 9999])
+    return Revoke(
+        meant.name,
+        rng.choice(["", "because"]),
+        rng.choice(GRACES_MS),
+        meant.kind,
+        meant.token,
+        ticket,
+        rng.choice(REQUEST_IDS),
+    )
+
+
+def put_off(rng: Random, state: ModelState) -> Command:
+    """Put off what is mostly to be given up."""
+    asked = [plea.hold.hold_id for plea in state.pleas]
+    hold_id = rng.choice([*asked * 4, _id(rng, state)])
+    return PutOff(hold_id, _kind_of(rng, state, hold_id), rng.choice(REQUEST_IDS))
 
 
 def force_close(rng: Random, state: ModelState) -> Command:
@@ -306,6 +339,10 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: KeepAliveFor(r.choice(SESSION_IDS), r.choice(SESSION_TTLS_MS)),
     force_close,
     lift_delay,
+    revocation,
+    revocation,
+    put_off,
+    put_off,
     lambda r, _: ForgetFence(r.choice(RESOURCES), "because", r.choice(REQUEST_IDS)),
     lambda r, _: CloseSession(r.choice(SESSION_IDS), r.choice(REQUEST_IDS)),
     lambda r, w: Cancel(_id(r, w), r.choice(ATTEMPT_IDS)),

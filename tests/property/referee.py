@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from lockstate.commands import Entry, Wanted
 from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, Granted, HoldKind, Outcome
+from lockstate.results import Event, EventKind, Granted, HoldKind, Left, Outcome
 from tests.property.model_locks import conflict
+from tests.support.ticket_book import TicketBook
 
 BEGINNINGS = {EventKind.GRANTED, EventKind.ELECTED}
 ENDS = {EventKind.RELEASED, EventKind.EXPIRED, EventKind.FORCED, EventKind.RESIGNED}
@@ -30,6 +31,7 @@ class Referee:
     """Token and mode of every wait that this outcome ends with a grant."""
     shared: Counter[int] = field(default_factory=Counter)
     """How many more waits share a hold, by its token."""
+    tickets: TicketBook = field(default_factory=TicketBook)
 
     def watch(self, entry: Entry, outcome: Outcome) -> None:
         """Check one outcome against everything seen before."""
@@ -48,6 +50,8 @@ class Referee:
             for s in outcome.settled
             if isinstance(s.result, Granted) and s.result.hold_id != s.hold_id and s.result.hold_id in ids
         )
+        objection = self.tickets.watch(outcome.events)
+        assert objection is None, objection
         for event in outcome.events:
             assert (event.revision, event.now_ms) == (self.revision, self.now_ms)
             self._watch_event(event)
@@ -55,8 +59,9 @@ class Referee:
     def _watch_event(self, event: Event) -> None:
         if event.kind is EventKind.QUEUED:
             self.waiting.append(event)
-        elif event.kind is EventKind.WAIT_ENDED:
-            self._leave(event)
+        elif event.kind is EventKind.LEFT:
+            if event.reason != Left.SHARED:  # with the grant of the hold that is shared, it left already
+                self._leave(event)
         elif event.kind is EventKind.CONVERTED:
             self._watch_conversion(event)
         elif event.kind in BEGINNINGS and not self._is_proclaimed(event):

@@ -4,6 +4,7 @@
     C acquire NAME [shared | update, subtree, ttl=, wait=, delay=, note=, owner=, request=, held=]
     C acquire a, b shared, c subtree [...]                    several locks, all or none
     C acquire 2 permits of NAME limit=3 [...]                 of a semaphore
+    C acquire 2 permits of NAME [limit=3, strict=yes | no]    of one that may have another limit
     C convert NAME MODE [wait=, request=]                     C renew NAME [ttl=]
     C release NAME [request=] / C release only a, b           the hold that has NAME, or a part of it
     C cancel NAME [attempt=] / C cancel conversion of NAME    as a node does when the client went away
@@ -16,6 +17,8 @@
     C force KIND NAME reason= [token=, delay=, request=]      of any kind, all holders or one
     C end session NAME reason= [request=]                     by its public name: s-1 is the first
     C lift KIND NAME reason= [request=]                       the delays of a lock or a semaphore
+    C revoke KIND NAME reason= grace= [token=, ticket=, request=]  ask holders to give up
+    C put off NAME as KIND [request=]                         say "not yet"
     C forget fence RESOURCE reason= [request=]                C keepalive ttl=
     C resume / C number N [epoch=] LINE                       a stream, and a line that is numbered
     C release NAME as KIND / C renew NAME as KIND [ttl=]      by the call for holds of this kind
@@ -33,6 +36,7 @@ from lockstate.commands import (
     Acquire,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsOf,
     AdvanceFence,
     Algorithm,
     Campaign,
@@ -54,12 +58,14 @@ from lockstate.commands import (
     OpenSession,
     Proclaim,
     PutCell,
+    PutOff,
     Release,
     ReleaseOf,
     Renew,
     RenewOf,
     ResizeSemaphore,
     ResumeStream,
+    Revoke,
     TakeRate,
     TransactCells,
     Wanted,
@@ -162,11 +168,14 @@ class CommandParser:
                 return CloseSession(client.session_id, line.request_id)
             case "acquire", [permits, "permit" | "permits", "of", name]:
                 fields = self._ids(client, (name,)) | _terms(client, line)
-                return AcquirePermits(
-                    name=name, limit=int(line.options["limit"]), permits=int(permits), **fields
-                )
+                fields |= {"name": name, "limit": int(line.options.get("limit", 0)), "permits": int(permits)}
+                if "limit" in line.options and "strict" not in line.options:
+                    return AcquirePermits(**fields)
+                return AcquirePermitsOf(**fields, is_strict=line.options.get("strict") == "yes")
             case "acquire", words:
                 return self._acquire(client, words, line)
+            case "put", ["off", name, "as", kind]:
+                return PutOff(client.holds[name], HoldKind(kind), line.request_id)
             case "put" | "delete", _:
                 return _of_cells(client, verb, line)
             case "campaign", [name]:
@@ -321,6 +330,10 @@ def _without_hold(verb: str, line: Line) -> Command:
             return ForceCloseSession(name, line.text("reason"), request_id)
         case "lift", [kind, name]:
             return LiftDelay(name, line.text("reason"), HoldKind(kind), request_id)
+        case "revoke", [kind, name]:
+            grace_ms, reason = line.ms("grace"), line.text("reason")
+            numbers = int(options.get("token", 0)), int(options.get("ticket", 0))
+            return Revoke(name, reason, grace_ms, HoldKind(kind), *numbers, request_id)
         case "forget", ["fence", resource]:
             return ForgetFence(resource, line.text("reason"), request_id)
         case "resize", [name, "to", limit]:

@@ -29,7 +29,7 @@ from lockstate.codec import decode_entry, encode_command, encode_entry
 from lockstate.commands import AbandonWaits, Command, Tick
 from lockstate.ids import NO_SESSION
 from lockstate.machine import LockMachine
-from lockstate.results import Done, EventKind, Granted, Outcome, Queued, Refused, Result
+from lockstate.results import Done, EventKind, Granted, Left, Outcome, Queued, Refused, Result
 from lockstate.versions import RULES_NEWEST
 from tests.scenarios import trace_lines
 from tests.scenarios.clients import Client, CommandParser, Line, milliseconds
@@ -171,7 +171,7 @@ class Runner:
         )
         for event in outcome.events:
             refused = None
-            if event.kind is EventKind.WAIT_ENDED:
+            if event.kind is EventKind.LEFT and event.reason != Left.SHARED:
                 refused, hold_id = next(refusals)
                 assert event.name in self.parser.attempts[hold_id].names, (
                     "the ends of waits come in their order"

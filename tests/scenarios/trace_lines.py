@@ -25,11 +25,13 @@ from lockstate.results import (
     FrameRefused,
     Granted,
     GrantedAgain,
+    GrantedPermits,
     HolderView,
     HoldKind,
     LockView,
     NumberedDone,
     Proclaimed,
+    PutOffTo,
     Queued,
     RateTaken,
     Reason,
@@ -37,12 +39,16 @@ from lockstate.results import (
     Released,
     ReleasedOnce,
     Renewed,
+    RenewedToEnd,
     Resized,
     Result,
+    RevocationView,
+    Revoked,
     SemaphoreView,
     SessionClosed,
     SessionForced,
     SessionKept,
+    SessionKeptToEnd,
     SessionOpened,
     SessionView,
     StreamResumed,
@@ -101,6 +107,9 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
     match result:
         case SessionOpened():
             return f"session opened for {seconds(result.expires_in_ms)} s"
+        case SessionKeptToEnd():
+            asked = ", ".join(f"{one.name} {_revocation_text(one.revocation)}" for one in result.revoked)
+            return f"session kept for {seconds(result.expires_in_ms)} s, to give up {asked}"
         case SessionKept():
             return f"session kept for {seconds(result.expires_in_ms)} s"
         case SessionClosed():
@@ -121,6 +130,17 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return _granted_text(result)
         case Queued():
             return f"queued at position {result.position}"
+        case RenewedToEnd():
+            lease = f"renewed token {result.token} for {seconds(result.expires_in_ms)} s"
+            return f"{lease}, to give up {_revocation_text(result.revocation)}"
+        case Revoked():
+            asked = ", ".join(
+                f"{holder.owner} token {holder.token} {_revocation_text(holder.revocation)}"
+                for holder in result.holders
+            )
+            return f"revoked: {asked or 'nothing'}"
+        case PutOffTo():
+            return f"put off, {seconds(result.ends_in_ms)} s left"
         case Renewed():
             return f"renewed token {result.token} for {seconds(result.expires_in_ms)} s"
         case ReleasedOnce():
@@ -163,11 +183,19 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
             return _refused_text(result, names, fully=fully)
 
 
+def _revocation_text(revocation: RevocationView) -> str:
+    asked_for = f" for ticket {revocation.ticket}" if revocation.ticket else ""
+    put_off = ", put off" if revocation.is_put_off else ""
+    return f"in {seconds(revocation.ends_in_ms)} s{asked_for} ({revocation.reason}{put_off})"
+
+
 def _granted_text(granted: Granted) -> str:
     left = f"token {granted.token}, {seconds(granted.expires_in_ms)} s left"
     if granted.permits:
         permits = _permits_text(granted.permits)
-        return f"granted {permits} of {granted.name} {left}; {granted.available} available"
+        return f"granted {permits} of {granted.name} {left}; {granted.available} available" + (
+            f" of {granted.limit}" if isinstance(granted, GrantedPermits) else ""
+        )
     if granted.owner:  # only elections have it
         return f"leads {granted.name} {left}"
     locks = granted.locks or (Wanted(granted.name, granted.mode, granted.scope),)
@@ -228,8 +256,12 @@ def event_text(event: Event, wait_ended: Refused | None = None) -> str:
         text += f" token {event.token}"
     if event.kind is EventKind.ELECTED:
         text += f' says "{event.value}"'
+    if event.ticket:
+        text += f" ticket {event.ticket}"
     if event.reason:
         text += f" ({event.reason})"
+    if event.ends_in_ms:
+        text += f" in {seconds(event.ends_in_ms)} s"
     if wait_ended is not None:
         text += f": {wait_ended.reason}"
     return text

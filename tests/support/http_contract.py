@@ -31,14 +31,18 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.LOCK_CONVERT}": ("hold_id", "mode", "wait_ms", "request_id"),
     f"POST {wire.LOCK_FORCE_RELEASE}": ("name", "reason", "token", "lock_delay_ms", "request_id"),
     f"POST {wire.LOCK_LIFT_DELAY}": ("name", "reason", "request_id"),
+    f"POST {wire.LOCK_REVOKE}": ("name", "reason", "grace_ms", "token", "ticket", "request_id"),
+    f"POST {wire.LOCK_PUT_OFF}": ("hold_id", "request_id"),
     f"POST {wire.SEMAPHORE_ACQUIRE}": (
         "name", "limit", "permits", "session_id", "ttl_ms", "owner",
-        "wait_ms", "lock_delay_ms", "note", "request_id",
+        "wait_ms", "lock_delay_ms", "note", "request_id", "strict",
     ),
     f"POST {wire.SEMAPHORE_RENEW}": ("hold_id", "ttl_ms", "request_id"),
     f"POST {wire.SEMAPHORE_RELEASE}": ("hold_id", "request_id"),
     f"POST {wire.SEMAPHORE_RESIZE}": ("name", "limit", "request_id"),
     f"POST {wire.SEMAPHORE_LIFT_DELAY}": ("name", "reason", "request_id"),
+    f"POST {wire.SEMAPHORE_REVOKE}": ("name", "reason", "grace_ms", "token", "ticket", "request_id"),
+    f"POST {wire.SEMAPHORE_PUT_OFF}": ("hold_id", "request_id"),
     f"POST {wire.SEMAPHORE_FORCE_RELEASE}": ("name", "reason", "token", "lock_delay_ms", "request_id"),
     f"POST {wire.RATE_TAKE}": ("name", "limit", "window_ms", "algorithm", "cost", "wait_ms", "request_id"),
     f"POST {wire.RATE_PEEK}": ("name", "limit", "window_ms", "algorithm", "cost"),
@@ -49,6 +53,8 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.ELECTION_PROCLAIM}": ("hold_id", "value", "request_id"),
     f"POST {wire.ELECTION_RESIGN}": ("hold_id", "request_id"),
     f"POST {wire.ELECTION_DEPOSE}": ("name", "reason", "token", "request_id"),
+    f"POST {wire.ELECTION_REVOKE}": ("name", "reason", "grace_ms", "token", "ticket", "request_id"),
+    f"POST {wire.ELECTION_PUT_OFF}": ("hold_id", "request_id"),
     f"PUT {wire.CELL}": (
         "value", "value_base64", "session_id", "ttl_ms", "if_version", "if_mod_revision", "request_id",
     ),
@@ -96,7 +102,11 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"DELETE {wire.SESSION}": ("released", "revision"),
     f"POST {wire.SESSION_FORCE_CLOSE}": ("session_name", "owner", "released", "revision"),
     f"POST {wire.LOCK_LIFT_DELAY}": ("lifted", "left_ms", "revision"),
+    f"POST {wire.LOCK_REVOKE}": ("revoked", "revision"),
+    f"POST {wire.LOCK_PUT_OFF}": ("token", "ends_in_ms", "revision"),
     f"POST {wire.SEMAPHORE_LIFT_DELAY}": ("lifted", "left_ms", "revision"),
+    f"POST {wire.SEMAPHORE_REVOKE}": ("revoked", "revision"),
+    f"POST {wire.SEMAPHORE_PUT_OFF}": ("token", "ends_in_ms", "revision"),
     f"POST {wire.FENCE_FORGET}": ("forgotten", "highest_token", "revision"),
     f"POST {wire.LOCK_ACQUIRE}": ("hold_id", "token", "name", "mode", "expires_in_ms", "revision"),
     f"POST {wire.LOCK_RENEW}": ("token", "expires_in_ms", "revision"),
@@ -113,6 +123,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "available",
         "expires_in_ms",
         "revision",
+        "limit",
     ),
     f"POST {wire.SEMAPHORE_RENEW}": ("token", "expires_in_ms", "revision"),
     f"POST {wire.SEMAPHORE_RELEASE}": ("released", "revision"),
@@ -126,6 +137,8 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.ELECTION_PROCLAIM}": ("token", "revision"),
     f"POST {wire.ELECTION_RESIGN}": ("released", "revision"),
     f"POST {wire.ELECTION_DEPOSE}": ("released", "revision"),
+    f"POST {wire.ELECTION_REVOKE}": ("revoked", "revision"),
+    f"POST {wire.ELECTION_PUT_OFF}": ("token", "ends_in_ms", "revision"),
     f"GET {wire.ELECTION}": ("name", "leader", "queue"),
     f"PUT {wire.CELL}": ("create_revision", "mod_revision", "version", "revision"),
     f"GET {wire.CELL}": ("key", "value", "create_revision", "mod_revision", "version"),
@@ -166,6 +179,12 @@ LOCK_FIELDS: Final = ("name", "mode", "scope")
 HOLDER_FIELDS: Final = ("owner", "mode", "token", "expires_in_ms", "note", "name", "scope")
 HOLDER_READ_FIELDS: Final = ("since_ms", "session_name", "labels")
 """Of holders and leaders in reads; the last two if they hold in a session."""
+REVOKED_FIELDS: Final = ("revocation",)
+"""Of holders and leaders that are to give up, and of a renewal of theirs."""
+REVOCATION_FIELDS: Final = ("reason", "ends_in_ms", "put_off", "ticket")
+"""What was asked of them; `ticket` if it is for somebody who waits."""
+KEPT_EXTRA_FIELDS: Final = ("revoked",)
+"""Of a keepalive of a session that is to give up some of what it holds."""
 TICKET_EXTRA_FIELDS: Final = ("session_name", "conversion")
 SESSION_ROW_FIELDS: Final = (
     "session_name",
@@ -200,7 +219,7 @@ CELL_EVENT_FIELDS: Final = ("revision", "event", "kind", "name", "mod_revision",
 LEADER_FIELDS: Final = ("owner", "value", "token")
 CYCLE_FIELDS: Final = ("owner", "name", "kind")
 EVENT_FIELDS: Final = ("revision", "event", "name", "owner", "reason", "at_ms", "lasted_ms")
-EVENT_EXTRA_FIELDS: Final = ("kind", "mode", "scope", "token", "permits", "value")
+EVENT_EXTRA_FIELDS: Final = ("ticket", "ends_in_ms", "kind", "mode", "scope", "token", "permits", "value")
 """Of events of the audit: of all but the end of a session, of locks, of semaphores, of an elected leader."""
 NODE_FIELDS: Final = ("id", "http", "peer", "state", "revision")
 OBSTACLE_FIELDS: Final = ("kind", "peer", "for_ms", "detail", "advice")

@@ -26,6 +26,7 @@ from lockstate.commands import (
     Acquire,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsOf,
     AdvanceFence,
     Algorithm,
     Barrier,
@@ -48,12 +49,14 @@ from lockstate.commands import (
     OpenSession,
     Proclaim,
     PutCell,
+    PutOff,
     Release,
     ReleaseOf,
     Renew,
     RenewOf,
     ResizeSemaphore,
     ResumeStream,
+    Revoke,
     TakeRate,
     Tick,
     TransactCells,
@@ -148,6 +151,14 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     LiftDelay: Word(48, LiftDelay("q", "why", HoldKind.SEMAPHORE, "r"), ("name",)),
     ForgetFence: Word(49, ForgetFence("disk", "why", "r"), ("resource",)),
     KeepAliveFor: Word(50, KeepAliveFor(_SESSION, 50)),
+    Revoke: Word(73, Revoke("a", "why", 5, HoldKind.SEMAPHORE, 7, 8, "r"), ("name",)),
+    PutOff: Word(74, PutOff(_HOLD, HoldKind.ELECTION, "r"), ("hold_id",)),
+    AcquirePermitsOf: Word(
+        75,
+        AcquirePermitsOf("q", 5, 2, _HOLD, _ATTEMPT, _SESSION, 0, _ANN, 5, 6, "note", "r", is_strict=True),
+        _PARTY,
+        _HOLD_IDS,
+    ),
     ResumeStream: Word(70, ResumeStream(_SESSION)),
     Numbered: Word(71, Numbered(2, _SESSION, 3, 7, ((1, 5),), (Release(_HOLD), EndWait(6)))),
 }
@@ -168,7 +179,15 @@ def as_before_rules_5(command: Command | Undecodable) -> Command | Undecodable:
     """Return what older rules know of a command that names a kind: with both it is one request."""
     if isinstance(command, ForceEnd) and (command.token or command.kind is not HoldKind.LOCK):
         return command
-    for newer, older in ((ReleaseOf, Release), (RenewOf, Renew), (ForceEnd, ForceRelease)):
+    if isinstance(command, AcquirePermitsOf) and not command.limit:
+        return command
+    pairs = (
+        (ReleaseOf, Release),
+        (RenewOf, Renew),
+        (ForceEnd, ForceRelease),
+        (AcquirePermitsOf, AcquirePermits),
+    )
+    for newer, older in pairs:
         if isinstance(command, newer):
             fields = [getattr(command, name) for name in older.__struct_fields__]
             return cast("type[Command]", older)(*fields)

@@ -38,6 +38,16 @@ async def depose(gateway: Gateway, call: Call) -> Reply:
     return await locks.force_end(gateway, call, request, HoldKind.ELECTION)
 
 
+async def revoke_leader(gateway: Gateway, call: Call) -> Reply:
+    """Ask the leader of an election to resign."""
+    return await locks.revoke_of(gateway, call, HoldKind.ELECTION)
+
+
+async def put_off_resigning(gateway: Gateway, call: Call) -> Reply:
+    """Lead for the grace once more, although asked to resign."""
+    return await locks.put_off_of(gateway, call, HoldKind.ELECTION)
+
+
 async def get_election(gateway: Gateway, call: Call) -> Reply:
     """Return an election: its leader with its value, and its candidates."""
     name = schema.name(call)

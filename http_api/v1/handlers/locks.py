@@ -13,7 +13,7 @@ from api.requests.locks import (
     ReleaseRequest,
     RenewRequest,
 )
-from api.requests.overrides import LiftDelayRequest
+from api.requests.overrides import LiftDelayRequest, PutOffRequest, RevokeRequest
 from http_api.server.call import Call, Reply
 from http_api.server.routes import Direct
 from http_api.v1 import reads, schema
@@ -96,6 +96,36 @@ async def lift_delay_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
         request.command(kind), results.DelaysLifted, call.timeout_s
     )
     answer = answers.DelaysLifted(result.count, result.left_ms, revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
+
+
+async def revoke(gateway: Gateway, call: Call) -> Reply:
+    """Ask the holders of a lock to give up."""
+    return await revoke_of(gateway, call, HoldKind.LOCK)
+
+
+async def revoke_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
+    """Ask holders of any kind to give up."""
+    request = await schema.read(call, RevokeRequest)
+    result, revision, is_repeated = await gateway.submit(
+        request.command(kind), results.Revoked, call.timeout_s
+    )
+    answer = answers.Revoked(views.holders_of(result.holders), revision)
+    return Reply(answers.told(answer, is_repeated=is_repeated))
+
+
+async def put_off(gateway: Gateway, call: Call) -> Reply:
+    """Let a hold of a lock that is to be given up live for its grace once more."""
+    return await put_off_of(gateway, call, HoldKind.LOCK)
+
+
+async def put_off_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
+    """Let a hold of any kind live for its grace once more."""
+    request = await schema.read(call, PutOffRequest)
+    result, revision, is_repeated = await gateway.submit(
+        request.command(kind), results.PutOffTo, call.timeout_s
+    )
+    answer = answers.PutOff(result.token, result.ends_in_ms, revision)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

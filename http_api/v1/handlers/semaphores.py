@@ -39,6 +39,16 @@ async def lift_permits_delay(gateway: Gateway, call: Call) -> Reply:
     return await locks.lift_delay_of(gateway, call, HoldKind.SEMAPHORE)
 
 
+async def revoke_permits(gateway: Gateway, call: Call) -> Reply:
+    """Ask those that have permits of a semaphore to give them back."""
+    return await locks.revoke_of(gateway, call, HoldKind.SEMAPHORE)
+
+
+async def put_off_permits(gateway: Gateway, call: Call) -> Reply:
+    """Keep permits that are to be given back for the grace once more."""
+    return await locks.put_off_of(gateway, call, HoldKind.SEMAPHORE)
+
+
 async def resize_semaphore(gateway: Gateway, call: Call) -> Reply:
     """Give a semaphore another limit."""
     request = await schema.read(call, ResizeRequest)

@@ -15,6 +15,7 @@ objects:
     replies.py     reply, asked-once, not-applied, real-time, deadlock-real
     reads.py       read-fresh, read-view
     ledger.py      holds-exclude, permits-limit, one-leader, token-drawn, delay-kept, events-true
+    queues.py      queue-told
     requests.py    one-outcome
     grants.py      tokens-rise, tokens-once
     order.py       first-come
@@ -55,6 +56,7 @@ from tests.simulation.checks.logs import Committed, Log, Logs
 from tests.simulation.checks.members import Changes
 from tests.simulation.checks.model_replay import Expected
 from tests.simulation.checks.order import Order
+from tests.simulation.checks.queues import Queues
 from tests.simulation.checks.raft_replay import RaftReplay
 from tests.simulation.checks.rates import Rates
 from tests.simulation.checks.reads import Reads
@@ -120,6 +122,7 @@ class Checkers:
         self.tokens = Tokens(report)
         self.order = Order(report)
         self.ledger = Ledger(report)
+        self.queues = Queues(report)
         self.fences = Fences(report)
         self.cells = Cells(report)
         self.rates = Rates(report, rate_allowance)
@@ -187,6 +190,7 @@ class Checkers:
         of_cells = [event for event in events if isinstance(event, CellEvent)]
         of_holds = [event for event in events if isinstance(event, Event)]
         self.ledger.applied(step, of_holds)
+        self.queues.applied(machine, of_holds)
         self.states.as_expected(node_id, machine, self.expected)
         self.expected.learn_names(machine)
         self.states.events_as_expected(node_id, of_holds, step.events)

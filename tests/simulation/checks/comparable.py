@@ -19,8 +19,10 @@ from lockstate.results import (
     LockView,
     Reason,
     Refused,
+    Revoked,
     SemaphoreView,
     SessionForced,
+    SessionKeptToEnd,
     SessionView,
     Transacted,
     WaiterView,
@@ -49,7 +51,7 @@ def plain(value: Any) -> Any:  # noqa: C901, PLR0912 - one case for each
         case Event():
             # Here an owner that was not given is empty, in the model it is told as it is shown.
             owner = _plain_owner(value.owner or "hold-")
-            return msgspec.structs.replace(value, owner=owner)
+            return msgspec.structs.replace(value, owner=owner, ticket=bool(value.ticket))
         case LockView() | SemaphoreView():
             holders, queue = plain(value.holders), plain(value.queue)
             return msgspec.structs.replace(value, holders=holders, queue=queue)
@@ -72,6 +74,11 @@ def plain(value: Any) -> Any:  # noqa: C901, PLR0912 - one case for each
             return msgspec.structs.replace(value, detail="", retry_after_ms=0, holders=holders, cycle=())
         case SessionForced():
             return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
+        case Revoked():
+            return Revoked(tuple([plain(holder) for holder in value.holders]))
+        case SessionKeptToEnd():
+            revoked = tuple([plain(holder) for holder in value.revoked])
+            return msgspec.structs.replace(value, revoked=revoked)
         case ForceReleased():
             return ForceReleased(plain(value.released))
         case tuple() | list():

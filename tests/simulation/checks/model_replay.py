@@ -22,6 +22,7 @@ from lockstate.results import (
     FenceView,
     Granted,
     HoldKind,
+    Left,
     LockView,
     Queued,
     Reason,
@@ -36,7 +37,7 @@ from tests.property.model import advance, pass_time, run
 from tests.property.model_cells import cell_view, in_order
 from tests.property.model_changes import end_wait, serve
 from tests.property.model_checks import refuse_bad_request_id
-from tests.property.model_records import Edge, Hold, Key, Lease, ModelState, Ticket
+from tests.property.model_records import UNKNOWN_NUMBER, Edge, Hold, Key, Lease, ModelState, Ticket
 from tests.property.model_requests import forget, remember, repeat, request_key
 from tests.simulation.checks.expected_rates import ExpectedRates
 
@@ -108,6 +109,7 @@ class _RecordingState(ModelState):
             or any(hold.lease.expires_at_ms < now_ms for hold in self.holds)
             or any(ticket.deadline_ms < now_ms for ticket in self.tickets)
             or any(delay.until_ms < now_ms for delay in self.delays)
+            or any(plea.until_ms < now_ms for plea in self.pleas)
             or any(cell.lease.expires_at_ms < now_ms for cell in self.cells if cell.lease)
         )
 
@@ -150,10 +152,15 @@ class Expected:
         step = state.step = Step(state.revision, state.now_ms)
         state.events, state.settled, state.deadlocks = step.events, [], []
         state.cell_events = step.cell_events
-        before = state.leases()
+        before, held = state.leases(), list(state.holds)
         self._pass_time()
         alive = state.leases()
-        step.leases_ended = [(created, True) for created in sorted(before - alive)]
+        # What was to be given up is forced before its lease is over.
+        left = {hold.hold_id for hold in state.holds}
+        gone = [hold for hold in held if hold.hold_id not in left]
+        forced = [hold for hold in gone if hold.lease.expires_at_ms >= state.now_ms]
+        early = {hold.lease.created for hold in forced}
+        step.leases_ended = [(created, created not in early) for created in sorted(before - alive)]
         holds, first_token = [hold.hold_id for hold in state.holds], state.next_token
         step.answers = self._run_all(entry)
         alive |= step.leases_begun.keys()
@@ -162,7 +169,7 @@ class Expected:
         step.wait_ends = [(item.hold_id, item.result) for item in state.settled]
         told = [answer.result for answer in step.answers] + [result for _, result in step.wait_ends]
         holds += [item.hold_id for item in told if isinstance(item, Granted) and item.token >= first_token]
-        step.voided = [hold_id for hold_id in holds if hold_id not in still]
+        step.voided = [hold.hold_id for hold in forced] + [each for each in holds if each not in still]
         return step
 
     def _pass_time(self) -> None:
@@ -227,7 +234,7 @@ class Expected:
             if ticket.request is not None:
                 state.step.abandoned.append(ticket.request)
             forget(state, ticket.request, ticket.ticket_id)
-            end_wait(state, ticket)
+            end_wait(state, ticket, Left.ABANDONED)
         serve(state)
         return WaitsAbandoned(len(ended), len(gone) - len(ended))
 
@@ -242,7 +249,7 @@ class Expected:
         return result
 
     def learn_names(self, machine: LockMachine) -> None:
-        """Learn the public names of sessions, which operators use and the rules leave open.
+        """Learn the public names of sessions and tickets, which operators use and the rules leave open.
 
         Asked after each entry: nobody can name a session before the entry that opened it.
         """
@@ -250,6 +257,10 @@ class Expected:
             opened = None if session.public_name else machine.state.sessions.get(session.session_id)
             if opened is not None:
                 session.public_name = session_name(opened)
+        for ticket in self.state.tickets:
+            known = machine.state.tickets.get(ticket.ticket_id) if ticket.number == UNKNOWN_NUMBER else None
+            if known is not None:
+                ticket.number = known.order
 
     # -- reads ----------------------------------------------------------------------------------------------
 

@@ -17,12 +17,14 @@ from lockstate.results import (
     ForceReleased,
     Granted,
     Proclaimed,
+    PutOffTo,
     RateTaken,
     Refused,
     Released,
     Renewed,
     Resized,
     Result,
+    Revoked,
     SessionClosed,
     SessionForced,
     SessionOpened,
@@ -145,6 +147,10 @@ def _essence(result: Result) -> tuple[Any, ...] | None:  # noqa: C901, PLR0912 -
             return ("advanced", result.highest_token)
         case FenceForgotten():
             return ("forgotten", result.highest_token)
+        case Revoked():
+            return ("revoked", tuple([view.token for view in result.holders]))
+        case PutOffTo():
+            return ("put off", result.token)
         case DelaysLifted():
             return ("lifted", result.count, result.left_ms)
         case SessionForced():

@@ -136,8 +136,8 @@ class States:
 
 def _in_order(events: Sequence[Event]) -> list[Event]:
     """Return the events of each name in their order; that of names is not promised. Ends of waits last."""
-    told = [event for event in events if event.kind is not EventKind.WAIT_ENDED]
-    ends = [event for event in events if event.kind is EventKind.WAIT_ENDED]
+    told = [event for event in events if event.kind is not EventKind.LEFT]
+    ends = [event for event in events if event.kind is EventKind.LEFT]
     ends.sort(key=lambda event: (event.of, event.name, event.session_id, event.mode, event.lasted_ms))
     return [plain(event) for event in [*sorted(told, key=lambda event: (event.of, event.name)), *ends]]
 

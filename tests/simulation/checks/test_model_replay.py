@@ -185,9 +185,9 @@ def test_the_replay_agrees_on_the_whole_vocabulary() -> None:
     """So it is for conversions, several locks, permits, elections, rates and fences."""
     cluster = ScriptedCluster(digest_every=1)
     crowd = Crowd(cluster, Random(8), is_varied=True)
-    for _ in range(ENTRIES):
+    for _ in range(2 * ENTRIES):
         crowd.act()
-    kinds = {"resized", "proclaimed", "ratetaken", "fenceadvanced"}
+    kinds = {"resized", "proclaimed", "ratetaken", "fenceadvanced", "revoked", "putoffto"}
     kinds |= {"no-permits", "limit-mismatch", "wrong-kind"}
     assert kinds <= set(cluster.history.outcomes), "everything happened"
 

@@ -13,6 +13,7 @@ from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.membership import MEMBERSHIP
 from tests.simulation.mutations.mutation import Mutation
 from tests.simulation.mutations.overrides import OVERRIDES
+from tests.simulation.mutations.pleas import PLEAS
 from tests.simulation.mutations.requests import REQUESTS
 from tests.simulation.mutations.rules import RULES
 from tests.simulation.mutations.snapshots import SNAPSHOTS
@@ -37,5 +38,6 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *VOCABULARY,
     *HELD_ALREADY,
     *OVERRIDES,
+    *PLEAS,
     *CELLS,
 )

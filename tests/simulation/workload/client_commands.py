@@ -18,7 +18,9 @@ from lockstate.commands import (
     ForgetFence,
     IfHeld,
     LiftDelay,
+    PutOff,
     ResizeSemaphore,
+    Revoke,
     TakeRate,
     Wanted,
 )
@@ -210,6 +212,16 @@ class ClientCommands:
         if kind is HoldKind.ELECTION:
             delay_ms = 0
         return ForceEnd(name, "by hand", delay_ms, self._caller.request_id(), kind, token)
+
+    def revoke(self, held: list[Held]) -> Revoke:
+        """Return a revocation of something that is held, for all of a name, or of what nobody may have."""
+        meant, random = self.force(held), self._random
+        grace_ms = random.choice([0, 200, 1000, 5000])
+        return Revoke(meant.name, "please", grace_ms, meant.kind, meant.token, 0, meant.request_id)
+
+    def put_off(self, held: Held) -> PutOff:
+        """Return the answer "not yet" to a revocation that may have been made."""
+        return PutOff(held.hold_id, held.kind, self._caller.request_id())
 
     def lift(self) -> LiftDelay:
         """Return a command to lift the delays of what may have some."""

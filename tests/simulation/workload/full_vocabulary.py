@@ -102,9 +102,14 @@ class FullVocabulary:
     async def _override(self) -> None:
         """Do what operators do to what others have, or live by another ttl from now on."""
         actor, dice = self._actor, self._actor.random.random()
-        if dice < 0.35:
+        held = list(actor.holdings.held.values())
+        if dice < 0.15:
+            await actor.caller.insist(actor.commands.revoke(held))
+        elif dice < 0.3 and held:
+            await actor.caller.insist(actor.commands.put_off(actor.random.choice(held)), patience_s=5)
+        elif dice < 0.45:
             await actor.caller.insist(actor.commands.lift())
-        elif dice < 0.5:
+        elif dice < 0.55:
             await actor.caller.insist(actor.commands.forget())
         elif dice < 0.75:
             await self._end_a_session()

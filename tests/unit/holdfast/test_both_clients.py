@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -160,10 +161,55 @@ async def test_permits_of_a_semaphore(new_client: NewClient) -> None:
             assert (info.limit, info.available, info.holders[0].permits) == (4, 1, 3)
             assert await client.semaphore("gpu", limit=4, permits=2).try_acquire() is None
             with pytest.raises(holdfast.Refused) as caught:
-                await client.semaphore("gpu", limit=5).acquire()
+                await client.semaphore("gpu", limit=5, strict=True).acquire()
             assert caught.value.code == "limit-mismatch"
+            async with client.semaphore("gpu"):
+                assert (await client.get_semaphore("gpu")).available == 0
             assert (await client.resize_semaphore("gpu", 8)).available == 5
         assert (await client.get_semaphore("gpu")).holders == ()
+
+
+def _asked(one: Any) -> tuple[str, bool]:
+    """Return what was asked of a holder, and whether it has put that off."""
+    return one.revocation.reason, one.revocation.put_off
+
+
+async def test_a_holder_is_asked_to_give_up(new_client: NewClient) -> None:
+    """It hears of it with its next renewal, says "not yet" once, and is forced in the end."""
+    async with a_node() as (_, url), new_client(url) as client:
+        hold = await client.lock("a", ttl=60).acquire()
+        assert hold.revocation is None
+        with pytest.raises(holdfast.Refused) as caught:
+            await hold.put_off()
+        assert caught.value.code == "not-revoked"
+        (asked,) = await client.revoke("a", reason="maintenance", grace=60, token=hold.token)
+        assert asked.token == hold.token
+        assert _asked(asked) == ("maintenance", False)
+        await hold.renew()
+        assert _asked(hold) == ("maintenance", False)
+        assert 100 < await hold.put_off() <= 120
+        await hold.renew()
+        assert _asked(hold) == ("maintenance", True)
+        await client.revoke("a", reason="at once", grace=0)
+        while True:
+            try:
+                await hold.renew()
+            except holdfast.LeaseExpired:
+                break
+        assert hold.reason == "lease-expired"
+
+
+async def test_a_session_hears_for_what_it_holds(new_client: NewClient) -> None:
+    """Each of its holds knows what was asked of it."""
+    async with a_node() as (_, url), new_client(url) as client, client.session(ttl=60) as session:
+        one = await client.lock("a", session=session).acquire()
+        other = await client.semaphore("b", limit=2, session=session).acquire()
+        await client.revoke("b", reason="maintenance", kind="semaphore")
+        await client.keepalive(session)
+        assert one.revocation is None
+        assert _asked(other) == ("maintenance", False)
+        with pytest.raises(ValueError, match="kind"):
+            await client.revoke("b", reason="x", kind=cast("Any", "cell"))
 
 
 async def test_a_rate_limit_is_shared(new_client: NewClient) -> None:

@@ -449,6 +449,6 @@ async def test_closed_streams_are_not_taken_for_something_else() -> None:
 
 def test_the_audit_follows_what_the_cluster_audits() -> None:
     """An event is followed if it is one that the audit has."""
-    told = {kind.value for kind in EventKind} - {"queued", "wait-ended"}
+    told = {kind.value for kind in EventKind} - {"queued", "left"}
     assert told >= AUDITED
     assert {value for value in told - AUDITED if not value.startswith("cell-")} == set()

@@ -437,7 +437,7 @@ def test_a_wait_that_will_end_is_a_deadlock_all_the_same() -> None:
     driver.granted("b", session_id="bob")
     driver.queued("b", session_id="ann", wait_ms=50)
     assert reason(driver.acquire("a", session_id="bob", wait_ms=500)) is Reason.DEADLOCK
-    assert driver.pass_to(51) == [EventKind.WAIT_ENDED]
+    assert driver.pass_to(51) == [EventKind.LEFT]
     assert isinstance(driver.acquire("a", session_id="bob", wait_ms=500), Queued)
 
 

@@ -106,8 +106,8 @@ def test_empty_sessions_and_waits_count_too() -> None:
     kinds = [[kind.value for kind in driver.pass_to(1001)] for _ in range(4)]
     assert kinds == [
         ["session-expired"] * 2,
-        ["session-expired", "wait-ended"],
-        ["wait-ended"] * 2,
+        ["session-expired", "left"],
+        ["left"] * 2,
         [],
     ]
 

@@ -79,7 +79,7 @@ def test_a_wait_that_ends_serves_those_behind_it() -> None:
     driver.granted("a", mode=Mode.SHARED)
     driver.acquire("a", wait_ms=100)
     driver.queued("a", mode=Mode.SHARED)
-    assert driver.pass_to(101) == [EventKind.WAIT_ENDED, EventKind.GRANTED]
+    assert driver.pass_to(101) == [EventKind.LEFT, EventKind.GRANTED]
 
 
 def test_the_lease_of_a_waiter_starts_at_its_grant() -> None:
@@ -215,7 +215,7 @@ def test_cancel_ends_a_wait() -> None:
     driver.queued("a", mode=Mode.SHARED)
     assert driver.cancel("h2", "a2") == Cancelled(undone=True)
     ends = [(event.kind, event.session_id) for event in driver.events]
-    assert ends == [(EventKind.WAIT_ENDED, "h2"), (EventKind.GRANTED, "h3")]
+    assert ends == [(EventKind.LEFT, "h2"), (EventKind.GRANTED, "h3")]
     assert driver.refused("h2").reason is Reason.LOCK_HELD
 
 

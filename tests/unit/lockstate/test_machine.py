@@ -79,7 +79,7 @@ def test_a_wait_that_ended_first_is_not_served() -> None:
     driver = MachineDriver()
     driver.granted("a", ttl_ms=1000)
     driver.acquire("a", wait_ms=999)
-    assert driver.pass_to(9000) == [EventKind.WAIT_ENDED, EventKind.EXPIRED]
+    assert driver.pass_to(9000) == [EventKind.LEFT, EventKind.EXPIRED]
     assert driver.refused("h2").reason is Reason.LOCK_HELD
 
 

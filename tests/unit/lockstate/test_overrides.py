@@ -60,7 +60,7 @@ def test_a_session_is_ended_by_its_public_name(driver: MachineDriver) -> None:
     result = driver.run(ForceCloseSession(name, "it hangs"))
     assert result == SessionForced(name, driver.events[0].owner, ("a", "b"))
     assert [(event.kind, event.name, event.reason) for event in driver.events] == [
-        (EventKind.WAIT_ENDED, "c", ""),
+        (EventKind.LEFT, "c", "session-forced"),
         (EventKind.FORCED, "a", "it hangs"),
         (EventKind.FORCED, "b", "it hangs"),
         (EventKind.SESSION_FORCED, "", "it hangs"),

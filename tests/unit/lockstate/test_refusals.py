@@ -15,6 +15,7 @@ from lockstate.commands import (
     ForceRelease,
     IfHeld,
     OpenSession,
+    PutOff,
     ReleaseOf,
     Renew,
     Tick,
@@ -382,6 +383,7 @@ ALL_REASONS = {
     Reason.NO_PERMITS: lambda driver: driver.permits("q", 1),
     Reason.LIMIT_MISMATCH: lambda driver: driver.permits("q", 2),
     Reason.STALE_TOKEN: lambda driver: driver.run(AdvanceFence("disk", 4)),
+    Reason.NOT_REVOKED: lambda driver: driver.run(PutOff(HoldId("h1"))),
     Reason.WRONG_KIND: lambda driver: driver.run(ReleaseOf(HoldId("h1"), kind=HoldKind.SEMAPHORE)),
     Reason.ALREADY_HELD: lambda driver: driver.run(
         AcquireIf("c", SHARED, HoldId("x"), AttemptId("t"), SessionId("s1"), if_held=IfHeld.REFUSE)

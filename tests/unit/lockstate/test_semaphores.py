@@ -1,10 +1,13 @@
 """Semaphores: permits with weight and lease, given in order of arrival, with a limit that can change."""
 
+from typing import Any
+
 import pytest
 
 from lockstate import limits
 from lockstate.commands import (
     AcquirePermits,
+    AcquirePermitsOf,
     Cancel,
     CloseSession,
     Command,
@@ -16,14 +19,17 @@ from lockstate.results import (
     Cancelled,
     EventKind,
     Granted,
+    GrantedPermits,
     HoldKind,
     Reason,
     Refused,
     Renewed,
     Resized,
+    Result,
     SemaphoreView,
     WaiterView,
 )
+from tests.unit.lockstate.cell_driver import CellDriver
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, MachineDriver, expect, reason
 
 
@@ -392,3 +398,57 @@ def test_a_full_table_of_semaphores_takes_no_new_one(monkeypatch: pytest.MonkeyP
     assert isinstance(driver.permits("q", 2), Granted)
     assert isinstance(driver.permits("q", 2), Granted)
     assert reason(driver.permits("r", 2)) is Reason.OVERLOADED
+
+
+# -- a limit that need not be known --------------------------------------------------------------------------
+
+
+def open_permits(driver: MachineDriver, limit: int, permits: int = 1, **options: Any) -> Result:
+    """Ask for permits of "q", whatever limit it has."""
+    number = driver._next_id()
+    ids = HoldId(f"h{number}"), AttemptId(f"a{number}")
+    return driver.run(AcquirePermitsOf("q", limit, permits, *ids, ttl_ms=1000, **options))
+
+
+def test_a_limit_is_only_needed_by_who_comes_first() -> None:
+    """Later it may be left out, or be another one; the answer says which it is."""
+    driver = CellDriver()
+    assert reason(open_permits(driver, 0)) is Reason.LIMIT_MISMATCH
+    first = expect(GrantedPermits, open_permits(driver, 3))
+    assert (first.limit, first.available) == (3, 2)
+    for limit in (0, 3, 7):
+        assert reason(open_permits(driver, limit, 4)) in {Reason.LIMIT_MISMATCH, Reason.INVALID_REQUEST}
+    assert expect(GrantedPermits, open_permits(driver, 0)).limit == 3
+    assert expect(GrantedPermits, open_permits(driver, 7)).limit == 3
+    refused = expect(Refused, open_permits(driver, 0))
+    assert (refused.reason, refused.facts) == (Reason.NO_PERMITS, {"available": 0, "limit": 3})
+
+
+def test_who_is_strict_is_refused_another_limit() -> None:
+    """As everybody is who asks by the older call; and a strict one says which it wants."""
+    driver = CellDriver()
+    driver.permitted("q", 3)
+    assert reason(open_permits(driver, 4, is_strict=True)) is Reason.LIMIT_MISMATCH
+    assert reason(open_permits(driver, 0, is_strict=True)) is Reason.INVALID_REQUEST
+    assert isinstance(open_permits(driver, 3, is_strict=True), Granted)
+    assert reason(driver.permits("q", 4)) is Reason.LIMIT_MISMATCH
+
+
+def test_more_than_there_ever_is_is_refused_at_once() -> None:
+    """Nobody waits for what cannot come; a resize makes it possible."""
+    driver = CellDriver()
+    driver.permitted("q", 2)
+    refused = expect(Refused, open_permits(driver, 0, 3, wait_ms=1000))
+    assert (refused.reason, refused.facts) == (Reason.LIMIT_MISMATCH, {"limit": 2})
+    driver.resize("q", 4)
+    assert expect(GrantedPermits, open_permits(driver, 0, 3)).limit == 4
+    assert reason(open_permits(driver, 0, limits.SEMAPHORE_LIMIT_MAX + 1)) is Reason.INVALID_REQUEST
+
+
+def test_a_repeated_request_may_have_been_the_older_call() -> None:
+    """While the cluster moves to these rules one request may be made by both, and is granted once."""
+    driver = CellDriver()
+    first = driver.permitted("q", 3, request_id="r", session_id="")
+    again = expect(Granted, open_permits(driver, 3, request_id="r"))
+    assert again.hold_id == first.hold_id
+    assert driver.machine.semaphore("q").available == 2

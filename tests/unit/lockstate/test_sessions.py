@@ -108,7 +108,7 @@ def test_expiry_ends_waits_then_holds() -> None:
     driver.queued("a", mode=Mode.SHARED)
     driver.pass_to(1001)
     assert [(event.kind, event.session_id) for event in driver.events] == [
-        (EventKind.WAIT_ENDED, "s1"),
+        (EventKind.LEFT, "s1"),
         (EventKind.EXPIRED, "s1"),
         (EventKind.SESSION_EXPIRED, "s1"),
         (EventKind.GRANTED, "h3"),

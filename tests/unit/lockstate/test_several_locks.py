@@ -135,7 +135,7 @@ def test_a_wait_that_ends_frees_all_its_places() -> None:
     driver.pass_to(101)
     assert driver.refused("h2").reason is Reason.LOCK_HELD
     assert driver.served() == ["h3", "h4"]
-    assert [event.name for event in driver.events if event.kind is EventKind.WAIT_ENDED] == ["a", "b", "c/d"]
+    assert [event.name for event in driver.events if event.kind is EventKind.LEFT] == ["a", "b", "c/d"]
 
 
 def test_a_part_can_be_released() -> None:

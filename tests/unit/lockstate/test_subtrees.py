@@ -187,7 +187,7 @@ def test_a_wait_for_a_subtree_that_ends_lets_those_below_through() -> None:
     driver.queued("a/c")
     driver.queued("a/d/e", mode=SHARED, scope=SUBTREE)
     driver.queued("a/b")
-    assert driver.pass_to(101) == [EventKind.WAIT_ENDED, EventKind.GRANTED, EventKind.GRANTED]
+    assert driver.pass_to(101) == [EventKind.LEFT, EventKind.GRANTED, EventKind.GRANTED]
     assert driver.served() == ["h3", "h4"]
 
 

@@ -16,6 +16,7 @@ TAKES_ROOM = {
     "AcquireIf",
     "Convert",
     "AcquirePermits",
+    "AcquirePermitsOf",
     "ResizeSemaphore",
     "Campaign",
     "Proclaim",

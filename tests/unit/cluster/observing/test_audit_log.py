@@ -115,7 +115,7 @@ def test_all_ends_are_told_at_debug(caplog: pytest.LogCaptureFixture) -> None:
 def test_what_happens_all_the_time_is_for_debug(kind: EventKind, caplog: pytest.LogCaptureFixture) -> None:
     """Grants and ends in order are logged at debug only, waits never, and none of it as a warning."""
     is_news = kind in TOLD_MAX
-    is_audited = kind not in {EventKind.QUEUED, EventKind.WAIT_ENDED}
+    is_audited = kind not in {EventKind.QUEUED, EventKind.LEFT}
     assert len(lines(caplog, logging.WARNING, event(kind))) == 0
     assert len(lines(caplog, logging.INFO, event(kind))) == is_news
     told = lines(caplog, logging.DEBUG, event(kind))

@@ -132,7 +132,7 @@ async def test_followers_are_told_once_for_many_entries() -> None:
 
 async def test_the_ends_of_waits_are_told_to_nobody() -> None:
     """An event that only ends a wait has no number: those of the others are the same with and without it."""
-    block = (event(1, "a"), event(1, "b", EventKind.WAIT_ENDED), event(1, "c"))
+    block = (event(1, "a"), event(1, "b", EventKind.LEFT), event(1, "c"))
     assert [(number, item.name) for number, item in numbered(block)] == [(1, "a"), (2, "c")]
 
 

@@ -67,7 +67,7 @@ def test_what_the_real_client_refuses_is_refused() -> None:
     with pytest.raises(TypeError):
         client.lock("a", tll=30)
     with pytest.raises(TypeError):
-        client.semaphore("gpu")
+        client.semaphore("gpu", permit=2)
     with pytest.raises(ValueError, match="at least one"):
         client.locks()
 

@@ -92,12 +92,17 @@ async def _conversion_deadlock(served: Served) -> Got:
 
 async def _permits(served: Served, limit: int) -> Got:
     await served.post(wire.SEMAPHORE_ACQUIRE, name="a", limit=1, ttl_ms=60_000)
-    return await served.post(wire.SEMAPHORE_ACQUIRE, name="a", limit=limit, ttl_ms=60_000)
+    return await served.post(wire.SEMAPHORE_ACQUIRE, name="a", limit=limit, ttl_ms=60_000, strict=True)
 
 
 async def _wrong_kind(served: Served) -> Got:
     got = await served.acquire("a")
     return await served.post(wire.SEMAPHORE_RELEASE, hold_id=got.body["hold_id"])
+
+
+async def _not_revoked(served: Served) -> Got:
+    got = await served.acquire("a")
+    return await served.post(wire.LOCK_PUT_OFF, hold_id=got.body["hold_id"])
 
 
 async def _stale_token(served: Served) -> Got:
@@ -151,6 +156,7 @@ WAYS: dict[str, Way] = {
     "unauthenticated": lambda served: _with_token(served, b"other cert:x read\n"),
     "forbidden": _with_token,
     "already-held": _held_already,
+    "not-revoked": _not_revoked,
     "invalid-request": _call("POST", wire.LOCK_ACQUIRE, {}),
     "name-too-long": _call("GET", f"/v1/locks/{'x' * 513}"),
     "ttl-out-of-range": _call("POST", wire.SESSIONS, {"ttl_ms": 1}),

@@ -17,6 +17,8 @@ from tests.unit.http_api.serving import serving
 EXTRA: dict[type[Any], set[str]] = {
     answers.Granted: {*http_contract.GRANTED_EXTRA_FIELDS},
     cells.Cell: {*http_contract.CELL_EXTRA_FIELDS},
+    answers.Renewed: {*http_contract.REVOKED_FIELDS},
+    answers.SessionKept: {*http_contract.KEPT_EXTRA_FIELDS},
     answers.Elected: {*http_contract.ELECTED_EXTRA_FIELDS},
     answers.Released: {*http_contract.RELEASED_EXTRA_FIELDS},
     views.TicketStatus: {*http_contract.TICKET_EXTRA_FIELDS},
@@ -131,7 +133,7 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
         *http_contract.PERMITS_WAITER_FIELDS,
         *http_contract.WAITER_EXTRA_FIELDS,
     }
-    of_reads = {*http_contract.HOLDER_READ_FIELDS}
+    of_reads = {*http_contract.HOLDER_READ_FIELDS, *http_contract.REVOKED_FIELDS}
     holder = {*http_contract.HOLDER_FIELDS, *http_contract.PERMITS_HOLDER_FIELDS, *of_reads}
     for kind, fields in (
         (views.Holder, holder),
@@ -144,6 +146,7 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
         (views.ElectionRow, {*http_contract.ELECTION_ROW_FIELDS}),
         (views.RateRow, {*http_contract.RATE_ROW_FIELDS}),
         (views.FenceRow, {*http_contract.FENCE_ROW_FIELDS}),
+        (views.Revocation, {*http_contract.REVOCATION_FIELDS}),
         (views.CycleStep, {*http_contract.CYCLE_FIELDS}),
         (views.AuditEvent, {*http_contract.EVENT_FIELDS, *http_contract.EVENT_EXTRA_FIELDS}),
         (answers.HeldLock, {*http_contract.LOCK_FIELDS}),

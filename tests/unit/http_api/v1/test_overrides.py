@@ -102,6 +102,9 @@ async def test_a_fence_is_forgotten() -> None:
         (wire.LOCK_LIFT_DELAY, {"name": "a"}),
         (wire.SEMAPHORE_LIFT_DELAY, {"name": "a"}),
         (wire.FENCE_FORGET, {"resource": "a"}),
+        (wire.LOCK_REVOKE, {"name": "a"}),
+        (wire.SEMAPHORE_REVOKE, {"name": "a"}),
+        (wire.ELECTION_REVOKE, {"name": "a"}),
     ],
 )
 async def test_a_reason_is_required(path: str, body: dict[str, str]) -> None:

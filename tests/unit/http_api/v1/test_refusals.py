@@ -88,7 +88,7 @@ WRONG_BODIES: list[tuple[str, dict[str, Any], str]] = [
     (wire.ELECTION_DEPOSE, {"name": "a"}, "reason"),
     (wire.ELECTION_DEPOSE, {"name": "", "reason": "x"}, "name"),
     (wire.ELECTION_DEPOSE, {"name": "a", "reason": "x", "lock_delay_ms": 1}, "lock_delay_ms"),
-    (wire.SEMAPHORE_ACQUIRE, GOOD, "limit"),
+    (wire.SEMAPHORE_ACQUIRE, {**GOOD, "strict": True}, "limit"),
     (wire.SEMAPHORE_ACQUIRE, {**PERMITS, "name": ""}, "name"),
     (wire.SEMAPHORE_ACQUIRE, {**PERMITS, "limit": "3"}, "limit"),
     (wire.SEMAPHORE_ACQUIRE, {**PERMITS, "session_id": "s"}, "session_id and ttl_ms"),

@@ -49,10 +49,10 @@ async def test_when_there_are_too_few_who_has_them_is_told() -> None:
 
 
 async def test_all_agree_on_the_limit() -> None:
-    """Another limit than the semaphore's is refused with the one that it has."""
+    """Another limit than the semaphore's is refused, to who insists on it, with the one that it has."""
     async with serving() as served:
         await _acquire(served)
-        got = await _acquire(served, limit=4)
+        got = await _acquire(served, limit=4, strict=True)
         check_problem(got, 409, "limit-mismatch")
         assert got.body["limit"] == 3
 

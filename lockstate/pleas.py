@@ -1,0 +1,107 @@
+"""Revocation: a holder is asked to give up, and may say "not yet" once; after the grace it is forced.
+
+A hold has one *plea* at most. Who asks again can only let it end earlier. What is asked of a hold goes with
+it, whichever way it ends.
+"""
+
+from lockstate import budget, limits
+from lockstate.commands import PutOff, Revoke
+from lockstate.holds import LEASE_EXPIRED, Holds
+from lockstate.kinded import Kinds
+from lockstate.records import Hold, Plea, Ticket, each_lock
+from lockstate.results import EventKind, PutOffTo, Reason, Refused, Result, Revoked
+from lockstate.views import holders_of, revoked_view
+
+
+class Pleas:
+    """Applies the commands about revocation to one state."""
+
+    def __init__(self, holds: Holds, kinds: Kinds) -> None:
+        self._holds = holds
+        self._kinds = kinds
+        self._state = holds.state
+
+    def revoke(self, command: Revoke) -> Result:
+        """Ask the holders of a name to give up within the grace."""
+        refused = _check(command) or self._check_ticket(command)
+        if refused is not None:
+            return refused
+        state = self._state
+        of_name = holders_of(state, command.kind, command.name)
+        asked = [hold for hold in of_name if command.token in (0, hold.token)]
+        if not asked:
+            nothing = self._kinds.nothing_of(command.kind, command.name, command.token, is_held=bool(of_name))
+            return nothing or Revoked(())
+        if state.is_tight and (refused := budget.check_room(state)) is not None:
+            return refused
+        for hold in asked:
+            self._ask(hold, command)
+        return Revoked(tuple([revoked_view(state, hold, command.name) for hold in asked]))
+
+    def put_off(self, command: PutOff) -> Result:
+        """Give the holder its grace once more."""
+        state = self._state
+        refused = self._kinds.check(command)
+        if refused is not None:
+            return refused
+        hold = state.holds.get(command.hold_id)
+        if hold is None:
+            return LEASE_EXPIRED
+        plea = state.pleas.get(command.hold_id)
+        if plea is None:
+            return Refused(Reason.NOT_REVOKED, "nobody has asked for this hold back")
+        if plea.is_put_off:
+            return Refused(Reason.NOT_REVOKED, "the hold was put off before; that is possible once")
+        state.ledger.change(plea)
+        plea.is_put_off = True
+        state.deadlines.move(plea, plea.expires_at_ms + plea.grace_ms)
+        self._holds.effects.tell_plea(EventKind.PUT_OFF, hold, plea)
+        return PutOffTo(hold.token, max(0, plea.expires_at_ms - state.now_ms))
+
+    def end(self, plea: Plea) -> None:
+        """Force the hold whose grace is over."""
+        hold = self._state.holds[plea.hold_id]
+        self._holds.serve(self._holds.end(hold, EventKind.FORCED, plea.reason))
+
+    def _ask(self, hold: Hold, command: Revoke) -> None:
+        """Ask one holder, unless it is to give up as early already."""
+        state = self._state
+        until_ms = state.now_ms + command.grace_ms
+        known = state.pleas.get(hold.hold_id)
+        if known is not None and known.expires_at_ms <= until_ms:
+            return
+        plea = Plea(
+            state.take_order(),
+            until_ms,
+            hold.hold_id,
+            command.reason,
+            command.grace_ms,
+            command.ticket,
+            known is not None and known.is_put_off,
+        )
+        state.drop_plea(hold.hold_id)
+        state.enter_plea(plea)
+        self._holds.effects.tell_plea(EventKind.REVOKED, hold, plea)
+
+    def _check_ticket(self, command: Revoke) -> Refused | None:
+        """Refuse a ticket that does not wait for what is to be given up."""
+        if not command.ticket:
+            return None
+        ticket = self._state.tickets_in_order.get(command.ticket)
+        if ticket is not None and _waits_for(ticket, command):
+            return None
+        return Refused(Reason.INVALID_REQUEST, "ticket: nobody waits for this with such a number")
+
+
+def _waits_for(ticket: Ticket, command: Revoke) -> bool:
+    return ticket.kind is command.kind and any(lock.name == command.name for lock in each_lock(ticket))
+
+
+def _check(command: Revoke) -> Refused | None:
+    return (
+        limits.check_name(command.name)
+        or limits.check_text("reason", command.reason, limits.REASON_BYTES_MAX)
+        or limits.check_range("grace_ms", command.grace_ms, limits.GRACE_MS_MAX)
+        or limits.check_range("token", command.token, limits.TOKEN_MAX)
+        or limits.check_range("ticket", command.ticket, limits.TOKEN_MAX)
+    )

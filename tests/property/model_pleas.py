@@ -1,0 +1,93 @@
+"""Revocation in the model: a holder is asked to give up, may put that off once, and is forced in the end."""
+
+from lockstate import limits
+from lockstate.commands import ForceEnd, PutOff, Revoke, Wanted
+from lockstate.kinds import HoldKind
+from lockstate.results import (
+    EventKind,
+    PutOffTo,
+    Reason,
+    Refused,
+    Result,
+    Revoked,
+    SessionKept,
+    SessionKeptToEnd,
+)
+from tests.property.model_changes import tell
+from tests.property.model_locks import names
+from tests.property.model_records import Hold, ModelState, Plea, Session
+from tests.property.model_views import holder_view, revoked_view
+
+
+def meant(state: ModelState, command: ForceEnd | Revoke) -> list[tuple[Hold, Wanted]] | Refused:
+    """Return the holds of this very name and kind, all or the one with this token, or why there are none."""
+    held = [(hold, lock) for hold in state.holds for lock in hold.locks if lock.name == command.name]
+    of_kind = [(hold, lock) for hold, lock in held if hold.kind is command.kind]
+    found = [(hold, lock) for hold, lock in of_kind if command.token in {0, hold.token}]
+    if held and not of_kind:
+        kind = next(kind for kind in HoldKind if any(hold.kind is kind for hold, _ in held))
+        others = [holder_view(state, hold, lock) for hold, lock in held if hold.kind is kind]
+        return Refused(Reason.WRONG_KIND, "", tuple(others[: limits.HOLDERS_SHOWN_MAX]))
+    if command.token and not found:
+        return Refused(Reason.NOT_HOLDER, "")
+    return found
+
+
+def revoke(state: ModelState, command: Revoke) -> Result:
+    """Ask holders to give up; one that is to do so earlier is not asked again."""
+    waits = [t for t in state.tickets if t.number == command.ticket and t.kind is command.kind]
+    if command.ticket and not any(command.name in names(ticket) for ticket in waits):
+        return Refused(Reason.INVALID_REQUEST, "")
+    found = meant(state, command)
+    if isinstance(found, Refused):
+        return found
+    until_ms = state.now_ms + command.grace_ms
+    for hold, _ in found:
+        known = state.plea(hold)
+        if known is None or known.until_ms > until_ms:
+            created = state.next_created()
+            plea = Plea(hold, command.reason, command.grace_ms, until_ms, created, command.ticket)
+            if known is not None:
+                state.pleas.remove(known)
+                plea.is_put_off = known.is_put_off
+            state.pleas.append(plea)
+            _tell(state, EventKind.REVOKED, plea)
+    return Revoked(tuple(revoked_view(state, hold, lock) for hold, lock in found))
+
+
+def put_off(state: ModelState, command: PutOff) -> Result:
+    """Let the grace count once more."""
+    hold = state.hold(command.hold_id)
+    if hold is None:
+        return Refused(Reason.LEASE_EXPIRED, "")
+    plea = state.plea(hold)
+    if plea is None or plea.is_put_off:
+        return Refused(Reason.NOT_REVOKED, "")
+    plea.is_put_off = True
+    plea.until_ms += plea.grace_ms
+    _tell(state, EventKind.PUT_OFF, plea)
+    return PutOffTo(hold.token, max(0, plea.until_ms - state.now_ms))
+
+
+def kept(state: ModelState, session: Session) -> SessionKept:
+    """Keep a session, and tell which of its holds it is to give up."""
+    left_ms = state.restart(session.lease)
+    asked = [plea.hold for plea in state.pleas if plea.hold.session_id == session.session_id]
+    if not asked:
+        return SessionKept(session.session_id, left_ms)
+    views = tuple(revoked_view(state, hold, hold.locks[0]) for hold in asked[: limits.HOLDERS_SHOWN_MAX])
+    return SessionKeptToEnd(session.session_id, left_ms, views)
+
+
+def _tell(state: ModelState, kind: EventKind, plea: Plea) -> None:
+    """Add an event for each lock of the hold that is to be given up."""
+    ends_in_ms = max(0, plea.until_ms - state.now_ms)
+    tell(
+        state,
+        kind,
+        plea.hold,
+        plea.hold.granted_at_ms,
+        plea.reason,
+        number=plea.ticket,
+        ends_in_ms=ends_in_ms,
+    )

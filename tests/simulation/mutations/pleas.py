@@ -1,0 +1,106 @@
+"""Defects of revocation, of what is told of queues, and of limits that need not be known."""
+
+from typing import Final
+
+from lockstate import semaphores
+from lockstate.commands import AcquirePermits, PutOff, Revoke
+from lockstate.effects import Effects
+from lockstate.pleas import Pleas
+from lockstate.records import Hold, Plea, Semaphore, Ticket
+from lockstate.results import Left, Refused, Result
+from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+
+_ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
+
+_ask = Pleas._ask
+
+
+def _ask_anew(pleas: Pleas, hold: Hold, command: Revoke) -> None:
+    """Forget what was asked before, also if that was to be done earlier."""
+    pleas._state.drop_plea(hold.hold_id)
+    _ask(pleas, hold, command)
+
+
+def _put_off_again(pleas: Pleas, command: PutOff) -> Result:
+    """Let a holder say "not yet" as often as it likes."""
+    plea = pleas._state.pleas.get(command.hold_id)
+    if plea is not None and plea.is_put_off:
+        pleas._state.ledger.change(plea)
+        plea.is_put_off = False
+    return _put_off(pleas, command)
+
+
+_put_off = Pleas.put_off
+
+
+def _released_in_the_end(pleas: Pleas, plea: Plea) -> None:
+    """Ask, and let the hold be when the grace is over."""
+    pleas._state.drop_plea(plea.hold_id)
+
+
+def _tell_no_reason(effects: Effects, ticket: Ticket, why: Left) -> None:
+    """Say of every wait that its time was over."""
+    del why
+    _tell_left(effects, ticket, Left.TIMED_OUT)
+
+
+_tell_left = Effects.tell_left
+
+
+def _forget_the_ticket(effects: Effects, ticket: Ticket) -> int:
+    """Give the wait that ends the number of the newest one."""
+    return effects.state.next_order - 1 if effects.state.rules and ticket.order else 0
+
+
+def _any_limit(semaphore: Semaphore, command: AcquirePermits) -> Refused | None:
+    """Take who insists on a limit for one who does not."""
+    return _check_limit(semaphore, command) if command.permits > semaphore.limit else None
+
+
+_check_limit = semaphores._check_limit
+
+
+PLEAS: Final = (
+    Mutation(
+        name="revocation-postpones-another",
+        sentence="Who asks for a hold again gives its holder more time.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Pleas, "_ask", _ask_anew),
+        surroundings=_ASKED,
+    ),
+    Mutation(
+        name="put-off-for-ever",
+        sentence="A holder puts off a revocation more than once.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Pleas, "put_off", _put_off_again),
+        surroundings=_ASKED,
+    ),
+    Mutation(
+        name="revocation-has-no-end",
+        sentence="A hold that was to be given up lives on when the grace is over.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Pleas, "end", _released_in_the_end),
+        surroundings=_ASKED,
+    ),
+    Mutation(
+        name="left-for-another-reason",
+        sentence="A wait that ends is told to have ended for another reason.",
+        found_by=("model-events",),
+        apply=replaced(Effects, "tell_left", _tell_no_reason),
+        surroundings=_ASKED,
+    ),
+    Mutation(
+        name="grant-of-another-ticket",
+        sentence="A grant names another wait than the one that it ends.",
+        found_by=("queue-told",),
+        apply=replaced(Effects, "number_of", _forget_the_ticket),
+        surroundings=_ASKED,
+    ),
+    Mutation(
+        name="strict-limit-ignored",
+        sentence="A request that insists on another limit of a semaphore is granted.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(semaphores, "_check_limit", _any_limit),
+        surroundings=_ASKED,
+    ),
+)
