@@ -4,7 +4,6 @@ import msgspec
 
 from lockstate import limits
 from lockstate.commands import (
-    Acquisition,
     Command,
     MayWait,
     Renew,

@@ -17,11 +17,14 @@ from lockstate.commands import (
     KeepAlive,
     MayWait,
     OpenSession,
+    Proclaim,
+    PutOff,
     Release,
     Renew,
     TakeRate,
 )
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
+from lockstate.kinds import HoldKind
 from lockstate.modes import Mode
 from lockstate.results import ForceReleased, HolderView, Queued
 from tests.property import random_commands
@@ -146,7 +149,14 @@ class Crowd:
         random, state = self._random, self._story.checkers.expected.state
         new_id = HoldId(self._new_id("h"))
         command: Command
-        match random.randint(0, 7):
+        led = [hold.hold_id for hold in state.holds if hold.kind is HoldKind.ELECTION]
+        asked = [plea.hold for plea in state.pleas]
+        match random.randint(0, 8):
+            case 8 if led and random.random() < 0.5:
+                command = Proclaim(random.choice(led), random.choice(["v1", "v2"]))
+            case 8 if asked:
+                hold = random.choice(asked)
+                command = PutOff(hold.hold_id, hold.kind)
             case 0 | 1 | 2:
                 command = random_commands.wish(random, new_id)
             case 3 | 4:
@@ -185,7 +195,7 @@ def test_the_replay_agrees_on_the_whole_vocabulary() -> None:
     """So it is for conversions, several locks, permits, elections, rates and fences."""
     cluster = ScriptedCluster(digest_every=1)
     crowd = Crowd(cluster, Random(8), is_varied=True)
-    for _ in range(2 * ENTRIES):
+    for _ in range(ENTRIES):
         crowd.act()
     kinds = {"resized", "proclaimed", "ratetaken", "fenceadvanced", "revoked", "putoffto"}
     kinds |= {"no-permits", "limit-mismatch", "wrong-kind"}
