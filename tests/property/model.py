@@ -64,6 +64,7 @@ from lockstate.results import (
     SessionOpened,
     WaitsAbandoned,
 )
+from lockstate.versions import RULES_FOLLOWED
 from tests.property.model_acquire import acquire, acquire_permits, campaign, change_mode
 from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
@@ -71,7 +72,7 @@ from tests.property.model_checks import refuse_bad, refuse_bad_request_id
 from tests.property.model_locks import names
 from tests.property.model_overrides import override
 from tests.property.model_pleas import kept, meant, put_off, revoke
-from tests.property.model_records import Hold, ModelState, Plea, Session, Ticket
+from tests.property.model_records import UNKNOWN_NUMBER, Hold, ModelState, Plea, Session, Ticket
 from tests.property.model_refusals import limit_mismatch
 from tests.property.model_requests import forget, forget_old, remember, repeat, request_key
 from tests.property.model_streams import number, resume
@@ -102,6 +103,9 @@ def advance(state: ModelState, entry: Entry) -> None:
     """Follow the next rules, if the entry says so."""
     if entry.advance is not None and entry.advance.to == state.rules + 1:
         state.rules = entry.advance.to
+        if state.rules == RULES_FOLLOWED:
+            for ticket in state.tickets:
+                ticket.number = UNKNOWN_NUMBER
 
 
 def pass_time(state: ModelState) -> None:

@@ -31,7 +31,8 @@ class TicketBook:
                 if 0 < event.ticket <= newest:
                     return f"{event} has the number of an earlier wait"
                 self._highest = max(self._highest, event.ticket)
-                self._waiting.setdefault(event.ticket, []).append(what)
+                if event.ticket:
+                    self._waiting.setdefault(event.ticket, []).append(what)
             elif event.kind in _LEAVES and event.ticket:
                 known = self._waiting.get(event.ticket, [])
                 if what not in known and self._is_whole:

@@ -92,7 +92,7 @@ PLEAS: Final = (
     Mutation(
         name="grant-of-another-ticket",
         sentence="A grant names another wait than the one that it ends.",
-        found_by=("queue-told",),
+        found_by=("queue-told", "model-events"),
         apply=replaced(Effects, "number_of", _forget_the_ticket),
         surroundings=_ASKED,
     ),

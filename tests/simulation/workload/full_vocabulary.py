@@ -102,11 +102,8 @@ class FullVocabulary:
     async def _override(self) -> None:
         """Do what operators do to what others have, or live by another ttl from now on."""
         actor, dice = self._actor, self._actor.random.random()
-        held = list(actor.holdings.held.values())
-        if dice < 0.15:
-            await actor.caller.insist(actor.commands.revoke(held))
-        elif dice < 0.3 and held:
-            await actor.caller.insist(actor.commands.put_off(actor.random.choice(held)), patience_s=5)
+        if dice < 0.3:
+            await self._ask_back()
         elif dice < 0.45:
             await actor.caller.insist(actor.commands.lift())
         elif dice < 0.55:
@@ -115,6 +112,17 @@ class FullVocabulary:
             await self._end_a_session()
         elif actor.holdings.sessions:
             await self._change_a_ttl(actor.random.choice(list(actor.holdings.sessions.values())))
+
+    async def _ask_back(self) -> None:
+        """Ask for what may be our own, perhaps again with another grace, and say "not yet", perhaps twice."""
+        actor, random = self._actor, self._actor.random
+        held = list(actor.holdings.held.values())
+        one = random.choice(held) if held else None
+        for _ in range(random.randint(1, 2)):
+            await actor.caller.insist(actor.commands.revoke([one] if one is not None else []), patience_s=5)
+        for _ in range(random.randint(0, 2)):
+            if one is not None and one.hold_id in actor.holdings.held:
+                await actor.caller.insist(actor.commands.put_off(one), patience_s=5)
 
     async def _end_a_session(self) -> None:
         """End the session of somebody who holds a lock, whoever it is."""
