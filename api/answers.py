@@ -98,10 +98,11 @@ class Renewed(Answer):
 
 
 class Revoked(Answer):
-    """The holders that were asked to give up."""
+    """The holders that were asked to give up; `left` is how many were not, for a call asks only so many."""
 
     revoked: tuple[Holder, ...]
     revision: int
+    left: int
 
 
 class PutOff(Answer):

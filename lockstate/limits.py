@@ -19,6 +19,7 @@ WAIT_MS_MAX = 24 * 3600 * 1000
 """Milliseconds of the longest wait, a day: a waiter takes memory on every node until it is served."""
 LOCK_DELAY_MS_MAX = 3600 * 1000
 GRACE_MS_MAX = 3600 * 1000
+REVOKED_PER_COMMAND_MAX = 1_000
 """Milliseconds of the longest lock-delay, an hour: it covers a late writer, not an outage."""
 
 OWNER_BYTES_MAX = 256

@@ -34,9 +34,13 @@ class Pleas:
             return nothing or Revoked(())
         if state.is_tight and (refused := budget.check_room(state)) is not None:
             return refused
-        for hold in asked:
+        until_ms = state.now_ms + command.grace_ms
+        later = [hold for hold in asked if not self._ends_by(hold, until_ms)]
+        for hold in later[: limits.REVOKED_PER_COMMAND_MAX]:
             self._ask(hold, command)
-        return Revoked(tuple([revoked_view(state, hold, command.name) for hold in asked]))
+        shown = [hold for hold in asked if hold.hold_id in state.pleas][: limits.REVOKED_PER_COMMAND_MAX]
+        left = max(0, len(later) - limits.REVOKED_PER_COMMAND_MAX)
+        return Revoked(tuple([revoked_view(state, hold, command.name) for hold in shown]), left)
 
     def put_off(self, command: PutOff) -> Result:
         """Give the holder its grace once more."""
@@ -63,16 +67,18 @@ class Pleas:
         hold = self._state.holds[plea.hold_id]
         self._holds.serve(self._holds.end(hold, EventKind.FORCED, plea.reason))
 
+    def _ends_by(self, hold: Hold, until_ms: int) -> bool:
+        """Whether a hold is to be given up as early already."""
+        known = self._state.pleas.get(hold.hold_id)
+        return known is not None and known.expires_at_ms <= until_ms
+
     def _ask(self, hold: Hold, command: Revoke) -> None:
-        """Ask one holder, unless it is to give up as early already."""
+        """Ask one holder, who may have been asked for later."""
         state = self._state
-        until_ms = state.now_ms + command.grace_ms
         known = state.pleas.get(hold.hold_id)
-        if known is not None and known.expires_at_ms <= until_ms:
-            return
         plea = Plea(
             state.take_order(),
-            until_ms,
+            state.now_ms + command.grace_ms,
             hold.hold_id,
             command.reason,
             command.grace_ms,

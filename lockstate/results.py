@@ -326,9 +326,13 @@ class FenceForgotten(_Value, frozen=True, tag=23):
 
 
 class Revoked(_Value, frozen=True, tag=24):
-    """The holders that are to give up, with what they were asked: the earliest end of several counts."""
+    """The holders that are to give up, with what they were asked: the earliest end of several counts.
+
+    One command asks only so many: `left` were not asked yet.
+    """
 
     holders: tuple[RevokedView, ...]
+    left: int = 0
 
 
 class PutOffTo(_Value, frozen=True, tag=25):

@@ -42,9 +42,11 @@ def revoke(state: ModelState, command: Revoke) -> Result:
     if isinstance(found, Refused):
         return found
     until_ms = state.now_ms + command.grace_ms
+    asked = 0
     for hold, _ in found:
         known = state.plea(hold)
-        if known is None or known.until_ms > until_ms:
+        if (known is None or known.until_ms > until_ms) and asked < limits.REVOKED_PER_COMMAND_MAX:
+            asked += 1
             created = state.next_created()
             plea = Plea(hold, command.reason, command.grace_ms, until_ms, created, command.ticket)
             if known is not None:

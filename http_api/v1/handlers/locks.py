@@ -110,7 +110,7 @@ async def revoke_of(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     result, revision, is_repeated = await gateway.submit(
         request.command(kind), results.Revoked, call.timeout_s
     )
-    answer = answers.Revoked(views.holders_of(result.holders), revision)
+    answer = answers.Revoked(views.holders_of(result.holders), revision, result.left)
     return Reply(answers.told(answer, is_repeated=is_repeated))
 
 

@@ -75,7 +75,7 @@ def plain(value: Any) -> Any:  # noqa: C901, PLR0912 - one case for each
         case SessionForced():
             return msgspec.structs.replace(value, owner=_plain_owner(value.owner))
         case Revoked():
-            return Revoked(tuple([plain(holder) for holder in value.holders]))
+            return Revoked(tuple([plain(holder) for holder in value.holders]), value.left)
         case SessionKeptToEnd():
             revoked = tuple([plain(holder) for holder in value.revoked])
             return msgspec.structs.replace(value, revoked=revoked)

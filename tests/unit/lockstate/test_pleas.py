@@ -287,3 +287,15 @@ def test_a_renewal_that_is_repeated_tells_what_is_asked_now(driver: CellDriver) 
 def test_an_unknown_hold_cannot_be_put_off(driver: CellDriver) -> None:
     """Nor one that has ended."""
     assert reason(driver.run(PutOff(HoldId("h-none")))) is Reason.LEASE_EXPIRED
+
+
+def test_one_command_asks_only_so_many(driver: CellDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it notes takes memory. Who asks again asks the next ones, until nobody is left."""
+    monkeypatch.setattr(limits, "REVOKED_PER_COMMAND_MAX", 2)
+    tokens = [driver.granted("a", mode=SHARED, ttl_ms=90_000).token for _ in range(5)]
+    lefts = []
+    for _ in range(4):
+        revoked = asked(driver, "a", 1000)
+        lefts.append((revoked.left, len(driver.events), [holder.token for holder in revoked.holders]))
+    assert lefts == [(3, 2, tokens[:2]), (1, 2, tokens[:2]), (0, 1, tokens[:2]), (0, 0, tokens[:2])]
+    assert len(driver.machine.state.pleas) == 5
