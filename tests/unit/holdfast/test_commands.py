@@ -220,6 +220,44 @@ async def test_the_audit_is_printed_oldest_first(capsys: pytest.CaptureFixture[s
         assert json.loads(out)["event"] == "released"
 
 
+async def _keep_busy(client: holdfast.Client) -> None:
+    """Let things happen to a lock and a cell until cancelled: who follows them may begin at any time."""
+    while True:
+        await client.cells.put("a/cell", "new")
+        async with client.lock("a"):
+            await asyncio.sleep(0.01)
+
+
+async def test_what_happens_is_followed_until_an_interrupt() -> None:
+    """`audit --follow` and both kinds of `watch` tell events as they come; Control-C ends them with 130."""
+    async with a_node() as (_, url), holdfast.Client(url) as client:
+        audit = await start(url, "audit", "a", "--follow", "--json")
+        watch = await start(url, "watch", "a")
+        cells = await start(url, "cell", "watch", "a", "--json")
+        assert audit.stdout is not None
+        assert watch.stdout is not None
+        assert cells.stdout is not None
+        busy = asyncio.create_task(_keep_busy(client))
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                told = [json.loads(await audit.stdout.readline())["event"] for _ in range(3)]
+                seen = [(await watch.stdout.readline()).split()[2] for _ in range(3)]
+                changed = json.loads(await cells.stdout.readline())
+                for process in (audit, watch, cells):
+                    process.send_signal(signal.SIGINT)
+                    _, err = await process.communicate()
+                    assert (process.returncode, err) == (130, b"")
+        finally:
+            busy.cancel()
+            for process in (audit, watch, cells):
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
+        assert set(told) == {"granted", "released"}
+        assert set(seen) <= {b"a", b"a/cell"}
+        assert (changed["event"], changed["value"]) == ("cell-put", "new")
+
+
 async def test_whoever_reads_may_go() -> None:
     """A pipe that is closed ends a command with 141, without a traceback."""
     async with a_node() as (_, url), holdfast.Client(url) as client:
