@@ -50,7 +50,7 @@ def left_of(pid: int) -> list[str]:
 def test_containers_that_break_are_clean(image: str, tmp_path: Path) -> None:
     """Every fault of containers happens and heals, no promise breaks, and nothing is left."""
     (tmp_path / "schedule").write_text(SCHEDULE)
-    arguments = ("--minutes", "1.5", "--seed", "1", "--schedule", "schedule", "--budget-factor", "20")
+    arguments = ("--minutes", "3", "--seed", "1", "--schedule", "schedule", "--budget-factor", "20")
     with subprocess.Popen(
         # Few clients: what is unknown to many at once takes a checker long.
         command(*arguments, "--clients", "0.5", "--dir", "run"),
