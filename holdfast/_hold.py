@@ -95,6 +95,7 @@ class Hold(Kept):
         self.names = grant.names
         self.mode = grant.mode
         self.session = session
+        self._put_off: Lease | None = None
         if session is not None:
             session.when_ended(self._end_with_session)
             self.when_ended(lambda: session.forget_hearer(self._end_with_session))
@@ -152,6 +153,15 @@ class Hold(Kept):
         """What others asked of it, as of the last renewal: to give up, or it is forced; None if nothing."""
         return self.lease.revocations.get(self.token)
 
+    @property
+    def reliable(self) -> Lease:
+        """Its lease, or less if it was asked to give up: then until it is forced, as was told last."""
+        lease, revocation, put_off = self.lease, self.revocation, self._put_off
+        end = None if revocation is None else Lease(lease.asked_at_s, revocation.ends_in_ms)
+        if put_off is not None and put_off.asked_at_s > lease.asked_at_s:
+            end = put_off
+        return lease if end is None or end.valid_until_s >= lease.valid_until_s else end
+
     async def put_off(self) -> float:
         """Say "not yet" to a revocation: return for how many seconds it is not forced. Possible once.
 
@@ -160,11 +170,11 @@ class Hold(Kept):
         """
         self.refuse_forked()
         try:
-            ends_in_ms = await self._transport.call(_operations.put_off(self.kind, self.hold_id))
+            self._put_off = await self._transport.call(_operations.put_off(self.kind, self.hold_id))
         except LeaseExpired as error:
             self.end(error.code, error)
             raise
-        return ends_in_ms / 1000
+        return self._put_off.expires_in_ms / 1000
 
     async def release(self) -> None:
         """Give it back. Raises LeaseExpired when it was over before.

@@ -94,6 +94,11 @@ class Leased:
         return self.own_lease
 
     @property
+    def reliable(self) -> Lease:
+        """How long it can be relied on with all that is known: the lease, unless it is to end before."""
+        return self.lease
+
+    @property
     def reason(self) -> str:
         """Why it cannot be relied on any longer; empty while it can.
 
@@ -106,7 +111,7 @@ class Leased:
             return FORKED
         if self._ended_by:
             return self._ended_by
-        return "" if self.lease.remaining_s(self.clock.now_s()) > 0 else EXPIRED
+        return "" if self.reliable.remaining_s(self.clock.now_s()) > 0 else EXPIRED
 
     @property
     def state(self) -> str:
@@ -118,7 +123,7 @@ class Leased:
     @property
     def remaining(self) -> float:
         """For how many seconds it can still be relied on, by our own clock; 0 when it cannot."""
-        return 0.0 if self.reason else self.lease.remaining_s(self.clock.now_s())
+        return 0.0 if self.reason else self.reliable.remaining_s(self.clock.now_s())
 
     @property
     def is_valid(self) -> bool:

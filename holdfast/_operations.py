@@ -183,10 +183,14 @@ _PUT_OFF = {
 }
 
 
-def put_off(kind: HoldKind, hold_id: str) -> Operation[int]:
-    """Answer a revocation with "not yet"; the answer says for how many ms the hold is not forced."""
+def put_off(kind: HoldKind, hold_id: str) -> Operation[Lease]:
+    """Answer a revocation with "not yet"; the answer says for how long the hold is not forced."""
     fields = {"hold_id": hold_id, "request_id": new_request_id()}
-    return write(_PUT_OFF[kind], fields, lambda answer: decode(answer, _values.PutOff).ends_in_ms)
+    return write(_PUT_OFF[kind], fields, _put_off)
+
+
+def _put_off(answer: TimedAnswer) -> Lease:
+    return Lease(answer.attempted_at_s, decode(answer, _values.PutOff).ends_in_ms)
 
 
 def release(kind: HoldKind, hold_id: str) -> Operation[None]:

@@ -199,6 +199,29 @@ async def test_a_holder_is_asked_to_give_up(new_client: NewClient) -> None:
         assert hold.reason == "lease-expired"
 
 
+async def test_what_is_to_be_given_up_is_relied_on_no_longer_than_that(new_client: NewClient) -> None:
+    """By the client's own clock, as soon as a renewal has told it; a put-off counts at once."""
+    async with a_node() as (_, url), new_client(url) as client, client.session(ttl=60) as session:
+        one = await client.lock("a", ttl=60).acquire()
+        other = await client.lock("b", session=session).acquire()
+        for name in ("a", "b"):
+            await client.revoke(name, reason="maintenance", grace=20)
+        assert one.remaining > 50
+        await one.renew()
+        await client.keepalive(session)
+        for hold in (one, other):
+            assert 10 < hold.remaining <= 20
+            with pytest.raises(holdfast.LeaseLost, match="cannot be relied on for 25 s"):
+                hold.ensure(25)
+            await hold.put_off()
+            assert 30 < hold.remaining <= 40
+            await client.revoke(hold.name, reason="now", grace=5)
+        await one.renew()
+        await client.keepalive(session)
+        assert max(one.remaining, other.remaining) <= 5
+        assert session.remaining > 50
+
+
 async def test_a_session_hears_for_what_it_holds(new_client: NewClient) -> None:
     """Each of its holds knows what was asked of it."""
     async with a_node() as (_, url), new_client(url) as client, client.session(ttl=60) as session:
