@@ -15,8 +15,10 @@ from holdfast.token_lines import Right
 from lockstate.cell_operations import CellGet, CellOperation, HoldCompare
 from lockstate.commands import (
     Acquire,
+    AcquireAs,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsAs,
     AcquirePermitsOf,
     AdvanceFence,
     Campaign,
@@ -298,6 +300,8 @@ _COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
     Revoke: _force,
     PutOff: _by_id,
     AcquirePermitsOf: _acquire_name,
+    AcquireAs: _acquire,
+    AcquirePermitsAs: _acquire_name,
     ForgetFence: _forget_fence,
     PutCell: _put_cell,
     DeleteCells: _delete_cells,

@@ -14,6 +14,9 @@ from lockstate.ids import NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, Se
 from lockstate.kinds import HoldKind
 from lockstate.modes import Mode, Scope
 
+PRIORITY_DEFAULT = 5
+"""The priority of a request that does not name one."""
+
 
 class _Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of all commands; fixes how they are encoded."""
@@ -356,6 +359,33 @@ class AcquirePermitsOf(AcquirePermits, frozen=True, tag=75):
     is_strict: bool = False
 
 
+class AcquireAs(AcquireIf, frozen=True, tag=76):
+    """Ask for a lock with what only few holds have: see `Uncommon`."""
+
+    value: str = ""
+    is_secret: bool = False
+    priority: int = PRIORITY_DEFAULT
+    is_endless: bool = False
+
+
+class AcquirePermitsAs(AcquirePermitsOf, frozen=True, tag=77):
+    """Ask for permits with what only few holds have: see `Uncommon`."""
+
+    value: str = ""
+    is_secret: bool = False
+    priority: int = PRIORITY_DEFAULT
+    is_endless: bool = False
+
+
+Uncommon = AcquireAs | AcquirePermitsAs
+"""The commands that ask for what only few holds have.
+
+`value` is a text that the hold carries, which only its holder is told of if it `is_secret`. `priority` is its
+place in the queue, 0 to 9. A hold that `is_endless` has neither a session nor a ttl, and ends when somebody
+ends it.
+"""
+
+
 class KeepAliveFor(KeepAlive, frozen=True, tag=50):
     """Start the session's ttl anew, with another length from now on."""
 
@@ -365,6 +395,7 @@ class KeepAliveFor(KeepAlive, frozen=True, tag=50):
 NumberedCommand = (
     Acquire
     | AcquireIf
+    | AcquireAs
     | AcquirePermits
     | Campaign
     | Convert
@@ -441,12 +472,16 @@ Command = (
     | Revoke
     | PutOff
     | AcquirePermitsOf
+    | AcquireAs
+    | AcquirePermitsAs
     | ResumeStream
     | Numbered
 )
 
 
-Acquisition = Acquire | AcquirePermits | Campaign | AcquireIf | AcquirePermitsOf
+Acquisition = (
+    Acquire | AcquirePermits | Campaign | AcquireIf | AcquirePermitsOf | AcquireAs | AcquirePermitsAs
+)
 """The commands that ask for a new hold."""
 
 MayWait = Acquisition | Convert

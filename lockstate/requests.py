@@ -11,8 +11,10 @@ import msgspec
 from lockstate import limits, marks
 from lockstate.commands import (
     Acquire,
+    AcquireAs,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsAs,
     AcquirePermitsOf,
     AdvanceFence,
     Campaign,
@@ -81,6 +83,8 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     Revoke: _of_name,
     PutOff: _of_hold,
     AcquirePermitsOf: lambda command: command.session_id or command.owner,
+    AcquireAs: lambda command: command.session_id or command.owner,
+    AcquirePermitsAs: lambda command: command.session_id or command.owner,
     ForgetFence: operator.attrgetter("resource"),
 }
 """What tells apart clients that count their requests from 1: for each command that may be remembered."""
@@ -90,6 +94,8 @@ _IDS_OF_ATTEMPTS: Final[dict[type, dict[str, str]]] = {
     AcquireIf: _ATTEMPT,
     AcquirePermits: _ATTEMPT,
     AcquirePermitsOf: _ATTEMPT,
+    AcquireAs: _ATTEMPT,
+    AcquirePermitsAs: _ATTEMPT,
     Campaign: _ATTEMPT,
     Convert: {"ticket_id": "", "attempt_id": ""},
     OpenSession: {"session_id": ""},
@@ -110,7 +116,7 @@ def older_form(command: Command) -> Command | None:
             return Renew(command.hold_id, command.ttl_ms, command.request_id)
         case ForceEnd(kind=HoldKind.LOCK, token=0):
             return ForceRelease(command.name, command.reason, command.lock_delay_ms, command.request_id)
-        case AcquirePermitsOf() if command.limit:
+        case AcquirePermitsOf() if command.limit and not isinstance(command, AcquirePermitsAs):
             fields = [getattr(command, field) for field in AcquirePermits.__struct_fields__]
             return AcquirePermits(*fields)
     return None

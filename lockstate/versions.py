@@ -65,6 +65,7 @@ RULES: Final = {
             75,
             "Events name tickets and say why waits end; holders are asked to give up (73 to 75).",
         ),
+        Rules(9, 3, 5, 82, "The whole vocabulary: what only few holds have or want (tags 76 to 82)."),
     )
 }
 """All rules that this release can follow, by number."""
@@ -88,6 +89,9 @@ ids (lockstate/streams.py)."""
 RULES_FOLLOWED: Final = 8
 """The first rules in which a queue can be followed by the numbers of its tickets, holders are asked to give
 up, and a semaphore that is in use need not be told its limit."""
+RULES_WHOLE: Final = 9
+"""The first rules with the whole vocabulary: all modes of the classical lock manager, several kinds at once,
+priorities, values, and holds without a deadline."""
 RULES_OLDEST: Final = min(RULES)
 """The oldest rules that this release can still follow."""
 RULES_NEWEST: Final = max(RULES)

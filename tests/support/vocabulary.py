@@ -24,8 +24,10 @@ from lockstate.cell_operations import (
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
+    AcquireAs,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsAs,
     AcquirePermitsOf,
     AdvanceFence,
     Algorithm,
@@ -159,6 +161,18 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
         _PARTY,
         _HOLD_IDS,
     ),
+    AcquireAs: Word(
+        76,
+        AcquireAs("a", Mode.SHARED, _HOLD, _ATTEMPT, _SESSION, value="v", is_secret=True, priority=7),
+        _PARTY,
+        _HOLD_IDS,
+    ),
+    AcquirePermitsAs: Word(
+        77,
+        AcquirePermitsAs("q", 5, 2, _HOLD, _ATTEMPT, request_id="r", priority=7, is_endless=True),
+        _PARTY,
+        _HOLD_IDS,
+    ),
     ResumeStream: Word(70, ResumeStream(_SESSION)),
     Numbered: Word(71, Numbered(2, _SESSION, 3, 7, ((1, 5),), (Release(_HOLD), EndWait(6)))),
 }
@@ -179,7 +193,7 @@ def as_before_rules_5(command: Command | Undecodable) -> Command | Undecodable:
     """Return what older rules know of a command that names a kind: with both it is one request."""
     if isinstance(command, ForceEnd) and (command.token or command.kind is not HoldKind.LOCK):
         return command
-    if isinstance(command, AcquirePermitsOf) and not command.limit:
+    if isinstance(command, AcquirePermitsAs) or (isinstance(command, AcquirePermitsOf) and not command.limit):
         return command
     pairs = (
         (ReleaseOf, Release),

@@ -17,6 +17,8 @@ TAKES_ROOM = {
     "Convert",
     "AcquirePermits",
     "AcquirePermitsOf",
+    "AcquireAs",
+    "AcquirePermitsAs",
     "ResizeSemaphore",
     "Campaign",
     "Proclaim",
