@@ -11,6 +11,7 @@ import msgspec
 
 from lockstate import marks
 from lockstate.commands import IfHeld
+from lockstate.ids import AttemptId
 from lockstate.ledger import Ledger
 
 
@@ -23,6 +24,8 @@ class Extra(
     """How many releases end a hold: one for each acquire that was to be counted."""
     if_held: IfHeld = IfHeld.RENEW
     """What a ticket means if another one of its session gets the same before."""
+    attempts: tuple[tuple[AttemptId, str], ...] = ()
+    """The other attempts at the request, each with the node process of its client (lockstate/attempts.py)."""
 
 
 NO_EXTRA: Final = Extra()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from lockstate import budget, limits
-from lockstate.commands import EndWait, Numbered, Release, Renew, ResumeStream, TransactCells
+from lockstate.commands import EndWait, MayWait, Numbered, Release, Renew, ResumeStream, TransactCells
 from lockstate.holds import SESSION_EXPIRED, Holds
 from lockstate.records import RequestKey, Stream
 from lockstate.results import (
@@ -103,7 +103,7 @@ class Frames:
         kept = stream.kept.get(number)
         if kept is None:
             return Refused(Reason.INVALID_REQUEST, f"number {number}: its outcome was acknowledged")
-        if isinstance(kept.result, Transacted) and not _could_be_of(command, kept.result):
+        if not _could_be_of(command, kept.result):
             return Refused(Reason.INVALID_REQUEST, f"number {number}: was given to another command")
         return self._again(command, (stream.session_id, number), kept.result, kept.at_ms)
 
@@ -122,8 +122,15 @@ class Frames:
         return _DONE
 
 
-def _could_be_of(command: Any, result: Transacted) -> bool:
-    """Whether a transaction has as many parts as a result tells of: what it read is read again."""
+def _could_be_of(command: Any, result: Result) -> bool:
+    """Whether a command may have had this result, as far as its repetition looks at that.
+
+    One that still waits is told its place again. A transaction reads again, so it has as many parts.
+    """
+    if isinstance(result, Queued):
+        return isinstance(command, MayWait)
+    if not isinstance(result, Transacted):
+        return True
     if not isinstance(command, TransactCells):
         return False
     return len(command.then if result.succeeded else command.otherwise) == len(result.results)

@@ -248,6 +248,9 @@ class Holds:
         state = self.state
         state.ledger.change(hold)
         hold.attempt_id, hold.request = attempt_id, key
+        extra = state.extras.get(hold.hold_id)
+        if extra.attempts:
+            state.extras.put(hold.hold_id, msgspec.structs.replace(extra, attempts=()))
         self.proclaim(hold, value)
         granted = self.granted(hold)
         if state.rules < RULES_EXPLICIT:

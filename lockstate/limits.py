@@ -18,9 +18,13 @@ TTL_MS_MAX = 24 * 3600 * 1000
 WAIT_MS_MAX = 24 * 3600 * 1000
 """Milliseconds of the longest wait, a day: a waiter takes memory on every node until it is served."""
 LOCK_DELAY_MS_MAX = 3600 * 1000
-GRACE_MS_MAX = 3600 * 1000
-REVOKED_PER_COMMAND_MAX = 1_000
 """Milliseconds of the longest lock-delay, an hour: it covers a late writer, not an outage."""
+GRACE_MS_MAX = 3600 * 1000
+"""Milliseconds of the longest grace of a revocation, an hour."""
+REVOKED_PER_COMMAND_MAX = 1_000
+"""Holders that one command asks to give up."""
+ATTEMPTS_COUNT_MAX = 8
+"""Attempts at one request that are known beside the newest one: more than there are nodes to ask."""
 
 OWNER_BYTES_MAX = 256
 """Bytes of an owner's name. Like all texts shown to people, it is stored on every node and in every

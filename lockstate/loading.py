@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 
 from lockstate.cells import Cell
+from lockstate.extras import Extra
+from lockstate.ids import HoldId
 from lockstate.records import NOTHING, Delay, Hold, Plea, Semaphore, Session, Ticket
 from lockstate.state import Origin, State, claims_of_hold
 
@@ -50,6 +52,16 @@ def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:
     """Add waiters to all their queues."""
     for ticket in tickets:
         state.add_ticket(ticket, claims_of_hold(ticket))
+
+
+def load_extras(state: State, rows: list[tuple[str, Extra]]) -> None:
+    """Add what records have beside their fields, and say which node processes keep connections for tickets."""
+    state.extras.load(rows)
+    for record_id, extra in rows:
+        ticket = state.tickets.get(HoldId(record_id))
+        if ticket is not None:
+            for _, origin in extra.attempts:
+                state.join_origin(ticket, origin)
 
 
 def load_fences(state: State, fences: Iterable[tuple[str, int]]) -> None:

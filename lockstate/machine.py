@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from lockstate import budget, fingerprint, limits, views
+from lockstate import attempts, budget, fingerprint, limits, views
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
@@ -494,20 +494,19 @@ class LockMachine:
 
     def _still_queued(self, command: MayWait, ticket: Ticket) -> Queued:
         """Let a wait go on for another attempt, which may have come through another node."""
-        self.state.move_ticket(ticket, command.attempt_id, self.state.asking)
+        attempts.join(self.state, ticket, command.attempt_id)
         return Queued(ticket.hold_id, views.position(self.state, ticket))
 
     def _still_granted(self, command: MayWait, key: RequestKey | None, first: Granted) -> Granted:
         """Return a grant as it was, with what is left of its lease: nothing, if it has ended.
 
-        The hold belongs to this attempt from now on, unless another request has been given it since.
+        The hold belongs to this attempt as well, unless another request has been given it since.
         """
         hold = self.state.holds.get(first.hold_id)
         if hold is None:
             return msgspec.structs.replace(first, expires_in_ms=0)
         if hold.request == key:
-            self.state.ledger.change(hold)
-            hold.attempt_id = command.attempt_id
+            attempts.join(self.state, hold, command.attempt_id)
         return msgspec.structs.replace(first, expires_in_ms=views.remaining_ms(self.state, hold))
 
 

@@ -219,7 +219,7 @@ _TABLES: Final = (
         lambda state: state.extras.dump(),
         None,
         msgspec.msgpack.Decoder(list[tuple[str, Extra]]),
-        lambda state, rows: state.extras.load(rows),
+        loading.load_extras,
         RULES_EXTRAS,
     ),
     _Table(

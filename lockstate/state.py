@@ -11,7 +11,7 @@ from lockstate.cells import CellTable
 from lockstate.claims import Claims, claims_of, parent, permits_of
 from lockstate.deadlines import Deadlines, Lease
 from lockstate.extras import Extras
-from lockstate.ids import NO_HOLD, AttemptId, HoldId, SessionId
+from lockstate.ids import NO_HOLD, HoldId, SessionId
 from lockstate.ledger import Ledger, NamedValues
 from lockstate.modes import CONFLICTS, INTENT, UNIT, Claim, Mode, Scope, claim_of, is_intent
 from lockstate.names import NameIndex
@@ -275,7 +275,7 @@ class State:
         self.tickets[ticket.hold_id] = ticket
         self.tickets_in_order.add(ticket)
         self.ledger.noted[ticket] = 0
-        self.origin_tickets.setdefault(ticket.origin, {})[ticket.hold_id] = ticket
+        self.join_origin(ticket, ticket.origin)
         self.party_tickets.setdefault(party_of(ticket), {})[ticket.hold_id] = ticket
         if wish := wish_of(ticket):
             self.wishes.setdefault(wish, {})[ticket.hold_id] = ticket
@@ -320,11 +320,13 @@ class State:
         """Take a waiter out of its queues; return what became free."""
         del self.tickets[ticket.hold_id]
         if self.extras:
+            for _, origin in self.extras.get(ticket.hold_id).attempts:
+                self.leave_origin(ticket, origin)
             self.extras.drop(ticket.hold_id)
         self.tickets_in_order.remove(ticket)
         self.deadlines.remove(ticket)
         self.ledger.remove(ticket)
-        _leave(self.origin_tickets, ticket.origin, ticket)
+        self.leave_origin(ticket, ticket.origin)
         _leave(self.party_tickets, party_of(ticket), ticket)
         if wish := wish_of(ticket):
             _leave(self.wishes, wish, ticket)
@@ -349,12 +351,14 @@ class State:
         first = next(iter(self.wishes.get(wish, NOTHING).values()), None) if wish else None
         return first if first is not None and first.order < ticket.order else None
 
-    def move_ticket(self, ticket: Ticket, attempt_id: AttemptId, origin: str) -> None:
-        """Record that another attempt waits, and which node process keeps the connection of its client."""
-        _leave(self.origin_tickets, ticket.origin, ticket)
-        self.ledger.change(ticket)
-        ticket.attempt_id, ticket.origin = attempt_id, origin
+    def join_origin(self, ticket: Ticket, origin: str) -> None:
+        """Record that a node process keeps the connection of a client that waits with `ticket`."""
         self.origin_tickets.setdefault(origin, {})[ticket.hold_id] = ticket
+
+    def leave_origin(self, ticket: Ticket, origin: str) -> None:
+        """Record that a node process keeps no such connection, if it did."""
+        if ticket.hold_id in self.origin_tickets.get(origin, NOTHING):
+            _leave(self.origin_tickets, origin, ticket)
 
     def _leave_queue(self, name: str, claim: Claim, ticket: Ticket) -> tuple[str, Claim] | None:
         """Take a ticket out of one queue; return the claim if others may have waited behind it."""

@@ -65,7 +65,13 @@ RULES: Final = {
             75,
             "Events name tickets and say why waits end; holders are asked to give up (73 to 75).",
         ),
-        Rules(9, 3, 5, 82, "The whole vocabulary: what only few holds have or want (tags 76 to 82)."),
+        Rules(
+            9,
+            3,
+            5,
+            77,
+            "The whole vocabulary (tags 76, 77); all attempts at a request count, not only the last.",
+        ),
     )
 }
 """All rules that this release can follow, by number."""

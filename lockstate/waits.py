@@ -2,7 +2,7 @@
 
 import heapq
 
-from lockstate import limits
+from lockstate import attempts, limits
 from lockstate.commands import AbandonWaits, Cancel
 from lockstate.holds import Holds
 from lockstate.ids import HoldId
@@ -19,7 +19,7 @@ class Waits:
         self._state = holds.state
 
     def cancel(self, command: Cancel) -> Result:
-        """Undo an attempt that its client does not know to have succeeded, unless a later attempt took over.
+        """Undo an attempt that its client does not know to have succeeded, unless others may be told of it.
 
         If it has been granted meanwhile, the hold ends, or one of the acquires that it counts.
         """
@@ -28,10 +28,10 @@ class Waits:
         hold = state.holds.get(command.hold_id)
         freed: Freed = []
         # Every node is told: an earlier attempt of the request may still wait on another connection.
-        if ticket is not None and ticket.attempt_id == command.attempt_id:
+        if ticket is not None and attempts.leave(state, ticket, command.attempt_id):
             state.requests.forget(ticket.request, ticket.hold_id)
             freed = holds.end_wait(ticket, Left.CANCELLED)
-        elif hold is not None and hold.attempt_id == command.attempt_id:
+        elif hold is not None and attempts.leave(state, hold, command.attempt_id):
             state.requests.forget(hold.request, hold.hold_id)
             if state.extras.get(hold.hold_id).depth > 1:
                 holds.uncount(hold)
@@ -47,9 +47,11 @@ class Waits:
         state, holds = self._state, self._holds
         tickets: dict[HoldId, Ticket] = state.origin_tickets.get(command.origin, NOTHING)
         # By arrival, not by place in the table: a repeated request moved back, and a snapshot forgets that.
-        ended = heapq.nsmallest(
+        first = heapq.nsmallest(
             limits.ABANDONED_PER_COMMAND_MAX, tickets.values(), key=lambda ticket: ticket.order
         )
+        # Others stay: their clients asked again, on another node.
+        ended = [ticket for ticket in first if attempts.leave_origin(state, ticket, command.origin)]
         freed: Freed = []
         for ticket in ended:
             state.requests.forget(ticket.request, ticket.hold_id)

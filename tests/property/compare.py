@@ -33,7 +33,7 @@ from lockstate.results import (
     Transacted,
     WaiterView,
 )
-from tests.property import model_cells, model_views, random_commands
+from tests.property import model_attempts, model_cells, model_views, random_commands
 from tests.property.model_changes import due
 from tests.property.model_deadlock import check_cycle
 from tests.property.model_records import Hold, ModelState, Ticket
@@ -123,7 +123,7 @@ def check_views(machine: LockMachine, state: ModelState) -> None:
     """Check that readers of the machine see what the model says."""
     assert (machine.revision, machine.now_ms) == (state.revision, state.now_ms)
     assert machine.next_token == state.next_token
-    assert sorted(machine.waiting_origins()) == sorted({ticket.origin for ticket in state.tickets} - {""})
+    assert sorted(machine.waiting_origins()) == sorted(model_attempts.origins(state) - {""})
     ends = due(state)
     assert machine.next_deadline_ms() == (ends[0][0] if ends else None)
     for name in random_commands.NAMES:

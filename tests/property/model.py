@@ -66,6 +66,7 @@ from lockstate.results import (
 )
 from lockstate.versions import RULES_FOLLOWED
 from tests.property.model_acquire import acquire, acquire_permits, campaign, change_mode
+from tests.property.model_attempts import came_through, is_last, is_left_by
 from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
@@ -244,10 +245,10 @@ def open_session(state: ModelState, command: OpenSession) -> Result:
 
 
 def cancel(state: ModelState, command: Cancel) -> Result:
-    """End the wait of an attempt, or the hold it got; do nothing if a later attempt took over."""
+    """End the wait of an attempt, or the hold it got; not while another attempt may be told of it."""
     ticket, hold = state.ticket(command.hold_id), state.hold(command.hold_id)
     attempt = ticket or hold
-    if attempt is None or attempt.attempt_id != command.attempt_id:
+    if attempt is None or not is_last(attempt, command.attempt_id):
         return Cancelled(undone=False)
     forget(state, attempt.request, command.hold_id)
     if ticket is not None:
@@ -261,13 +262,14 @@ def cancel(state: ModelState, command: Cancel) -> Result:
 
 def abandon_waits(state: ModelState, command: AbandonWaits) -> Result:
     """End the waits of a node process that is gone, in order of arrival."""
-    waits = [ticket for ticket in state.tickets if ticket.origin == command.origin]
-    ended = waits[: limits.ABANDONED_PER_COMMAND_MAX]
+    waits = [ticket for ticket in state.tickets if came_through(ticket, command.origin)]
+    looked_at = waits[: limits.ABANDONED_PER_COMMAND_MAX]
+    ended = [ticket for ticket in looked_at if is_left_by(ticket, command.origin)]
     for ticket in ended:
         forget(state, ticket.request, ticket.ticket_id)
         end_wait(state, ticket, Left.ABANDONED)
     serve(state)
-    return WaitsAbandoned(len(ended), sum(ticket.origin == command.origin for ticket in state.tickets))
+    return WaitsAbandoned(len(ended), sum(came_through(ticket, command.origin) for ticket in state.tickets))
 
 
 def renew(state: ModelState, command: Renew) -> Result:

@@ -145,6 +145,7 @@ def grant(state: ModelState, ticket: Ticket) -> Granted:
         is_several=ticket.is_several,
         permits=ticket.permits,
         value=ticket.value,
+        others=ticket.others,
     )
     state.holds.append(hold)
     kind = EventKind.ELECTED if hold.kind is HoldKind.ELECTION else EventKind.GRANTED
@@ -199,7 +200,7 @@ def have_again(state: ModelState, hold: Hold, ticket: Ticket) -> Granted | Refus
 
 def pass_on(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
     """Hand a hold to another attempt that asked for it."""
-    hold.attempt_id, hold.request = ticket.attempt_id, ticket.request
+    hold.attempt_id, hold.request, hold.others = ticket.attempt_id, ticket.request, []
     if hold.value != ticket.value:
         hold.value = ticket.value
         tell(state, EventKind.ELECTED, hold)

@@ -65,6 +65,8 @@ class Hold:
     value: str = ""
     depth: int = 1
     """How many releases end it."""
+    others: list[tuple[AttemptId, str]] = field(default_factory=list)
+    """Earlier attempts, and the node processes that brought them."""
 
 
 UNKNOWN_NUMBER = -1
@@ -98,6 +100,8 @@ class Ticket:
     converts: Hold | None = None
     origin: str = ""
     """The node process that keeps the client's connection."""
+    others: list[tuple[AttemptId, str]] = field(default_factory=list)
+    """Earlier attempts, and the node processes that keep their clients' connections."""
     to_mode: Mode = Mode.EXCLUSIVE
     if_held: IfHeld = IfHeld.RENEW
     number: int = 0

@@ -24,6 +24,7 @@ from lockstate.results import (
     Transacted,
 )
 from lockstate.versions import RULES_EXPLICIT
+from tests.property.model_attempts import join
 from tests.property.model_cells import read_again
 from tests.property.model_locks import position
 from tests.property.model_records import Key, ModelState, Request, Ticket
@@ -95,8 +96,8 @@ def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: 
     if isinstance(command, MayWait):
         ticket = state.ticket(remembered.answers_to)
         if ticket is not None:
-            ticket.attempt_id, ticket.request = command.attempt_id, key_of(state, command)
-            ticket.origin = state.asking
+            join(state, ticket, command.attempt_id)
+            ticket.request = key_of(state, command)
             return Queued(ticket.ticket_id, position(state, ticket))
     result = remembered.result
     assert result is not None, "a request without a result waits"
@@ -105,7 +106,7 @@ def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: 
             hold = state.hold(result.hold_id)
             if hold is not None and hold.request == key_of(state, command):
                 assert isinstance(command, MayWait)
-                hold.attempt_id = command.attempt_id
+                join(state, hold, command.attempt_id)
             return msgspec.structs.replace(result, expires_in_ms=state.left_ms(hold) if hold else 0)
         case Renewed():
             assert isinstance(command, Renew)

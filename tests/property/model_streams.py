@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from lockstate import limits
-from lockstate.commands import Command, EndWait, Numbered, NumberedCommand, ResumeStream
+from lockstate.commands import Command, EndWait, MayWait, Numbered, NumberedCommand, ResumeStream
 from lockstate.ids import NO_HOLD
 from lockstate.results import (
     Done,
@@ -75,6 +75,8 @@ def _apply(
         kept = stream.kept.get(own_number)
         state.numbers_again += 1
         state.numbers_waiting_again += kept is not None and kept.result is None
+        if kept is not None and kept.result is None and not isinstance(command, MayWait):
+            return Refused(Reason.INVALID_REQUEST, "")
         if kept is None or isinstance(command, EndWait):
             return kept.result if kept and kept.result else Refused(Reason.INVALID_REQUEST, "")
         return as_it_is_now(state, command, kept)

@@ -214,6 +214,16 @@ def test_a_number_is_not_given_twice(driver: StreamDriver) -> None:
     assert driver.machine.lock("a").state == "held"
 
 
+def test_the_number_of_a_wait_is_not_given_to_what_cannot_wait(driver: StreamDriver) -> None:
+    """Its client contradicts itself, and the wait goes on."""
+    driver.done(1, lock("a", "h1"))
+    driver.open("s2")
+    ask = Acquire("a", Mode.EXCLUSIVE, HoldId("w1"), AttemptId("w1"), SessionId("s2"), wait_ms=500)
+    assert isinstance(driver.done(2, ask)[0], Queued)
+    assert reason(driver.done(2, Release(HoldId("h1")))[0]) is Reason.INVALID_REQUEST
+    assert isinstance(driver.done(2, ask)[0], Queued)
+
+
 def test_no_more_is_taken_than_can_be_kept(driver: StreamDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of a frame is refused, and its numbers can be given again; acknowledging makes room."""
     monkeypatch.setattr(limits, "STREAM_KEPT_MAX", 2)

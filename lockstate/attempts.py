@@ -1,0 +1,86 @@
+"""The attempts at one request that may still be told its outcome, by rules 9.
+
+A client that hears nothing asks again, on another node, and the log does not say which of its attempts it gave up:
+a node that stood still may bring the first one behind the second. So all of them count. What they asked for is
+undone when the last of them is taken back, and not before: else the end of a connection that is long forgotten
+would take the hold from a client that was told of it. Older rules know only the attempt that came last.
+
+The newest one stands in the record itself, the others in its `Extra`.
+"""
+
+import msgspec
+
+from lockstate import limits
+from lockstate.ids import NO_ATTEMPT, AttemptId
+from lockstate.records import Hold, Ticket
+from lockstate.state import State
+from lockstate.versions import RULES_WHOLE
+
+Others = tuple[tuple[AttemptId, str], ...]
+"""Attempts, each with the node process that keeps the connection of its client; the newest is the last."""
+
+
+def join(state: State, of: Hold | Ticket, attempt_id: AttemptId) -> None:
+    """Let another attempt wait for `of`, or have it: the newest of all."""
+    if state.rules >= RULES_WHOLE and attempt_id != of.attempt_id:
+        others = (*_others(state, of), (of.attempt_id, _origin(of)))
+        others = tuple([other for other in others if other[0] != attempt_id])
+        if len(others) > limits.ATTEMPTS_COUNT_MAX:
+            # Whoever is dropped may have been told of it, so it is never undone.
+            others = ((NO_ATTEMPT, ""), *others[2:])
+    else:
+        others = _others(state, of)
+    _set(state, of, attempt_id, state.asking, others)
+
+
+def leave(state: State, of: Hold | Ticket, attempt_id: AttemptId) -> bool:
+    """Take an attempt back. Return whether it was the only one, so that what it asked for is to be undone."""
+    others = _others(state, of)
+    if of.attempt_id != attempt_id:
+        left = tuple([other for other in others if other[0] != attempt_id])
+        if left != others:
+            _set(state, of, of.attempt_id, _origin(of), left)
+        return False
+    if not others:
+        return True
+    _set(state, of, *others[-1], others[:-1])
+    return False
+
+
+def leave_origin(state: State, ticket: Ticket, origin: str) -> bool:
+    """Take back the attempts whose connections a node process kept. Return whether there are no others."""
+    others = _others(state, ticket)
+    left = [other for other in (*others, (ticket.attempt_id, ticket.origin)) if other[1] != origin]
+    if not left:
+        return True
+    _set(state, ticket, *left[-1], tuple(left[:-1]))
+    return False
+
+
+def origins_of(state: State, ticket: Ticket) -> set[str]:
+    """Return the node processes that keep the connections of a ticket's clients."""
+    return {ticket.origin, *[origin for _, origin in _others(state, ticket)]}
+
+
+def _others(state: State, of: Hold | Ticket) -> Others:
+    return state.extras.get(of.hold_id).attempts if state.extras else ()
+
+
+def _origin(of: Hold | Ticket) -> str:
+    return of.origin if isinstance(of, Ticket) else ""
+
+
+def _set(state: State, of: Hold | Ticket, attempt_id: AttemptId, origin: str, others: Others) -> None:
+    """Record which attempts there are, and under which node processes a ticket is found."""
+    state.ledger.change(of)
+    if isinstance(of, Ticket):
+        for known in origins_of(state, of):
+            state.leave_origin(of, known)
+        of.origin = origin
+    of.attempt_id = attempt_id
+    extra = state.extras.get(of.hold_id)
+    if others != extra.attempts:
+        state.extras.put(of.hold_id, msgspec.structs.replace(extra, attempts=others))
+    if isinstance(of, Ticket):
+        for known in origins_of(state, of):
+            state.join_origin(of, known)
