@@ -1,9 +1,10 @@
 """The attempts at one request that may still be told its outcome, by rules 9.
 
-A client that hears nothing asks again, on another node, and the log does not say which of its attempts it gave up:
-a node that stood still may bring the first one behind the second. So all of them count. What they asked for is
-undone when the last of them is taken back, and not before: else the end of a connection that is long forgotten
-would take the hold from a client that was told of it. Older rules know only the attempt that came last.
+A client that hears nothing asks again, on another node, and the log does not say which of its attempts it
+gave up: a node that stood still may bring the first one behind the second. So all of them count. What they
+asked for is undone when the last of them is taken back, and not before: else the end of a connection that is
+long forgotten would take the hold from a client that was told of it. Older rules know only the attempt that
+came last.
 
 The newest one stands in the record itself, the others in its `Extra`.
 """

@@ -55,7 +55,7 @@ def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:
 
 
 def load_extras(state: State, rows: list[tuple[str, Extra]]) -> None:
-    """Add what records have beside their fields, and say which node processes keep connections for tickets."""
+    """Add what records have beside their fields; of tickets also through which node processes they wait."""
     state.extras.load(rows)
     for record_id, extra in rows:
         ticket = state.tickets.get(HoldId(record_id))

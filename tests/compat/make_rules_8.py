@@ -1,7 +1,8 @@
 """How stored/rules_6, rules_7 and rules_8 were made: by the tree before rules 9. It is not run again.
 
-Rules 6 brought what operators override, rules 7 streams, and with rules 8 queues can be followed and holders are
-asked to give up. One history leads through all of them: each begins in the middle of what the one before left.
+Rules 6 brought what operators override, rules 7 streams, and with rules 8 queues can be followed and holders
+are asked to give up. One history leads through all of them: each begins in the middle of what the one before
+left.
 
     python -m tests.compat.make_rules_8 tests/compat/stored
 """

@@ -7,7 +7,11 @@ from typing import Any, Final
 from cluster.commands.batcher import Batcher
 from cluster.commands.outbox import _BARRIER, SHARED_S_MAX, Outbox, Pending, _retrieve
 from cluster.storage.snapshot_store import SnapshotStore
+from lockstate import attempts
+from lockstate.ids import AttemptId
 from lockstate.machine import LockMachine
+from lockstate.records import Hold, Ticket
+from lockstate.state import State
 from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
 from tests.simulation.plan import CROWDS, Limits
 
@@ -57,6 +61,11 @@ def _all_are_applied(outbox: Outbox, _seq: int) -> list[Pending]:
     return list(outbox._pending.values())
 
 
+def _only_the_last(state: State, of: Hold | Ticket, attempt_id: AttemptId) -> None:
+    """Forget the attempts before."""
+    attempts._set(state, of, attempt_id, state.asking, ())
+
+
 _CROWDED: Final = Surroundings(
     rates={"slow-node": 10.0}, fault_s=(1.0, 6.0), settings={"crowd": CROWDS[-3], "far_us": 40_000}
 )
@@ -68,6 +77,12 @@ _PATIENT: Final = Surroundings(
     client_settings={"timeout_s": (3.0, 6.0)},
 )
 """Leaders come and go while much is pending, for longer than that takes."""
+_BEHIND: Final = Surroundings(
+    rates={"split": 15.0, "slow-link": 6.0, "pause": 6.0},
+    fault_s=(0.3, 3.0),
+    client_settings={"timeout_s": (3.0, 6.0)},
+)
+"""Nodes hear their clients, and for some seconds not each other."""
 
 REQUESTS: Final = (
     Mutation(
@@ -78,6 +93,13 @@ REQUESTS: Final = (
         surroundings=Surroundings(
             settings={"limits": Limits(20_000, 1 << 20, 2_000, 1), "crowd": CROWDS[-3]}
         ),
+    ),
+    Mutation(
+        name="late-attempt-takes-over",
+        sentence="The attempt that came last takes back what another attempt of the request was granted.",
+        found_by=("model-events", "model-state", "reply", "holds-exclude", "hold-kept"),
+        apply=replaced(attempts, "join", _only_the_last),
+        surroundings=_BEHIND,
     ),
     Mutation(
         name="reads-end-with-snapshot",

@@ -9,7 +9,7 @@ from cluster.node import Node
 from lockstate.commands import Command, KeepAlive, MayWait
 from lockstate.ids import AttemptId, HoldId
 from lockstate.results import Result
-from lockstate.versions import RULES
+from lockstate.versions import RULES, RULES_WHOLE
 from tests.simulation.checks.turns import Kind
 from tests.simulation.workload.call_transport import (
     CallTransport,
@@ -28,6 +28,11 @@ USUAL_CHANCE: Final = 0.5
 """How many calls give a node the longest time."""
 REQUESTS_CHANCE: Final = 0.8
 """How many commands carry a request id."""
+HURRY_CHANCE: Final = 0.15
+"""How many requests that may wait are soon asked again elsewhere, while a node still works on them."""
+HURRY_S: Final = (0.05, 1.5)
+CAREFUL_S: Final = 40.0
+"""How long no request is soon asked again after a node was met with older rules: longer than any takes."""
 
 
 def knows(rules: int, command: Command) -> bool:
@@ -55,6 +60,8 @@ class Caller:
         self._timeout_range_s = timeout_s
         self._random = random
         self._ids = 0
+        self._careful_until_s = CAREFUL_S
+        """As long as a request may still be under way that met rules by which attempts are not told apart."""
 
     async def insist(self, command: Command, patience_s: float = 10.0) -> tuple[int, Result | None]:
         """Ask node after node until there is an outcome; return when the answered attempt left, and it."""
@@ -62,7 +69,8 @@ class Caller:
         may_repeat = bool(getattr(command, "request_id", "")) or isinstance(command, KeepAlive)
         back_off_s = BACK_OFF_S[0]
         while True:
-            asked_us, result = await self.attempt(self._random.choice(self.node_ids), command)
+            listens_s = self._random.uniform(*HURRY_S) if self._hurries(command) else None
+            asked_us, result = await self.attempt(self._random.choice(self.node_ids), command, listens_s)
             if result is not None or self._loop.time() > deadline_s or not may_repeat:
                 return asked_us, result
             await asyncio.sleep(back_off_s * (0.5 + self._random.random()))
@@ -70,11 +78,24 @@ class Caller:
             if isinstance(command, MayWait):
                 command = self.again(command)
 
-    async def attempt(self, node_id: str, command: Command) -> tuple[int, Result | None]:
-        """Ask one node once; None if there is no outcome."""
+    @property
+    def may_hang_up(self) -> bool:
+        """Whether hanging up on one attempt leaves what another one was told: by the newest rules."""
+        return self._loop.time() > self._careful_until_s
+
+    def _hurries(self, command: Command) -> bool:
+        is_repeatable = isinstance(command, MayWait) and command.request_id
+        return bool(is_repeatable) and self.may_hang_up and self._random.random() < HURRY_CHANCE
+
+    async def attempt(
+        self, node_id: str, command: Command, listens_s: float | None = None
+    ) -> tuple[int, Result | None]:
+        """Ask one node once; None if there is no outcome, or none within `listens_s`."""
         timeout_s = self._timeout_s()
 
         async def work(node: Node) -> Any:
+            if node.machine.rules < RULES_WHOLE:
+                self._careful_until_s = self._loop.time() + CAREFUL_S
             if not knows(node.machine.rules, command):
                 raise Overloaded("the cluster has not been upgraded yet")
             if isinstance(command, MayWait):
@@ -90,7 +111,7 @@ class Caller:
         waits_for = getattr(command, "ticket_id", "") or getattr(command, "hold_id", "") if is_waiting else ""
         asked = self._transport.ask(self._loop, node_id, work, allowed_s, kind, waits_for=waits_for)
         try:
-            async with asyncio.timeout(wait_s + 2 * timeout_s + SLACK_S):
+            async with asyncio.timeout(listens_s or wait_s + 2 * timeout_s + SLACK_S):
                 answer = await asked.future
         except ClusterError as error:
             outcome: Any = error.outcome

@@ -1,4 +1,4 @@
-"""Attempts at one request: what they asked for is undone with the last of them, in whatever order they come."""
+"""Attempts at one request: what they asked for is undone with the last of them, whichever comes last."""
 
 import pytest
 
