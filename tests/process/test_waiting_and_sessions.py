@@ -106,6 +106,45 @@ async def test_same_request_on_another_node(cluster: LocalCluster) -> None:
         assert (await behind).body["token"] > granted.body["token"]
 
 
+async def test_attempts_that_come_late(cluster: LocalCluster) -> None:
+    """What a client was granted at its second attempt stays its own, though the first comes later and is over.
+
+    Both wait for a leader. Whichever node leads then brings its own ones into the log first, so of half of the
+    names the first attempt comes behind the second; its node takes it back, for its client has left.
+    """
+    old = cluster.leader()
+    one, other = followers(cluster)
+    firsts = {f"late/{number}": one if number % 2 else other for number in range(8)}
+    async with http_to(cluster) as http:
+        held = {name: await http.acquire(old, name) for name in firsts}
+
+        def ask(name: str, node_id: str) -> "asyncio.Task[Got]":
+            request_id = f"the-request-for-{name}"
+            return asyncio.create_task(http.acquire(node_id, name, wait_ms=WAIT_MS, request_id=request_id))
+
+        cluster.pause(old)
+        try:
+            left = [ask(name, node_id) for name, node_id in firsts.items()]
+            for node_id in (one, other):
+                # Answered behind them on a node that has no leader yet.
+                await http.lock(node_id, "late/none", is_stale=True)
+            for task in left:
+                task.cancel()
+            waits = {name: ask(name, other if node_id == one else one) for name, node_id in firsts.items()}
+            for name in firsts:
+                await queued(http, one, name, 1)
+        finally:
+            cluster.resume(old)
+        for name, holder in held.items():
+            assert (await http.release(one, holder.body["hold_id"])).status == 200
+            granted = await waits[name]
+            assert granted.status == 200, granted
+            for node_id in (one, other):
+                # Behind whatever this node has taken back.
+                assert (await http.acquire(node_id, f"{name}/{node_id}")).status == 200
+            assert await http.token(one, name) == granted.body["token"]
+
+
 async def test_session_outlives_leader(cluster: LocalCluster) -> None:
     """A session that is kept alive outlives the leader, with what it holds; left alone, it ends in time."""
     name = "session/leader-killed"
