@@ -42,20 +42,24 @@ STORED = Path(__file__).with_name("stored")
 SECRET = b"the secret of a stored cluster"
 DEADLINE_S = 20.0
 FIRST, SECOND, THIRD, FOURTH, FIFTH = "0.1.0", "rules_2", "rules_3", "rules_4", "rules_5"
-RULES = {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4, FIFTH: 5}
+SIXTH, SEVENTH, EIGHTH = "rules_6", "rules_7", "rules_8"
+RULES = {FIRST: 1, SECOND: 2, THIRD: 3, FOURTH: 4, FIFTH: 5, SIXTH: 6, SEVENTH: 7, EIGHTH: 8}
 FINGERPRINTS = {
     FIRST: 0x5D3BFE3C0FA97262,
     SECOND: 0xFAC527CD7C497B44,
     THIRD: 0x7BE2EAF83BE98426,
     FOURTH: 0xA7566D4E794F7438,
     FIFTH: 0x4DBB0624765A6F7D,
+    SIXTH: 0xCB079B4ADF95475F,
+    SEVENTH: 0x30C00184E79FF103,
+    EIGHTH: 0xCD65A77C35EA56BE,
 }
 """What version 1 of the fingerprint makes of the stored snapshots: releases that tell each other another one
 stop each other. If they must change, fingerprint.VERSION changes first."""
-EMPTY = {FOURTH: 1}
+EMPTY = {FOURTH: 1, EIGHTH: 1}
 """Tables that a stored snapshot has no row of: with rules 4 nothing had anything beside its fields yet."""
 RELEASES = pytest.mark.parametrize("release", RULES)
-DIRECTORIES = pytest.mark.parametrize("release", [FIRST, SECOND, THIRD, FIFTH])
+DIRECTORIES = pytest.mark.parametrize("release", [FIRST, SECOND, THIRD, FIFTH, EIGHTH])
 """Those of which a node's data directory is stored."""
 SPEAKERS = pytest.mark.parametrize("release", [FIRST, SECOND])
 """Those that brought another protocol between nodes."""

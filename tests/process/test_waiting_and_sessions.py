@@ -107,10 +107,10 @@ async def test_same_request_on_another_node(cluster: LocalCluster) -> None:
 
 
 async def test_attempts_that_come_late(cluster: LocalCluster) -> None:
-    """What a client was granted at its second attempt stays its own, though the first comes later and is over.
+    """What a client was granted at its second attempt stays its own, though the first one comes later.
 
-    Both wait for a leader. Whichever node leads then brings its own ones into the log first, so of half of the
-    names the first attempt comes behind the second; its node takes it back, for its client has left.
+    Both wait for a leader. Whichever node leads then brings its own ones into the log first, so of half of
+    the names the first attempt comes behind the second; its node takes it back, for its client has left.
     """
     old = cluster.leader()
     one, other = followers(cluster)

@@ -94,10 +94,7 @@ class Caller:
         timeout_s = self._timeout_s()
 
         async def work(node: Node) -> Any:
-            if node.machine.rules < RULES_WHOLE:
-                self._careful_until_s = self._loop.time() + CAREFUL_S
-            if not knows(node.machine.rules, command):
-                raise Overloaded("the cluster has not been upgraded yet")
+            self._check_rules(node, command)
             if isinstance(command, MayWait):
                 return await node.acquire(command, timeout_s)
             return await node.submit(command, timeout_s)
@@ -132,6 +129,12 @@ class Caller:
     def _hang_up(self, number: int, asked: PendingCall) -> None:
         self._history.gone(number, self._loop.now_us)
         self._transport.cancel(asked)
+
+    def _check_rules(self, node: Node, command: Command) -> None:
+        if node.machine.rules < RULES_WHOLE:
+            self._careful_until_s = self._loop.time() + CAREFUL_S
+        if not knows(node.machine.rules, command):
+            raise Overloaded("the cluster has not been upgraded yet")
 
     async def read(self, query: Query, node_id: str = "") -> Any:
         """Ask a node, any if none is named, for a linearizable read; return what it shows, or None."""
