@@ -54,18 +54,21 @@ class Granted(Answer):
     """A hold. `hold_id` is a secret; `token` is the fencing token, for the resource that the lock protects.
 
     `scope` is present when the lock covers its subtree, `already_held` when the session had it, `depth` when
-    more than one release ends it.
+    more than one release ends it, `value` when it has one: secret or not, this is its holder. One without a
+    deadline says so in the place of `expires_in_ms`.
     """
 
     hold_id: str
     token: int
     name: str
     mode: Mode
-    expires_in_ms: int
+    expires_in_ms: int | msgspec.UnsetType
     revision: int
     scope: Scope | msgspec.UnsetType = msgspec.UNSET
     already_held: bool | msgspec.UnsetType = msgspec.UNSET
     depth: int | msgspec.UnsetType = msgspec.UNSET
+    value: str | msgspec.UnsetType = msgspec.UNSET
+    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class HeldLock(msgspec.Struct):
@@ -82,19 +85,51 @@ class GrantedSeveral(Answer):
     hold_id: str
     token: int
     locks: tuple[HeldLock, ...]
-    expires_in_ms: int
+    expires_in_ms: int | msgspec.UnsetType
     revision: int
     already_held: bool | msgspec.UnsetType = msgspec.UNSET
     depth: int | msgspec.UnsetType = msgspec.UNSET
+    value: str | msgspec.UnsetType = msgspec.UNSET
+    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class HeldPermits(msgspec.Struct):
+    """Permits of one semaphore in a hold of several kinds, as in `PermitsGranted`."""
+
+    name: str
+    permits: int
+    available: int
+    limit: int
+
+
+class UsedRate(msgspec.Struct):
+    """A rate limit from which something was taken, as in `RateTaken`."""
+
+    name: str
+    remaining: int
+    reset_in_ms: int
+
+
+class GrantedOfKinds(Answer):
+    """A hold of several kinds, with one id and one token; and what was taken from rate limits with it."""
+
+    hold_id: str
+    token: int
+    locks: tuple[HeldLock, ...]
+    permits: tuple[HeldPermits, ...]
+    rates: tuple[UsedRate, ...]
+    expires_in_ms: int
+    revision: int
 
 
 class Renewed(Answer):
     """A hold whose lease starts anew, and whether it is to be given up nevertheless."""
 
     token: int
-    expires_in_ms: int
+    expires_in_ms: int | msgspec.UnsetType
     revision: int
     revocation: Revocation | msgspec.UnsetType = msgspec.UNSET
+    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Revoked(Answer):
@@ -165,9 +200,11 @@ class PermitsGranted(Answer):
     name: str
     permits: int
     available: int
-    expires_in_ms: int
+    expires_in_ms: int | msgspec.UnsetType
     revision: int
     limit: int | msgspec.UnsetType = msgspec.UNSET
+    value: str | msgspec.UnsetType = msgspec.UNSET
+    no_deadline: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Resized(Answer):
@@ -268,7 +305,7 @@ def session_kept(result: results.SessionKept, revision: int) -> SessionKept:
 
 def granted(result: results.Granted, revision: int) -> Granted | GrantedSeveral:
     """Return the answer to an acquire or a conversion: of one lock, or of several."""
-    hold_id, token, expires_in_ms = result.hold_id, result.token, result.expires_in_ms
+    hold_id, token, expires_in_ms = result.hold_id, result.token, _told(result.expires_in_ms)
     if result.locks:
         several = GrantedSeveral(hold_id, token, held_locks(result.locks), expires_in_ms, revision)
         _add_held(several, result)
@@ -280,20 +317,46 @@ def granted(result: results.Granted, revision: int) -> Granted | GrantedSeveral:
     return answer
 
 
+def granted_of_kinds(result: results.GrantedSeveral, waited_ms: int, revision: int) -> GrantedOfKinds:
+    """Return the answer to an acquire of several kinds, after the wait for the reserved moment."""
+    return GrantedOfKinds(
+        result.hold_id,
+        result.token,
+        held_locks(result.locks),
+        tuple([HeldPermits(one.name, one.permits, one.available, one.limit) for one in result.held]),
+        tuple(
+            [UsedRate(one.name, one.remaining, max(one.reset_in_ms - waited_ms, 0)) for one in result.rates]
+        ),
+        max((result.expires_in_ms or 0) - waited_ms, 0),  # none of them is without a deadline
+        revision,
+    )
+
+
 def renewed(result: results.Renewed, revision: int) -> Renewed:
     """Return the answer to a renewal."""
-    answer = Renewed(result.token, result.expires_in_ms, revision)
+    answer = Renewed(result.token, _told(result.expires_in_ms), revision)
+    if result.expires_in_ms is None:
+        answer.no_deadline = True
     if isinstance(result, results.RenewedToEnd):
         answer.revocation = revocation_of(result.revocation)
     return answer
 
 
 def _add_held(answer: Granted | GrantedSeveral, result: results.Granted) -> None:
-    """Say that the session had it already, and how often it has to be released."""
+    """Say that the session had it already, how often it has to be released, and the value that it has."""
     if isinstance(result, results.GrantedAgain):
         answer.already_held = True
         if result.depth > 1:
             answer.depth = result.depth
+    if isinstance(result, results.GrantedAs | results.GrantedAgainAs):
+        answer.value = result.value
+    if result.expires_in_ms is None:
+        answer.no_deadline = True
+
+
+def _told(expires_in_ms: int | None) -> int | msgspec.UnsetType:
+    """Return what is left of a lease, nothing of what has no deadline."""
+    return msgspec.UNSET if expires_in_ms is None else expires_in_ms
 
 
 def released(result: results.Released, revision: int) -> Released:
@@ -314,11 +377,15 @@ def permits_granted(result: results.Granted, revision: int) -> PermitsGranted:
         result.name,
         result.permits,
         result.available,
-        result.expires_in_ms,
+        _told(result.expires_in_ms),
         revision,
     )
+    if result.expires_in_ms is None:
+        answer.no_deadline = True
     if isinstance(result, results.GrantedPermits):
         answer.limit = result.limit
+    if isinstance(result, results.GrantedPermitsAs):
+        answer.value = result.value
     return answer
 
 
@@ -331,7 +398,7 @@ def rate_taken(result: results.RateTaken, waited_ms: int, revision: int) -> Rate
 def elected(result: results.Granted, value: str, revision: int) -> Elected:
     """Return the answer to a campaign for an election that `value` now stands for."""
     leader = Leader(result.owner, value, result.token)
-    answer = Elected(result.hold_id, result.token, leader, result.expires_in_ms, revision)
+    answer = Elected(result.hold_id, result.token, leader, result.expires_in_ms or 0, revision)
     if isinstance(result, results.GrantedAgain):
         answer.already_held = True
     return answer

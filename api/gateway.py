@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from api import problems, right_calls, rights_needed, sight
+from api.allowed_names import NOWHERE, AllowedForFew
 from api.node import Applied, Begun, NodeState, ServingNode
 from api.problems import ProblemError
 from api.rights import ANYBODY, EVERYTHING, Principal
@@ -21,15 +22,19 @@ from cluster.config import check_member, check_node_id
 from cluster.config_sources import WrongValueError
 from cluster.consensus.member_list import Members
 from cluster.errors import OutcomeUnknown, ShuttingDown
+from holdfast import wire
 from holdfast.token_lines import Right
-from lockstate.commands import Command, MayWait
+from lockstate import newer
+from lockstate.commands import AcquireAs, AcquirePermitsAs, Command, MayWait, Numbered
 from lockstate.machine import LockMachine
 from lockstate.requests import older_form
-from lockstate.results import Reason, Refused, Result
+from lockstate.results import GrantedSeveral, Reason, Refused, Result
 from lockstate.versions import RULES
 
 UPGRADE_RETRY_MS: Final = 5_000
 """Milliseconds after which to ask again for what comes with an upgrade that is under way."""
+
+_MAY_BE_UNCOMMON: Final = frozenset({AcquireAs, AcquirePermitsAs, Numbered})
 
 R = TypeVar("R", bound=Result)
 T = TypeVar("T")
@@ -46,15 +51,21 @@ class Outcome(NamedTuple, Generic[R]):
 class Gateway:
     """Passes commands, reads and changes of the members of one principal on to one node."""
 
-    def __init__(self, node: ServingNode, principal: Principal = ANYBODY) -> None:
-        """Pass on to `node` what `principal` has the right for."""
+    def __init__(
+        self,
+        node: ServingNode,
+        principal: Principal = ANYBODY,
+        allowed: AllowedForFew = NOWHERE,
+    ) -> None:
+        """Pass on to `node` what `principal` has the right for, and what is allowed for few."""
         self._node = node
+        self._allowed = allowed
         self.principal = principal
         self.rights = principal.rights
 
     def of(self, principal: Principal) -> "Gateway":
         """Return the gateway of a principal to the same node."""
-        return Gateway(self._node, principal)
+        return Gateway(self._node, principal, self._allowed)
 
     @property
     def node(self) -> NodeState:
@@ -75,6 +86,25 @@ class Gateway:
         """
         known = cast("MayWait", self._known(command))
         return self._outcome(known, await self._node.acquire(known, timeout_s), kind)
+
+    async def acquire_several(
+        self, command: MayWait, timeout_s: float
+    ) -> tuple[Outcome[GrantedSeveral], int]:
+        """Acquire things of several kinds, and wait for the moment that their rate limits have reserved.
+
+        Return what became of it, and how many milliseconds the moment was waited for. Cancelling the task
+        cancels the wait, or ends the hold. Raises as `acquire`.
+        """
+        known = cast("MayWait", self._known(command))
+        applied = await self._node.acquire(known, timeout_s)
+        outcome = self._outcome(known, applied, GrantedSeveral)
+        try:
+            return outcome, await self.wait_until(outcome.result.at_ms)
+        except asyncio.CancelledError:
+            begun: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
+            begun.set_result(applied)
+            self._node.abandon(known, begun)
+            raise
 
     def begin(self, command: Command, timeout_s: float) -> Begun:
         """Have one command applied that does not wait in a queue; `outcome` says what became of it.
@@ -116,10 +146,13 @@ class Gateway:
         """
         if self.rights is not EVERYTHING:
             rights_needed.check_command(self.rights, command)
+        if type(command) in _MAY_BE_UNCOMMON:
+            self._allowed.check(command)
         rules = RULES[self._node.machine.rules]
-        if command.__struct_config__.tag <= rules.command_tag_max:  # type: ignore[operator]
+        is_known = newer.is_known(command, rules.number)
+        if is_known and command.__struct_config__.tag <= rules.command_tag_max:  # type: ignore[operator]
             return command
-        older = older_form(command)
+        older = older_form(command) if is_known else None
         if older is None:
             raise ProblemError(
                 "upgrade-pending",
@@ -161,6 +194,10 @@ class Gateway:
     def check_watch(self, prefix: str) -> None:
         """Refuse a watch of names that may not all be read: a stream has no gaps. Raises ProblemError."""
         rights_needed.check_start(self.rights, Right.READ, prefix)
+
+    def check_session_watch(self) -> None:
+        """Refuse a watch of what belongs to a session to who could not have one. Raises ProblemError."""
+        rights_needed.need_of("GET", wire.SESSION_WATCH).check(self.rights)
 
     async def view(
         self,

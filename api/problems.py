@@ -41,6 +41,7 @@ class Problem(msgspec.Struct, kw_only=True):
     hidden: int | msgspec.UnsetType = msgspec.UNSET
     available: int | msgspec.UnsetType = msgspec.UNSET
     limit: int | msgspec.UnsetType = msgspec.UNSET
+    remaining: int | msgspec.UnsetType = msgspec.UNSET
     highest_token: int | msgspec.UnsetType = msgspec.UNSET
     version: int | msgspec.UnsetType = msgspec.UNSET
     mod_revision: int | msgspec.UnsetType = msgspec.UNSET

@@ -20,6 +20,7 @@ from lockstate.commands import (
     AcquirePermits,
     AcquirePermitsAs,
     AcquirePermitsOf,
+    AcquireSeveral,
     AdvanceFence,
     Campaign,
     CloseSession,
@@ -40,8 +41,10 @@ from lockstate.commands import (
     PutCell,
     PutOff,
     Release,
+    ReleaseByValue,
     ReleaseOf,
     Renew,
+    RenewByValue,
     RenewOf,
     ResizeSemaphore,
     ResumeStream,
@@ -88,6 +91,8 @@ _CALLS: Final[dict[tuple[str, str], Need]] = {
     ("GET", wire.SESSION): _ACQUIRE,
     ("DELETE", wire.SESSION): _ACQUIRE,
     ("GET", wire.SESSION_AUDIT): _ACQUIRE,
+    ("GET", wire.SESSION_WATCH): _ACQUIRE,
+    ("POST", wire.ACQUIRE): _ACQUIRE,
     ("POST", wire.LOCK_ACQUIRE): _ACQUIRE,
     ("POST", wire.LOCK_RENEW): _ACQUIRE,
     ("POST", wire.LOCK_RELEASE): _ACQUIRE,
@@ -206,6 +211,13 @@ def _acquire(rights: Rights, command: Acquire) -> None:
         _acquire_one(rights, lock.name, lock.scope)
 
 
+def _acquire_several(rights: Rights, command: AcquireSeveral) -> None:
+    for lock in command.locks:
+        _acquire_one(rights, lock.name, lock.scope)
+    for name in (*[one.name for one in command.permits], *[one.name for one in command.rates]):
+        check_name(rights, Right.ACQUIRE, name)
+
+
 def _acquire_one(rights: Rights, name: str, scope: Scope) -> None:
     if scope is Scope.SUBTREE:
         check_below(rights, Right.ACQUIRE, name)
@@ -213,7 +225,10 @@ def _acquire_one(rights: Rights, name: str, scope: Scope) -> None:
         raise forbidden(Right.ACQUIRE, name)
 
 
-def _acquire_name(rights: Rights, command: AcquirePermits | Campaign | TakeRate | ResizeSemaphore) -> None:
+def _acquire_name(
+    rights: Rights,
+    command: AcquirePermits | Campaign | TakeRate | ResizeSemaphore | ReleaseByValue | RenewByValue,
+) -> None:
     check_name(rights, Right.ACQUIRE, command.name)
 
 
@@ -302,6 +317,9 @@ _COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
     AcquirePermitsOf: _acquire_name,
     AcquireAs: _acquire,
     AcquirePermitsAs: _acquire_name,
+    ReleaseByValue: _acquire_name,
+    RenewByValue: _acquire_name,
+    AcquireSeveral: _acquire_several,
     ForgetFence: _forget_fence,
     PutCell: _put_cell,
     DeleteCells: _delete_cells,

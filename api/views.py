@@ -11,7 +11,7 @@ import msgspec
 
 from api import cursors
 from lockstate import results
-from lockstate.commands import Algorithm
+from lockstate.commands import PRIORITY_DEFAULT, Algorithm
 from lockstate.modes import Mode, Scope
 from lockstate.owners import shown_owner
 from lockstate.results import (
@@ -57,7 +57,7 @@ class Holder(msgspec.Struct, kw_only=True):
     owner: str
     mode: Mode | Unset = UNSET
     token: int
-    expires_in_ms: int
+    expires_in_ms: int | Unset
     note: str
     name: str
     scope: Scope | Unset = UNSET
@@ -66,10 +66,15 @@ class Holder(msgspec.Struct, kw_only=True):
     session_name: str | Unset = UNSET
     labels: dict[str, str] | Unset = UNSET
     revocation: Revocation | Unset = UNSET
+    value: str | Unset = UNSET
+    no_deadline: bool | Unset = UNSET
 
 
 class Waiter(msgspec.Struct, kw_only=True):
-    """Who waits; position 1 is next. A conversion, which goes before all others, is marked."""
+    """Who waits; position 1 is next. A conversion, which goes before all others, is marked.
+
+    `priority` is shown where it is not the default.
+    """
 
     owner: str
     mode: Mode | Unset = UNSET
@@ -81,6 +86,7 @@ class Waiter(msgspec.Struct, kw_only=True):
     ticket: int
     conversion: bool | Unset = UNSET
     session_name: str | Unset = UNSET
+    priority: int | Unset = UNSET
 
 
 class Held(Holder, kw_only=True):
@@ -178,6 +184,7 @@ class TicketStatus(Read):
     estimate_ms: int | None
     session_name: str | Unset = UNSET
     conversion: bool | Unset = UNSET
+    priority: int | Unset = UNSET
 
 
 class Lock(Read):
@@ -334,13 +341,17 @@ def holder_of(view: HolderView) -> Holder:
     holder = Holder(
         owner=view.owner,
         token=view.token,
-        expires_in_ms=view.expires_in_ms,
+        expires_in_ms=UNSET if view.expires_in_ms is None else view.expires_in_ms,
         note=view.note,
         name=view.name,
     )
+    if view.expires_in_ms is None:
+        holder.no_deadline = True
     _describe(holder, view)
     if isinstance(view, HoldView):
         _tell_more(holder, view)
+        if view.value:
+            holder.value = view.value
     elif isinstance(view, RevokedView):
         holder.revocation = revocation_of(view.revocation)
     return holder
@@ -387,6 +398,8 @@ def waiter_of(view: WaiterView) -> Waiter:
         waiter.conversion = True
     if view.session_name:
         waiter.session_name = view.session_name
+    if view.priority != PRIORITY_DEFAULT:
+        waiter.priority = view.priority
     return waiter
 
 
@@ -457,6 +470,8 @@ def ticket_status_of(view: TicketView) -> TicketStatus:
         status.session_name = view.session_name
     if view.is_conversion:
         status.conversion = True
+    if view.priority != PRIORITY_DEFAULT:
+        status.priority = view.priority
     return status
 
 
@@ -571,6 +586,11 @@ def event_of(event: Event) -> AuditEvent:
         shown.mode, shown.scope = event.mode, event.scope
     elif event.of is HoldKind.SEMAPHORE:
         shown.permits = event.permits
-    elif event.kind is EventKind.ELECTED:
+    if _tells_value(event):
         shown.value = event.value
     return shown
+
+
+def _tells_value(event: Event) -> bool:
+    """Whether an event tells what a leader says from now on, or what any other hold carries."""
+    return bool(event.value) if event.of is not HoldKind.ELECTION else event.kind is EventKind.ELECTED

@@ -28,6 +28,7 @@ _DIGITS_MAX: Final = 15
 _NODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _ALLOWED_HOST: Final = re.compile(r"\*|\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 _ALLOWED_ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s@]+")
+_ALLOWED_PREFIX: Final = re.compile(r"\*|[^/]+(?:/[^/]+)*")
 _WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - recognised here, bound to only when asked for
 
 _RANGES: Final = {
@@ -98,6 +99,10 @@ class NodeConfig:
     connections_per_address: int = 0
     allow_hosts: tuple[str, ...] = ()
     allow_origins: tuple[str, ...] = ()
+    allow_no_deadline: tuple[str, ...] = ()
+    """The prefixes of names for which holds may have no deadline; "*" stands for all."""
+    allow_priority: tuple[str, ...] = ()
+    """The prefixes of names for which requests may have a priority; "*" stands for all."""
     state_bytes_max: int = 0
     no_fast_lane: bool = False
     join: bool = False
@@ -305,6 +310,8 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         allow_origins=_parse_list(
             "allow_origin", text("allow_origin", ""), _ALLOWED_ORIGIN, "SCHEME://HOST[:PORT], null or *"
         ),
+        allow_no_deadline=_parse_prefixes("allow_no_deadline", text("allow_no_deadline", "")),
+        allow_priority=_parse_prefixes("allow_priority", text("allow_priority", "")),
         advertise_http=text(
             "advertise_http",
             _reachable_url("https" if "tls_cert" in given else "http", http, peers.get(node_id)),
@@ -359,6 +366,11 @@ def _parse_list(setting: str, text: str, allowed: re.Pattern[str], what: str) ->
         if not allowed.fullmatch(part):
             raise WrongValueError(setting, text, f"{part!r} must be {what}")
     return parts
+
+
+def _parse_prefixes(setting: str, text: str) -> tuple[str, ...]:
+    """Read names of which each stands for itself and all below it."""
+    return _parse_list(setting, text, _ALLOWED_PREFIX, "a name without a slash at its end, or *")
 
 
 def _parse_number(setting: str, text: str) -> int:

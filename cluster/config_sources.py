@@ -29,6 +29,9 @@ NUMBERS: Final = frozenset(
 SWITCHES: Final = frozenset({"join", "no_fast_lane"})
 """The settings that are true or false. All others are strings."""
 
+LISTS: Final = frozenset({"allow_no_deadline", "allow_priority"})
+"""The settings whose flag may be given several times; otherwise commas separate the parts."""
+
 # Every setting with its placeholder and help: flag --node-id, variable HOLDFAST_NODE_ID, key node_id.
 _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "node_id": ("ID", "name of this node, unique and for ever its own (default: n1)"),
@@ -65,6 +68,14 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "allow_origin": (
         "ORIGIN,...",
         "web pages that may call, as https://admin.example.com (default: its own)",
+    ),
+    "allow_no_deadline": (
+        "PREFIX,...",
+        "names under which holds may have no deadline, * for all (default: none); the same on all nodes",
+    ),
+    "allow_priority": (
+        "PREFIX,...",
+        "names under which requests may have a priority, * for all (default: none); the same on all nodes",
     ),
     "state_bytes_max": ("BYTES", "memory for the state (default: a quarter of what there is, up to 4 GiB)"),
     "no_fast_lane": ("", "let aiohttp carry out all requests, also plain ones; the answers are the same"),
@@ -114,7 +125,11 @@ def collect(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, Given]
             for setting in _SETTINGS
             if (variable := f"HOLDFAST_{setting.upper()}") in environ
         },
-        {name: Given(text, f"flag {_flag(name)}") for name, text in flags.items() if text is not None},
+        {
+            name: Given(",".join(text) if name in LISTS else text, f"flag {_flag(name)}")
+            for name, text in flags.items()
+            if text is not None
+        },
     ]
     given: dict[str, Given] = {}
     for layer in layers:
@@ -178,6 +193,8 @@ def _parser() -> argparse.ArgumentParser:
     for setting, (metavar, text) in _SETTINGS.items():
         if setting in SWITCHES:
             parser.add_argument(_flag(setting), dest=setting, action="store_const", const="true", help=text)
+        elif setting in LISTS:
+            parser.add_argument(_flag(setting), dest=setting, action="append", metavar=metavar, help=text)
         else:
             parser.add_argument(_flag(setting), dest=setting, metavar=metavar, help=text)
     parser.add_argument("--version", action="version", version=f"holdfast-node {version()}")

@@ -33,6 +33,7 @@ from cluster.consensus.replica import Replica
 from cluster.errors import NoLeader, OutcomeUnknown, ShuttingDown, StateDamaged
 from cluster.loop import Loop
 from cluster.observing.audit_log import AuditLog
+from cluster.observing.endless_log import EndlessLog
 from cluster.observing.event_log import EventLog, events_count_max
 from cluster.observing.gauges import gauges
 from cluster.observing.metrics import Metrics
@@ -101,6 +102,7 @@ class Group:
         self.disk = DiskWatch()
         self._refusals = RefusalWatch(self, config, self._loop.time)
         self._audit_log = AuditLog(self._loop.time)
+        self._endless_log = EndlessLog(self._loop.time)
         self._started_s = self._loop.time()
         self.replica = Replica(
             config,
@@ -324,6 +326,7 @@ class Group:
         if self.replica.role.is_leader:
             if outcome.events and index > self._told_up_to:
                 self._audit_log.tell(outcome.events)
+                self._endless_log.tell(outcome.events, self.machine)
             self._alarms.arm(self.machine)
             self._abandoned.look()
 
@@ -419,6 +422,7 @@ class Group:
     def time_passed(self) -> None:
         """Look at what nothing but time tells."""
         self.upkeep.look()
+        self._endless_log.look(self.machine, is_leader=self.replica.role.is_leader)
         self.on_look()
 
     def _synced(self, took_s: float) -> None:

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from holdfast._leader import leader
     from holdfast._metrics import Metrics
     from holdfast._rates_and_fences import Fence, RateLimiter
-    from holdfast._sync_client import SyncClient, SyncFence, SyncRateLimiter, SyncWatch
+    from holdfast._several import Together, WantedPermits, WantedRate
+    from holdfast._sync_client import SyncClient, SyncFence, SyncRateLimiter
     from holdfast._sync_holds import (
         SyncElection,
         SyncHold,
@@ -65,8 +66,10 @@ if TYPE_CHECKING:
         SyncSemaphore,
         SyncSession,
         SyncSessionContext,
+        SyncTogether,
     )
     from holdfast._sync_transaction import SyncTransaction, SyncTransactionContext
+    from holdfast._sync_watch import SyncWatch
     from holdfast._tls import Tls
     from holdfast._transaction import Transaction, TransactionContext
     from holdfast._values import (
@@ -153,18 +156,22 @@ __all__ = [
     "SyncSemaphore",
     "SyncSession",
     "SyncSessionContext",
+    "SyncTogether",
     "SyncTransaction",
     "SyncTransactionContext",
     "SyncWatch",
     "Taken",
     "Tls",
     "TlsRefused",
+    "Together",
     "TokenCheck",
     "Transacted",
     "Transaction",
     "TransactionContext",
     "Unavailable",
     "Waiter",
+    "WantedPermits",
+    "WantedRate",
     "Watch",
     "leader",
     "locked",
@@ -223,7 +230,10 @@ _HOMES = {
     "SyncClient": "_sync_client",
     "SyncFence": "_sync_client",
     "SyncRateLimiter": "_sync_client",
-    "SyncWatch": "_sync_client",
+    "SyncWatch": "_sync_watch",
+    "Together": "_several",
+    "WantedPermits": "_several",
+    "WantedRate": "_several",
     "SyncElection": "_sync_holds",
     "SyncHold": "_sync_holds",
     "SyncLeadership": "_sync_holds",
@@ -231,6 +241,7 @@ _HOMES = {
     "SyncSemaphore": "_sync_holds",
     "SyncSession": "_sync_holds",
     "SyncSessionContext": "_sync_holds",
+    "SyncTogether": "_sync_holds",
     "SyncTransaction": "_sync_transaction",
     "SyncTransactionContext": "_sync_transaction",
     "Tls": "_tls",

@@ -29,11 +29,16 @@ from holdfast import (
 )
 from holdfast._client import Client
 from holdfast._inspector import ITEMS, Inspector
+from holdfast._operations import DEFAULT_PRIORITY
 from holdfast._printing import print_json
 from holdfast._run import run_under_lock
 
 HOLD_ID_VARIABLE = "HOLDFAST_HOLD_ID"
 """The environment variable with the hold to release: other users can see arguments, but not this."""
+
+
+_MODES = ("exclusive", "shared", "update", "concurrent-read", "concurrent-write")
+"""The modes of locks, the usual one first."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -96,6 +101,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="N",
         type=_read_commands.count,
         help="not a lock but one of N permits: so many of these commands run at a time, on all machines",
+    )
+    run.add_argument(
+        "--priority",
+        metavar="N",
+        type=int,
+        default=DEFAULT_PRIORITY,
+        help="0 to 9, the highest goes first, where the nodes allow it (default: 5)",
     )
 
     _add_elect(commands)
@@ -175,7 +187,14 @@ def _add_lock_arguments(parser: argparse.ArgumentParser, ttl_default: str, owner
         default=0,
         help="wait in the queue this long (default: 0s)",
     )
-    parser.add_argument("--shared", action="store_true", help="hold it together with other shared holders")
+    parser.add_argument("--mode", choices=_MODES, default=_MODES[0], help="beside whom it is held")
+    parser.add_argument(
+        "--shared",
+        dest="mode",
+        action="store_const",
+        const="shared",
+        help="hold it together with other shared holders: --mode shared",
+    )
     parser.add_argument("--owner", metavar="NAME", help=f"shown to others (default: {owner})")
     parser.add_argument("--note", metavar="TEXT", default="", help="shown to others, too")
     _add_conflict_exit_code(parser)
@@ -228,7 +247,7 @@ async def _acquire(client: Client, arguments: argparse.Namespace) -> int:
         arguments.name,
         ttl=arguments.ttl / 1000,
         timeout=arguments.wait / 1000,
-        mode="shared" if arguments.shared else "exclusive",
+        mode=arguments.mode,
         note=arguments.note,
     )
     try:
@@ -287,18 +306,24 @@ async def _run(client: Client, arguments: argparse.Namespace) -> int:
     """Run a command under a lock, or under a permit, and return its exit code."""
     ttl, timeout = arguments.ttl / 1000, arguments.wait / 1000
     if arguments.semaphore is not None:
-        if arguments.shared:
-            raise ValueError("--shared is for locks, and --semaphore has none")
+        if arguments.mode != _MODES[0]:
+            raise ValueError("--mode and --shared are for locks, and --semaphore has none")
         permit = client.semaphore(
-            arguments.name, limit=arguments.semaphore, ttl=ttl, timeout=timeout, note=arguments.note
+            arguments.name,
+            limit=arguments.semaphore,
+            ttl=ttl,
+            timeout=timeout,
+            note=arguments.note,
+            priority=arguments.priority,
         )
         return await run_under_lock(permit, arguments.argv)
     lock = client.lock(
         arguments.name,
         ttl=ttl,
         timeout=timeout,
-        mode="shared" if arguments.shared else "exclusive",
+        mode=arguments.mode,
         note=arguments.note,
+        priority=arguments.priority,
     )
     return await run_under_lock(lock, arguments.argv)
 

@@ -15,7 +15,7 @@ from holdfast._hold import Claim, Hold, Session
 from holdfast._keeping import Kept, current_task_alive
 from holdfast._lease import RELEASED
 from holdfast._operation import Operation
-from holdfast._operations import Grant, Opened, Wanted
+from holdfast._operations import DEFAULT_PRIORITY, Grant, Opened, Wanted
 from holdfast._transport import Transport
 
 H = TypeVar("H", bound=Hold)
@@ -43,6 +43,10 @@ class Terms:
     timeout_s: float | None = None
     lock_delay_ms: int = 0
     note: str = ""
+    value: str = ""
+    is_value_secret: bool = False
+    has_no_deadline: bool = False
+    priority: int = DEFAULT_PRIORITY
     max_hold_s: float | None = None
     on_lost: Callable[[Any], object] | None = None
 
@@ -55,13 +59,19 @@ class Terms:
         timeout: Seconds | None,
         lock_delay: Seconds = 0,
         note: str = "",
+        value: str = "",
+        value_secret: bool = False,
+        no_deadline: bool = False,
+        priority: int = DEFAULT_PRIORITY,
         max_hold: Seconds | None = None,
         on_lost: Callable[[Any], object] | None = None,
     ) -> "Terms":
         """Make terms of what callers say. Raises ValueError."""
         if ttl is not None and session is not None:
             raise ValueError("give either ttl or session, not both")
-        if ttl is None and session is None:
+        if no_deadline and (ttl is not None or session is not None):
+            raise ValueError("give either no_deadline, or ttl or session")
+        if ttl is None and session is None and not no_deadline:
             ttl = DEFAULT_TTL_S
         return Terms(
             owner=owner,
@@ -70,6 +80,10 @@ class Terms:
             timeout_s=None if timeout is None else to_s(timeout, "timeout"),
             lock_delay_ms=to_ms(lock_delay, "lock_delay"),
             note=note,
+            value=value,
+            is_value_secret=value_secret,
+            has_no_deadline=no_deadline,
+            priority=priority,
             max_hold_s=None if max_hold is None else to_s(max_hold, "max_hold"),
             on_lost=on_lost,
         )
@@ -83,6 +97,10 @@ class Terms:
             wait_ms=wait_ms,
             lock_delay_ms=self.lock_delay_ms,
             note=self.note,
+            value=self.value,
+            is_value_secret=self.is_value_secret,
+            has_no_deadline=self.has_no_deadline,
+            priority=self.priority,
         )
 
 
@@ -187,7 +205,7 @@ class Acquirable(Generic[H]):
             terms = replace(terms, timeout_s=None if timeout is None else to_s(timeout, "timeout"))
         hold = await self._acquire_and_report(terms, is_alive)
         # Nothing is awaited from here on: a cancellation finds either no hold or one that its caller has.
-        if hold.session is None:
+        if hold.session is None and not hold.lease.is_endless:
             hold.keep(max_hold_s=terms.max_hold_s, is_alive=is_alive)
         elif terms.max_hold_s is not None:
             hold.end_after(terms.max_hold_s)

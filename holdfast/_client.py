@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
@@ -33,8 +33,9 @@ from holdfast._keeping import Kept
 from holdfast._lease import FORKED, RELEASED
 from holdfast._metrics import Metrics
 from holdfast._names import Name, to_name
-from holdfast._operations import HoldKind
+from holdfast._operations import DEFAULT_PRIORITY, HoldKind
 from holdfast._rates_and_fences import Fence, RateLimiter
+from holdfast._several import Together, WantedPermits, WantedRate
 from holdfast._tls import Tls, Trust, from_environment
 from holdfast._transaction import TransactionContext
 from holdfast._transport import Transport
@@ -128,6 +129,10 @@ class Client:
         scope: str = "node",
         lock_delay: Seconds = 0,
         note: str = "",
+        value: str = "",
+        value_secret: bool = False,
+        no_deadline: bool = False,
+        priority: int = DEFAULT_PRIORITY,
         max_hold: Seconds | None = None,
         on_lost: OnLost | None = None,
     ) -> Lock:
@@ -138,6 +143,11 @@ class Client:
 
         The lease is its own, of `ttl` (30 s by default), or that of a `session`. `mode` is exclusive, shared
         or update, `scope` node or subtree. After `max_hold` the hold is lost, whatever its user does.
+        The hold carries `value`, by which it can be released
+        and renewed as well (`release_by_value`); with `value_secret` nobody else is told it. With
+        `no_deadline`, which a node must allow, it has no lease: it is held until it is released or ended by
+        others, also if this program dies.
+        `priority` is 0 to 9: the highest waits first in the queue, where the nodes allow it.
         `on_lost` is called with a hold that is lost.
         """
         return self.locks(
@@ -149,6 +159,10 @@ class Client:
             scope=scope,
             lock_delay=lock_delay,
             note=note,
+            value=value,
+            value_secret=value_secret,
+            no_deadline=no_deadline,
+            priority=priority,
             max_hold=max_hold,
             on_lost=on_lost,
         )
@@ -163,6 +177,10 @@ class Client:
         scope: str = "node",
         lock_delay: Seconds = 0,
         note: str = "",
+        value: str = "",
+        value_secret: bool = False,
+        no_deadline: bool = False,
+        priority: int = DEFAULT_PRIORITY,
         max_hold: Seconds | None = None,
         on_lost: OnLost | None = None,
     ) -> Lock:
@@ -176,6 +194,10 @@ class Client:
             timeout=timeout,
             lock_delay=lock_delay,
             note=note,
+            value=value,
+            value_secret=value_secret,
+            no_deadline=no_deadline,
+            priority=priority,
             max_hold=max_hold,
             on_lost=on_lost,
         )
@@ -194,6 +216,10 @@ class Client:
         timeout: Seconds | None = None,
         lock_delay: Seconds = 0,
         note: str = "",
+        value: str = "",
+        value_secret: bool = False,
+        no_deadline: bool = False,
+        priority: int = DEFAULT_PRIORITY,
         max_hold: Seconds | None = None,
         on_lost: OnLost | None = None,
     ) -> Semaphore:
@@ -209,11 +235,57 @@ class Client:
             timeout=timeout,
             lock_delay=lock_delay,
             note=note,
+            value=value,
+            value_secret=value_secret,
+            no_deadline=no_deadline,
+            priority=priority,
             max_hold=max_hold,
             on_lost=on_lost,
         )
         text, kept = to_name(name), self._kept
         return Semaphore(self._transport, kept, text, terms, limit=limit, permits=permits, strict=strict)
+
+    def together(
+        self,
+        *locks: Name,
+        permits: Sequence[WantedPermits] = (),
+        rates: Sequence[WantedRate] = (),
+        mode: str = "exclusive",
+        scope: str = "node",
+        ttl: Seconds | None = None,
+        session: Session | None = None,
+        timeout: Seconds | None = None,
+        lock_delay: Seconds = 0,
+        note: str = "",
+        max_hold: Seconds | None = None,
+        on_lost: OnLost | None = None,
+    ) -> Together:
+        """Return locks, permits of semaphores and places of rate limits as one: all or none, one hold.
+
+        It is used like a lock. There are two things at least, and a lock or a permit among them. Raises
+        RateLimited when a rate limit has no place within `timeout`; what was taken of one is not given back.
+        """
+        terms = Terms.of(
+            self._owner,
+            ttl=ttl,
+            session=session,
+            timeout=timeout,
+            lock_delay=lock_delay,
+            note=note,
+            max_hold=max_hold,
+            on_lost=on_lost,
+        )
+        names = tuple(to_name(name) for name in locks)
+        return Together(
+            self._transport,
+            self._kept,
+            names,
+            terms,
+            permits=permits,
+            rates=rates,
+            mode=mode,
+            scope=scope,
+        )
 
     def election(
         self,
@@ -311,6 +383,9 @@ class Client:
         scope: str = "node",
         lock_delay: Seconds = 0,
         note: str = "",
+        value: str = "",
+        value_secret: bool = False,
+        no_deadline: bool = False,
     ) -> Hold:
         """Acquire a lock with a lease of its own (`ttl`, 30 s by default), or for a session: not both.
 
@@ -318,7 +393,15 @@ class Client:
         Nothing renews the hold; see `lock`.
         """
         terms = Terms.of(
-            self._owner, ttl=ttl, session=session, timeout=timeout, lock_delay=lock_delay, note=note
+            self._owner,
+            ttl=ttl,
+            session=session,
+            timeout=timeout,
+            lock_delay=lock_delay,
+            note=note,
+            value=value,
+            value_secret=value_secret,
+            no_deadline=no_deadline,
         )
         names = (to_name(name),)
         granted = await grant(
@@ -343,6 +426,32 @@ class Client:
             await hold.release()
         else:
             await self._transport.call(_operations.release("lock", hold))
+
+    async def release_by_value(
+        self, name: Name, value: str, *, kind: Literal["lock", "semaphore"] = "lock"
+    ) -> None:
+        """Release the hold of a name if it has this value: of several, the one that was granted first.
+
+        Raises Refused (`not-holder`) when none has it. A `Hold` of it does not hear of this at once: release
+        that instead where you have it.
+        """
+        await self._transport.call(_operations.release_by_value(kind, to_name(name), value))
+
+    async def renew_by_value(
+        self,
+        name: Name,
+        value: str,
+        *,
+        ttl: Seconds | None = None,
+        kind: Literal["lock", "semaphore"] = "lock",
+    ) -> float:
+        """Start the lease of the hold of a name anew if it has this value; return its seconds from now.
+
+        Raises Refused (`not-holder`) when none has it: stop the protected work.
+        """
+        ttl_ms = None if ttl is None else to_ms(ttl, "ttl")
+        lease = await self._transport.call(_operations.renew_by_value(kind, to_name(name), value, ttl_ms))
+        return max(0.0, lease.remaining_s(self._transport.clock.now_s()))
 
     async def force_release(
         self, name: Name, *, reason: str, lock_delay: Seconds = 0

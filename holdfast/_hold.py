@@ -10,6 +10,7 @@ from holdfast._lease import RELEASED, Lease
 from holdfast._operations import Grant, HoldKind, Opened
 from holdfast._transport import Transport
 from holdfast._values import Revocation
+from holdfast._watch import SessionWatch, Watch
 
 Claim: TypeAlias = tuple[str, ...]
 """What a session can hold once only: the kind and the names."""
@@ -47,6 +48,10 @@ class Session(Kept):
     def end_claim(self, claim: Claim) -> None:
         """Note that it is not held any longer, as far as we know."""
         self._claims.discard(claim)
+
+    def watch(self, *, since: str | int | None = None) -> Watch:
+        """Return an iterator of what happens to what it holds and waits for. It ends with the session."""
+        return SessionWatch(self._transport, self.session_id, since)
 
     async def extend(self, timeout_s: float | None) -> None:
         """Start its ttl anew. Raises SessionExpired when it is over, with all that it held."""

@@ -145,7 +145,8 @@ class Kept(Leased):
         if reason:
             self._end_late(reason)
             raise self.loss(reason)
-        remaining_s = self.lease.remaining_s(self.clock.now_s())
+        lease = self.lease
+        remaining_s = None if lease.is_endless else lease.remaining_s(self.clock.now_s())
         self.end(RELEASED)
         # The body has ended in time, so an unreachable cluster does not make it fail.
         await self._transport.finish(self._release_quietly(remaining_s))

@@ -1,5 +1,6 @@
 """How long something that was granted can be relied on, by the client's own clock."""
 
+import math
 import os
 from collections.abc import Callable
 from typing import Final
@@ -41,26 +42,34 @@ class Lease(msgspec.Struct, frozen=True):
 
     `asked_at_s` was read before the request left, so the cluster began to count later than we do.
     `revocations` are of holds that are to be given up, by token, as the cluster told them with the lease.
+    What `is_endless` has no lease, and needs no renewal.
     """
 
     asked_at_s: float
     expires_in_ms: int
     revocations: dict[int, Revocation] = {}
+    is_endless: bool = False
 
     @property
     def valid_until_s(self) -> float:
         """When to stop, at the latest: always before the cluster gives the right to somebody else."""
+        if self.is_endless:
+            return math.inf
         allowance_ms = ROUNDING_MS + -(-self.expires_in_ms // CLOCK_RATE_DIVISOR)
         return self.asked_at_s + max(0, self.expires_in_ms - allowance_ms) / 1000
 
     @property
     def renew_at_s(self) -> float:
         """When to renew, at the latest."""
+        if self.is_endless:
+            return math.inf
         return self.asked_at_s + self.expires_in_ms / (1000 * RENEW_DIVISOR)
 
     @property
     def at_risk_at_s(self) -> float:
         """When a renewal is overdue: two thirds of the lease are over."""
+        if self.is_endless:
+            return math.inf
         return self.asked_at_s + 2 * self.expires_in_ms / (1000 * RENEW_DIVISOR)
 
     def remaining_s(self, now_s: float) -> float:

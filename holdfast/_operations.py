@@ -14,6 +14,10 @@ HoldKind: TypeAlias = Literal["lock", "semaphore", "election"]
 """What a hold is of: each kind is renewed and released by calls of its own."""
 
 
+DEFAULT_PRIORITY = 5
+"""The priority of a request that does not say one: it is not sent."""
+
+
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """What was granted. `hold_id` is a secret; `names` has one name, or those of several locks."""
 
@@ -33,7 +37,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What every request for something to hold may say. Exactly one of `ttl_ms` and `session_id` is given.
+    """What every request for something to hold may say: one of `ttl_ms`, `session_id` and no deadline.
 
     `wait_ms` None waits as long as the cluster allows.
     """
@@ -44,6 +48,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     wait_ms: int | None = 0
     lock_delay_ms: int = 0
     note: str = ""
+    value: str = ""
+    is_value_secret: bool = False
+    has_no_deadline: bool = False
+    priority: int = DEFAULT_PRIORITY
 
     def fields(self) -> dict[str, object]:
         """Return it as fields of a body."""
@@ -54,6 +62,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             "wait_ms": self.longest_wait_ms or None,
             "lock_delay_ms": self.lock_delay_ms or None,
             "note": self.note,
+            "value": self.value or None,
+            "value_secret": self.is_value_secret or None,
+            "no_deadline": self.has_no_deadline or None,
+            "priority": None if self.priority == DEFAULT_PRIORITY else self.priority,
             "request_id": new_request_id(),
         }
 
@@ -98,7 +110,7 @@ def _granted(answer: TimedAnswer, names: tuple[str, ...], mode: str) -> Grant:
         token=granted.token,
         names=names,
         mode=mode,
-        lease=Lease(answer.asked_at_s, granted.expires_in_ms),
+        lease=Lease(answer.asked_at_s, granted.expires_in_ms, is_endless=granted.no_deadline),
     )
 
 
@@ -173,7 +185,7 @@ def renew(kind: HoldKind, hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
 def _renewed(answer: TimedAnswer) -> Lease:
     renewed = decode(answer, _values.Renewed)
     revocations = {} if renewed.revocation is None else {renewed.token: renewed.revocation}
-    return Lease(answer.attempted_at_s, renewed.expires_in_ms, revocations)
+    return Lease(answer.attempted_at_s, renewed.expires_in_ms, revocations, renewed.no_deadline)
 
 
 _PUT_OFF = {
@@ -196,6 +208,25 @@ def _put_off(answer: TimedAnswer) -> Lease:
 def release(kind: HoldKind, hold_id: str) -> Operation[None]:
     """Release a hold."""
     return write(_RELEASE[kind], {"hold_id": hold_id, "request_id": new_request_id()}, lambda _: None)
+
+
+def release_by_value(kind: HoldKind, name: str, value: str) -> Operation[None]:
+    """Release the hold of a name that has this value."""
+    fields = {"name": name, "value": value, "request_id": new_request_id()}
+    return write(_RELEASE[_marked(kind)], fields, lambda _: None, always="value")
+
+
+def renew_by_value(kind: HoldKind, name: str, value: str, ttl_ms: int | None) -> Operation[Lease]:
+    """Renew the hold of a name that has this value. Without a request id, as `renew`."""
+    fields = {"name": name, "value": value, "ttl_ms": ttl_ms}
+    return write(_RENEW[_marked(kind)], fields, _renewed, always="value")
+
+
+def _marked(kind: HoldKind) -> HoldKind:
+    """Return a kind of holds that may carry a value. Raises ValueError for others."""
+    if kind not in _RENEW:
+        raise ValueError(f"kind: {kind!r}; must be lock or semaphore")
+    return kind
 
 
 # -- sessions ---------------------------------------------------------------------------------------------

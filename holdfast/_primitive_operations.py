@@ -29,7 +29,7 @@ def acquire_permits(
 
 def _permits_granted(answer: TimedAnswer, name: str) -> Grant:
     granted = decode(answer, _values.Granted)
-    lease = Lease(answer.asked_at_s, granted.expires_in_ms)
+    lease = Lease(answer.asked_at_s, granted.expires_in_ms, is_endless=granted.no_deadline)
     return Grant(
         kind="semaphore", hold_id=granted.hold_id, token=granted.token, names=(name,), mode="", lease=lease
     )
@@ -117,7 +117,7 @@ def campaign(name: str, value: str, wanted: Wanted) -> Operation[Grant]:
     )
 
 
-_NOT_OF_CAMPAIGNS = {"ttl_ms", "lock_delay_ms", "note"}
+_NOT_OF_CAMPAIGNS = {"ttl_ms", "lock_delay_ms", "note", "value", "value_secret", "no_deadline"}
 
 
 def _elected(answer: TimedAnswer, name: str) -> Grant:

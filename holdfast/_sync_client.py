@@ -1,7 +1,7 @@
 """The client for threads: the same calls as `Client`, which it runs on the loop of `_portal.py`."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
@@ -13,9 +13,10 @@ from holdfast._durations import Seconds
 from holdfast._hold import Session
 from holdfast._metrics import Metrics
 from holdfast._names import Name
-from holdfast._operations import HoldKind
+from holdfast._operations import DEFAULT_PRIORITY, HoldKind
 from holdfast._portal import Call
 from holdfast._rates_and_fences import Fence, RateLimiter
+from holdfast._several import WantedPermits, WantedRate
 from holdfast._sync_holds import (
     SyncElection,
     SyncHold,
@@ -24,10 +25,11 @@ from holdfast._sync_holds import (
     SyncSemaphore,
     SyncSession,
     SyncSessionContext,
+    SyncTogether,
 )
 from holdfast._sync_transaction import SyncTransactionContext
+from holdfast._sync_watch import SyncWatch
 from holdfast._tls import Tls
-from holdfast._watch import Watch
 
 
 class SyncClient:
@@ -88,6 +90,10 @@ class SyncClient:
         scope: str = "node",
         lock_delay: Seconds = 0,
         note: str = "",
+        value: str = "",
+        value_secret: bool = False,
+        no_deadline: bool = False,
+        priority: int = DEFAULT_PRIORITY,
         max_hold: Seconds | None = None,
         on_lost: Callable[[SyncHold], object] | None = None,
     ) -> SyncLock:
@@ -104,6 +110,10 @@ class SyncClient:
             scope=scope,
             lock_delay=lock_delay,
             note=note,
+            value=value,
+            value_secret=value_secret,
+            no_deadline=no_deadline,
+            priority=priority,
             max_hold=max_hold,
             on_lost=on_lost,
         )
@@ -118,6 +128,10 @@ class SyncClient:
         scope: str = "node",
         lock_delay: Seconds = 0,
         note: str = "",
+        value: str = "",
+        value_secret: bool = False,
+        no_deadline: bool = False,
+        priority: int = DEFAULT_PRIORITY,
         max_hold: Seconds | None = None,
         on_lost: Callable[[SyncHold], object] | None = None,
     ) -> SyncLock:
@@ -131,6 +145,10 @@ class SyncClient:
             scope=scope,
             lock_delay=lock_delay,
             note=note,
+            value=value,
+            value_secret=value_secret,
+            no_deadline=no_deadline,
+            priority=priority,
             max_hold=max_hold,
         )
         return SyncLock(lock, SyncHold, on_lost)
@@ -147,6 +165,10 @@ class SyncClient:
         timeout: Seconds | None = None,
         lock_delay: Seconds = 0,
         note: str = "",
+        value: str = "",
+        value_secret: bool = False,
+        no_deadline: bool = False,
+        priority: int = DEFAULT_PRIORITY,
         max_hold: Seconds | None = None,
         on_lost: Callable[[SyncHold], object] | None = None,
     ) -> SyncSemaphore:
@@ -161,9 +183,44 @@ class SyncClient:
             timeout=timeout,
             lock_delay=lock_delay,
             note=note,
+            value=value,
+            value_secret=value_secret,
+            no_deadline=no_deadline,
+            priority=priority,
             max_hold=max_hold,
         )
         return SyncSemaphore(semaphore, SyncHold, on_lost)
+
+    def together(
+        self,
+        *locks: Name,
+        permits: Sequence[WantedPermits] = (),
+        rates: Sequence[WantedRate] = (),
+        mode: str = "exclusive",
+        scope: str = "node",
+        ttl: Seconds | None = None,
+        session: SyncSession | None = None,
+        timeout: Seconds | None = None,
+        lock_delay: Seconds = 0,
+        note: str = "",
+        max_hold: Seconds | None = None,
+        on_lost: Callable[[SyncHold], object] | None = None,
+    ) -> SyncTogether:
+        """Return locks, permits and places of rate limits as one: all or none. See `Client.together`."""
+        together = self._client.together(
+            *locks,
+            permits=permits,
+            rates=rates,
+            mode=mode,
+            scope=scope,
+            ttl=ttl,
+            session=_twin(session),
+            timeout=timeout,
+            lock_delay=lock_delay,
+            note=note,
+            max_hold=max_hold,
+        )
+        return SyncTogether(together, SyncHold, on_lost)
 
     def election(
         self,
@@ -226,6 +283,9 @@ class SyncClient:
         scope: str = "node",
         lock_delay: Seconds = 0,
         note: str = "",
+        value: str = "",
+        value_secret: bool = False,
+        no_deadline: bool = False,
     ) -> SyncHold:
         """Acquire a lock that nothing renews. See `Client.acquire`; to have it renewed, see `lock`."""
 
@@ -239,6 +299,9 @@ class SyncClient:
                 scope=scope,
                 lock_delay=lock_delay,
                 note=note,
+                value=value,
+                value_secret=value_secret,
+                no_deadline=no_deadline,
             )
             return SyncHold(hold)
 
@@ -254,6 +317,23 @@ class SyncClient:
             hold.release()
         else:
             Call(lambda: self._client.release(hold)).run()
+
+    def release_by_value(
+        self, name: Name, value: str, *, kind: Literal["lock", "semaphore"] = "lock"
+    ) -> None:
+        """Release the hold of a name if it has this value. See `Client.release_by_value`."""
+        Call(lambda: self._client.release_by_value(name, value, kind=kind)).run()
+
+    def renew_by_value(
+        self,
+        name: Name,
+        value: str,
+        *,
+        ttl: Seconds | None = None,
+        kind: Literal["lock", "semaphore"] = "lock",
+    ) -> float:
+        """Renew the hold of a name if it has this value. See `Client.renew_by_value`."""
+        return Call(lambda: self._client.renew_by_value(name, value, ttl=ttl, kind=kind)).run()
 
     def force_release(
         self, name: Name, *, reason: str, lock_delay: Seconds = 0
@@ -295,7 +375,7 @@ class SyncClient:
 
     # -- what there is to see -------------------------------------------------------------------------------
 
-    def watch(self, prefix: str = "", *, since: str | int | None = None) -> "SyncWatch":
+    def watch(self, prefix: str = "", *, since: str | int | None = None) -> SyncWatch:
         """Return an iterator of what happens to names that begin with `prefix`, from now on or since."""
         return SyncWatch(self._client.watch(prefix, since=since))
 
@@ -414,40 +494,6 @@ class SyncFence:
     def advance(self, token: int) -> int:
         """Show a token to the resource; return the highest one seen. Raises StaleToken for a smaller one."""
         return Call(lambda: self._twin.advance(token)).run()
-
-
-class SyncWatch:
-    """An iterator of events that waits for the next one. See `Watch`."""
-
-    def __init__(self, twin: Watch) -> None:
-        self._twin = twin
-
-    @property
-    def last_id(self) -> str:
-        """Where the iteration is: to be given as `since`. Empty until the watch has begun."""
-        return self._twin.last_id
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the stream. Iterating again goes on where it was."""
-        Call(self._twin.close).run()
-
-    def begin(self) -> None:
-        """Wait until the watch has begun: from then on it misses nothing."""
-        Call(self._twin.begin).run()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> _values.Event:
-        return Call(self._twin.__anext__).run()
 
 
 def _twin(session: SyncSession | None) -> Session | None:

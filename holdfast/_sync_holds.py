@@ -18,6 +18,7 @@ from holdfast._hold import Hold, Leadership, Session
 from holdfast._keeping import Kept
 from holdfast._lease import RELEASED
 from holdfast._portal import Call
+from holdfast._sync_watch import SyncWatch
 from holdfast._values import Leader, Revocation
 
 K = TypeVar("K", bound=Kept)
@@ -164,6 +165,10 @@ class SyncSession(SyncKept[Session]):
         """Start its ttl anew; not needed for a session of `client.session`, which is kept alive."""
         Call(self._kept.keepalive).run()
 
+    def watch(self, *, since: str | int | None = None) -> SyncWatch:
+        """Return an iterator of what happens to what it holds and waits for. It ends with the session."""
+        return SyncWatch(self._kept.watch(since=since))
+
     def close(self) -> tuple[str, ...]:
         """End it, release what it holds, and return the names of those locks."""
         return Call(self._kept.close).run()
@@ -291,6 +296,10 @@ class SyncLock(SyncAcquirable[SyncHold]):
 
 class SyncSemaphore(SyncAcquirable[SyncHold]):
     """Permits of a semaphore."""
+
+
+class SyncTogether(SyncAcquirable[SyncHold]):
+    """Locks, permits and places of rate limits that are granted all or none."""
 
 
 class SyncElection(SyncAcquirable[SyncLeadership]):

@@ -31,6 +31,8 @@ class Holder(msgspec.Struct, frozen=True):
     session_name: str = ""
     labels: dict[str, str] = {}
     revocation: Revocation | None = None
+    value: str = ""
+    no_deadline: bool = False
 
 
 class Waiter(msgspec.Struct, frozen=True):
@@ -42,6 +44,7 @@ class Waiter(msgspec.Struct, frozen=True):
     waited_ms: int = 0
     permits: int = 0
     ticket: int = 0
+    priority: int = 5
 
 
 class LockInfo(msgspec.Struct, frozen=True):
@@ -172,18 +175,23 @@ class FenceForgotten(msgspec.Struct, frozen=True):
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """The body of the answer to any acquire. `expires_in_ms` is 0 when the hold has already ended."""
+    """The body of the answer to any acquire. `expires_in_ms` is 0 when the hold has already ended.
+
+    A hold without a deadline has none.
+    """
 
     hold_id: str
     token: int
-    expires_in_ms: int
+    expires_in_ms: int = 0
+    no_deadline: bool = False
 
 
 class Renewed(msgspec.Struct, frozen=True):
     """The body of the answer to a renewal."""
 
     token: int
-    expires_in_ms: int
+    expires_in_ms: int = 0
+    no_deadline: bool = False
     revocation: Revocation | None = None
 
 

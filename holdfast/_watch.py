@@ -5,13 +5,13 @@ import random
 from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Final, Self
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from holdfast import _exchange, wire
 from holdfast._clock import now_s
-from holdfast._errors import OutcomeUnknown, TlsRefused, Unavailable, refusal
+from holdfast._errors import OutcomeUnknown, SessionExpired, TlsRefused, Unavailable, refusal
 from holdfast._sending import NoAnswer, NoTrust
 from holdfast._sse import Block, Parser
 from holdfast._transport import UNAUTHENTICATED, Transport
@@ -20,6 +20,8 @@ from holdfast._values import Event
 SILENCE_S: Final = 25.0
 """Seconds without a byte after which a stream is dead: a node shows every ten that it lives."""
 _OK: Final = 200
+_ENDS: Final = ("session-expired", "session-forced")
+"""The events that a session which its client does not close ends with."""
 
 
 class Watch:
@@ -28,6 +30,8 @@ class Watch:
     It raises Compacted when events behind its start are gone, and Unavailable when no node gives a stream for
     the timeout of the client. `last_id` is where to begin another watch that misses nothing.
     """
+
+    _path = wire.WATCH
 
     def __init__(self, transport: Transport, prefix: str, since: str | int | None = None) -> None:
         self._transport = transport
@@ -113,7 +117,7 @@ class Watch:
         elif self._since is not None:
             query["since"] = str(self._since)
         self._parser = Parser(self._parser.last_id)
-        path = f"{wire.WATCH}?{urlencode(query)}" if query else wire.WATCH
+        path = f"{self._path}?{urlencode(query)}" if query else self._path
         return self._transport.stream(self._node, path, headers, SILENCE_S)
 
     async def _refused(self, status: int, piece: bytes) -> None:
@@ -153,6 +157,33 @@ class Watch:
         self._failures += 1
         jitter = random.random()  # noqa: S311 - spreads load, not a secret
         await asyncio.sleep(_exchange.backoff_s(self._failures, len(self._transport.nodes), jitter))
+
+
+class SessionWatch(Watch):
+    """The same for what belongs to one session. The iteration ends when the session is over.
+
+    It raises SessionExpired when that was so before it began.
+    """
+
+    def __init__(self, transport: Transport, session_id: str, since: str | int | None = None) -> None:
+        super().__init__(transport, "", since)
+        self._path = wire.SESSION_WATCH.format(session_id=quote(session_id, safe=""))
+        self._is_over = False
+
+    async def __anext__(self) -> Event:
+        if self._is_over:
+            raise StopAsyncIteration
+        try:
+            event = await super().__anext__()
+        except SessionExpired:
+            if not self._parser.last_id:
+                raise
+            self._is_over = True
+            raise StopAsyncIteration from None
+        if event.event in _ENDS:
+            self._is_over = True
+            await self.close()
+        return event
 
 
 def _event(block: Block) -> Event:

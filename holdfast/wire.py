@@ -12,6 +12,8 @@ SESSION: Final = "/v1/sessions/{session_id}"
 SESSION_FORCE_CLOSE: Final = "/v1/sessions/force-close"
 SESSION_KEEPALIVE: Final = "/v1/sessions/{session_id}/keepalive"
 SESSION_AUDIT: Final = "/v1/sessions/{session_id}/audit"
+SESSION_WATCH: Final = "/v1/sessions/{session_id}/watch"
+ACQUIRE: Final = "/v1/acquire"
 LOCKS: Final = "/v1/locks"
 LOCK: Final = "/v1/locks/{name}"
 LOCK_ACQUIRE: Final = "/v1/locks/acquire"
@@ -125,6 +127,7 @@ PROBLEMS: Final[dict[str, ProblemKind]] = {
     "not-holder": ProblemKind(409, "The hold does not have this"),
     "not-revoked": ProblemKind(409, "Nobody has asked for the hold back, or it was put off before"),
     "no-permits": ProblemKind(409, "The semaphore has too few permits left"),
+    "rate-limited": ProblemKind(409, "A rate limit has no place in time"),
     "limit-mismatch": ProblemKind(409, "The semaphore has another limit"),
     "already-held": ProblemKind(409, "The session holds it already"),
     "stale-token": ProblemKind(409, "The resource has seen a higher token"),

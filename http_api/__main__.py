@@ -19,6 +19,7 @@ from typing import Any
 import uvloop
 from aiohttp import web
 
+from api.allowed_names import allowed
 from api.gateway import Gateway
 from cluster.config import Address, NodeConfig, load
 from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupError
@@ -87,7 +88,8 @@ async def _run(config: NodeConfig) -> int:
         asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
         await node.start()
         caught.reload_with(partial(_reload, node, tls, tokens))
-        authentication = Authentication(Gateway(node), tokens.samples if tokens is not None else tuple)
+        gateway = Gateway(node, allowed=allowed(config.allow_priority, config.allow_no_deadline))
+        authentication = Authentication(gateway, tokens.samples if tokens is not None else tuple)
         if tokens is not None:
             tokens.serve(authentication)
         callers = Callers((*config.hosts, socket.gethostname()), config.allow_origins)

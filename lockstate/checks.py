@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lockstate import limits
 from lockstate.claims import ancestors
-from lockstate.commands import Acquire, AcquirePermits, Acquisition, Wanted
+from lockstate.commands import Acquire, AcquirePermits, Acquisition, Uncommon, Wanted
 from lockstate.limits import ID_CHARS_MAX, NAME_BYTES_MAX, WAIT_MS_MAX
 from lockstate.modes import Scope
 from lockstate.results import Reason, Refused
@@ -71,6 +71,22 @@ def check_attempt(command: Acquisition) -> Refused | None:
     )
 
 
+def check_uncommon(command: Acquire | AcquirePermits) -> Refused | None:
+    """Return what is wrong with what only few holds have, or None."""
+    if not isinstance(command, Uncommon):
+        return None
+    if command.is_secret and not command.value:
+        return invalid("value_secret: needs a value")
+    if command.is_endless and (command.session_id or command.ttl_ms):
+        return invalid("no_deadline: give it in the place of session_id and ttl_ms")
+    return check_value(command.value)
+
+
+def check_value(value: str) -> Refused | None:
+    """Return why no hold may have this value, or None."""
+    return limits.check_text("value", value, limits.HOLD_VALUE_BYTES_MAX)
+
+
 def check_lease(command: Acquire | AcquirePermits) -> Refused | None:
     """Return what is wrong with the lease, the note or the lock-delay, or None."""
     if command.note or command.lock_delay_ms:
@@ -80,6 +96,8 @@ def check_lease(command: Acquire | AcquirePermits) -> Refused | None:
         if refused is not None:
             return refused
     ttl_ms = command.ttl_ms
+    if isinstance(command, Uncommon) and command.is_endless:
+        return None
     if (not command.session_id) == (not ttl_ms):
         return invalid("session_id, ttl_ms: give exactly one of the two")
     return limits.check_ttl(ttl_ms) if ttl_ms else None

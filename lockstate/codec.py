@@ -22,6 +22,7 @@ import msgspec
 
 from lockstate import limits
 from lockstate.commands import AdvanceVersion, Batch, Command, Entry, Undecodable
+from lockstate.newer import MODES_SINCE, is_known
 from lockstate.versions import ENTRY_FORMATS, RULES, RULES_FIRST, RULES_NEWEST, UnknownVersionError, too_new
 
 FORMAT_NEWEST: Final = max(ENTRY_FORMATS)
@@ -149,6 +150,8 @@ def decode_entry(data: bytes, rules: int = RULES_NEWEST) -> Entry:
             return _not_of_this_release(data)
     except _UNREADABLE:
         return _decode_piecewise(data, rules)
+    if rules < MODES_SINCE or begin == _BEGIN_2:
+        batches = _as_known(batches, RULES_FIRST if begin == _BEGIN_2 else rules)
     return _entry(now_ms, fields, batches)
 
 
@@ -172,12 +175,22 @@ def _decode_piecewise(data: bytes, rules: int) -> Entry:
         _, head, raw_batches = (_raw_decoder_2 if is_format_2 else _raw_decoder_3).decode(data)
     except _UNREADABLE:
         return Entry(0)
-    decode = _DECODERS[RULES_FIRST if is_format_2 else rules].command
+    rules = RULES_FIRST if is_format_2 else rules
+    decode = _DECODERS[rules].command
     batches = [
         (origin, seqs, [_decode_command(command, decode) for command in raw])
         for origin, seqs, raw in raw_batches
     ]
+    batches = _as_known(batches, rules)
     return _entry(head, None, batches) if isinstance(head, int) else _entry(head.now_ms, head.fields, batches)
+
+
+def _as_known(batches: _Batches, rules: int) -> _Batches:
+    """Return batches in which what older `rules` do not know is undecodable, as it is on older nodes."""
+    return [
+        (origin, seqs, [command if is_known(command, rules) else Undecodable() for command in commands])
+        for origin, seqs, commands in batches
+    ]
 
 
 def _entry(now_ms: int, fields: _Fields, batches: _Batches) -> Entry:

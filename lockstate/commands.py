@@ -56,6 +56,24 @@ class IfHeld(enum.StrEnum):
     __hash__ = str.__hash__
 
 
+class WantedPermits(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Permits of one semaphore, asked for together with other things. `limit` 0 stands for any limit."""
+
+    name: str
+    limit: int = 0
+    permits: int = 1
+
+
+class WantedRate(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A place of one rate limit, asked for together with other things. The fields are those of `TakeRate`."""
+
+    name: str
+    limit: int
+    window_ms: int
+    algorithm: Algorithm = Algorithm.FIXED_WINDOW
+    cost: int = 1
+
+
 class OpenSession(_Command, frozen=True, tag=1):
     """Open a session that lives for `ttl_ms` after its last keepalive."""
 
@@ -386,6 +404,35 @@ ends it.
 """
 
 
+class ReleaseByValue(_Command, frozen=True, tag=79):
+    """Give back the hold of a name that has a value, as a whole; of several with it, the one held longest."""
+
+    name: str
+    value: str
+    kind: HoldKind = HoldKind.LOCK
+    request_id: str = ""
+
+
+class RenewByValue(_Command, frozen=True, tag=80):
+    """Renew the hold of a name that has a value; of several with it, the one held longest."""
+
+    name: str
+    value: str
+    ttl_ms: int = 0
+    kind: HoldKind = HoldKind.LOCK
+    request_id: str = ""
+
+
+class AcquireSeveral(Acquire, frozen=True, tag=81):
+    """Ask for locks, permits and places of rate limits, all of them or none; `name` is empty.
+
+    There is a lock or a permit among them, and something that is not a lock: several locks are an `Acquire`.
+    """
+
+    permits: tuple[WantedPermits, ...] = ()
+    rates: tuple[WantedRate, ...] = ()
+
+
 class KeepAliveFor(KeepAlive, frozen=True, tag=50):
     """Start the session's ttl anew, with another length from now on."""
 
@@ -397,12 +444,15 @@ NumberedCommand = (
     | AcquireIf
     | AcquireAs
     | AcquirePermits
+    | AcquirePermitsAs
     | Campaign
     | Convert
     | Renew
     | RenewOf
     | Release
     | ReleaseOf
+    | ReleaseByValue
+    | RenewByValue
     | Proclaim
     | TakeRate
     | AdvanceFence
@@ -474,13 +524,23 @@ Command = (
     | AcquirePermitsOf
     | AcquireAs
     | AcquirePermitsAs
+    | ReleaseByValue
+    | RenewByValue
+    | AcquireSeveral
     | ResumeStream
     | Numbered
 )
 
 
 Acquisition = (
-    Acquire | AcquirePermits | Campaign | AcquireIf | AcquirePermitsOf | AcquireAs | AcquirePermitsAs
+    Acquire
+    | AcquirePermits
+    | Campaign
+    | AcquireIf
+    | AcquirePermitsOf
+    | AcquireAs
+    | AcquirePermitsAs
+    | AcquireSeveral
 )
 """The commands that ask for a new hold."""
 

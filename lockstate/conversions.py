@@ -1,11 +1,16 @@
-"""Conversion: a hold gets another mode; a weaker one at once, a stronger one when nobody is in the way."""
+"""Conversion: a hold gets another mode.
+
+One that goes with all that the old one goes with is *down*, and had at once: nothing that stands beside the
+old mode is in the way of the new one. Every other is *up*, also between modes that are not ordered: it waits
+until nothing is in the way that the hold itself is not, for it excludes what it did not before.
+"""
 
 from lockstate import deadlocks, limits
 from lockstate.checks import invalid
 from lockstate.claims import claims_of
 from lockstate.commands import Convert, Wanted
 from lockstate.holds import LEASE_EXPIRED, Holds, refused_for
-from lockstate.modes import COMPATIBLE, Mode
+from lockstate.modes import is_down
 from lockstate.queues import can_go
 from lockstate.records import Hold, RequestKey, Ticket, each_lock
 from lockstate.results import HoldKind, Refused, Result
@@ -58,7 +63,7 @@ class Conversions:
         )
         if refused is not None or hold is None:
             return refused
-        if hold.kind is not HoldKind.LOCK:
+        if hold.kind is not HoldKind.LOCK or hold.is_of_kinds:
             return invalid("hold_id: only a lock can be converted")
         if hold.converting:
             return invalid("hold_id: is being converted")
@@ -85,8 +90,3 @@ class Conversions:
             locks,
             converts=hold.hold_id,
         )
-
-
-def is_down(old: Mode, new: Mode) -> bool:
-    """Whether `new` is compatible with every mode that `old` is compatible with."""
-    return COMPATIBLE[old] <= COMPATIBLE[new]

@@ -1,21 +1,33 @@
 """What applying an entry tells others: events for everybody, ended waits for the nodes of their clients."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from lockstate.cells import Cell
 from lockstate.commands import Wanted
 from lockstate.ids import NO_OWNER, NO_SESSION
-from lockstate.modes import Mode
+from lockstate.kinds import HoldKind
+from lockstate.modes import Mode, Scope
 from lockstate.owners import own_id
 from lockstate.records import Delay, Hold, Plea, Session, Ticket, each_lock
 from lockstate.results import CellEvent, CellEventKind, Event, EventKind, Granted, Left, Refused, Settled
-from lockstate.state import State
+from lockstate.state import Permits, State
 from lockstate.versions import RULES_FOLLOWED
+from lockstate.views import told_value
 
 _NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.LEFT})
 """Events that do not go into the audit."""
+
+
+class _Permits(NamedTuple):
+    """The permits of one semaphore as a part of what is of several kinds."""
+
+    name: str
+    permits: int
+    kind: HoldKind = HoldKind.SEMAPHORE
+    mode: Mode = Mode.EXCLUSIVE
+    scope: Scope = Scope.NODE
 
 
 class Effects:
@@ -57,53 +69,66 @@ class Effects:
         reason: str = "",
         locks: tuple[Wanted, ...] = (),
         ticket: int = 0,
+        permits: Permits | None = None,
     ) -> None:
         """Add an event of a hold or a ticket: one for each of its locks, or for each of `locks`.
 
-        `ticket` is the number of the wait that brought a hold this event.
+        `ticket` is the number of the wait that brought a hold this event. One of several kinds is told of by
+        each of its parts; `permits` are those that it had, if it is gone already.
         """
         if kind in _NOT_AUDITED:
             self._is_all_audited = False
         if isinstance(of, Ticket):
             ticket = self.number_of(of)
-        for lock in locks or of.locks or (of,):
-            self.events.append(self._event(kind, of, lock, lasted_ms, reason, ticket))
+        for part in locks or self._parts(of, permits):
+            self.events.append(self._event(kind, of, part, lasted_ms, reason, ticket))
+
+    def _parts(self, of: Hold | Ticket, permits: Permits | None = None) -> list[Wanted | _Permits]:
+        """Return the parts of a hold or a ticket, which may be of several kinds."""
+        locks: list[Wanted | _Permits] = list(each_lock(of))
+        if not of.is_of_kinds:
+            return locks
+        had = self.state.permits_in(of) if permits is None else permits
+        return [*locks, *[_Permits(name, count) for name, count in had]]
 
     def number_of(self, ticket: Ticket) -> int:
         """Return the number by which events name a ticket; 0 before rules 8."""
         return ticket.order if self.state.rules >= RULES_FOLLOWED else 0
 
-    def tell_left(self, ticket: Ticket, why: Left) -> None:
+    def tell_left(self, ticket: Ticket, why: Left, permits: Permits | None = None) -> None:
         """Add the event that a wait ended without a grant of its own; before rules 8 it says no reason."""
         state = self.state
         reason = why if state.rules >= RULES_FOLLOWED else ""
-        self.tell(EventKind.LEFT, ticket, state.now_ms - ticket.since_ms, reason)
+        self.tell(EventKind.LEFT, ticket, state.now_ms - ticket.since_ms, reason, permits=permits)
 
     def _event(  # noqa: PLR0917 - what an event of a hold or a ticket is made of
         self,
         kind: EventKind,
         of: Hold | Ticket,
-        lock: Hold | Ticket | Wanted,
+        part: Wanted | _Permits,
         lasted_ms: int,
         reason: str,
         ticket: int,
     ) -> Event:
         state = self.state
+        of_kind, permits = of.kind, of.permits
+        if of.is_of_kinds:
+            of_kind, permits = (part.kind, part.permits) if isinstance(part, _Permits) else (of_kind, 0)
         return Event(
             state.revision,
             state.now_ms,
             kind,
-            lock.name,
-            lock.mode,
+            part.name,
+            part.mode,
             of.owner,
             of.token if isinstance(of, Hold) else 0,
             of.session_id or own_id(of),
             lasted_ms,
             reason,
-            of.kind,
-            lock.scope,
-            of.permits,
-            of.value,
+            of_kind,
+            part.scope,
+            permits,
+            of.value and told_value(state, of),
             ticket,
         )
 
@@ -111,8 +136,8 @@ class Effects:
         """Add the event that a holder is to give up, or has put that off."""
         state = self.state
         lasted_ms, ends_in_ms = state.now_ms - hold.since_ms, plea.expires_at_ms - state.now_ms
-        for lock in each_lock(hold):
-            event = self._event(kind, hold, lock, lasted_ms, plea.reason, plea.ticket)
+        for part in self._parts(hold):
+            event = self._event(kind, hold, part, lasted_ms, plea.reason, plea.ticket)
             self.events.append(msgspec.structs.replace(event, ends_in_ms=max(0, ends_in_ms)))
 
     def tell_session(self, session: Session, kind: EventKind, reason: str) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from lockstate import marks
-from lockstate.commands import IfHeld
+from lockstate.commands import PRIORITY_DEFAULT, IfHeld, WantedPermits, WantedRate
 from lockstate.ids import AttemptId
 from lockstate.ledger import Ledger
 
@@ -26,6 +26,16 @@ class Extra(
     """What a ticket means if another one of its session gets the same before."""
     attempts: tuple[tuple[AttemptId, str], ...] = ()
     """The other attempts at the request, each with the node process of its client (lockstate/attempts.py)."""
+    is_secret: bool = False
+    """Whether only its holder is told the value."""
+    priority: int = PRIORITY_DEFAULT
+    """The priority of a ticket. A hold keeps none: it is never preempted."""
+    permits: tuple[WantedPermits, ...] = ()
+    """What a hold or a ticket of several kinds has beside its locks."""
+    rates: tuple[WantedRate, ...] = ()
+    """What a ticket takes from rate limits with its grant. Nothing of it is ever given back."""
+    at_ms: int = 0
+    """The moment from which on a hold may be used, if its rates were reserved for a later one."""
 
 
 NO_EXTRA: Final = Extra()

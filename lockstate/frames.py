@@ -4,7 +4,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from lockstate import budget, limits
-from lockstate.commands import EndWait, MayWait, Numbered, Release, Renew, ResumeStream, TransactCells
+from lockstate.commands import (
+    EndWait,
+    MayWait,
+    Numbered,
+    Release,
+    ReleaseByValue,
+    Renew,
+    RenewByValue,
+    ResumeStream,
+    TransactCells,
+)
 from lockstate.holds import SESSION_EXPIRED, Holds
 from lockstate.records import RequestKey, Stream
 from lockstate.results import (
@@ -24,7 +34,7 @@ from lockstate.results import (
 _DONE: Final = Done()
 _GONE: Final = FrameRefused(StreamFault.GONE)
 _MALFORMED: Final = FrameRefused(StreamFault.MALFORMED)
-_FREES: Final = (Release, Renew, EndWait)
+_FREES: Final = (Release, Renew, EndWait, ReleaseByValue, RenewByValue)
 """The classes of commands that are carried out when the state has no room: they make it no larger."""
 _WINDOW_FULL: Final = Refused(
     Reason.OVERLOADED, "too many outcomes of this stream are not acknowledged", (), 0, budget.RETRY_MS

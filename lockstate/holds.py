@@ -20,15 +20,17 @@ What each move relies on and what it keeps true. The sentences in backquotes are
 begin       Relies on the caller: nothing is in the way of the claims (`is_free`, `can_go`, or there are the
             permits), so `holders_are_compatible`. Draws the next token: `tokens_are_unique_and_given_out`.
             The lease begins now, also after a wait.
+pass_by     Grants a request that comes before everybody who waits for the same (`can_go`). Refuses a grant
+            that would close a deadlock: those that it passes wait for what it gets.
 wait        Relies on the caller: something is in the way. Refuses a wait that would close a deadlock, and one
-            for which there is no room. Enters the ticket in the queue of each of its claims, behind what came
-            before it: `queues_are_right`.
+            for which there is no room. Enters the ticket in the queue of each of its claims, behind what
+            comes before it: `queues_are_right`.
 end         Takes a hold out of every table, and the ticket of its conversion before it: `tables_agree`,
             `claims_are_counted`. After an expiry or a force, the lock-delay begins in the same move, so that
             nobody is granted what the late holder may still be writing to.
 end_wait    Takes a ticket out of every table, and settles its request with a refusal.
 convert     Gives a hold another mode that nothing is in the way of. The hold keeps its id, and gets a new
-            token if it becomes exclusive.
+            token if the new mode excludes more, and somebody may write (`DRAWING`).
 give_up     Ends a part of a hold of several locks. The rest keeps its token and its lease.
 serve       Lets through every ticket that nothing is in the way of any more, conversions first, then in order
             of arrival, until none is left: `nobody_waits_in_vain`.
@@ -36,7 +38,7 @@ serve       Lets through every ticket that nothing is in the way of any more, co
 Why grants happen where they do: tokens are drawn in `begin` and in `convert` and nowhere else, and these two
 are called from two kinds of places: a command that has just found its claims free, and `serve`. To see that a
 lock has one holder, read those calls. A newcomer waits also for what only an earlier ticket claims, so it
-cannot overtake.
+cannot overtake; which ticket is earlier is said by `precedence`.
 
 A move that ends something does not serve. It returns what became free, and the command serves once, after
 the last of what it ends is gone: while a session is half closed, the tables do not agree and nothing may be
@@ -44,37 +46,54 @@ granted. But a command does not return before it has served. So no other command
 between an end and the grants that follow from it, and every node that applies the entry makes the same ones.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Final
 
 import msgspec
 
 from lockstate import budget, deadlocks, limits, views
+from lockstate.attempts import Others
 from lockstate.blockers import shown_conflicts, shown_covering
-from lockstate.claims import Claims, claims_of, semaphore_of, shown_name
-from lockstate.commands import Acquire, AcquireIf, IfHeld, Wanted
+from lockstate.claims import Claims, claims_of, permits_of, semaphore_of, shown_name
+from lockstate.commands import (
+    PRIORITY_DEFAULT,
+    Acquire,
+    AcquireIf,
+    IfHeld,
+    Wanted,
+    WantedPermits,
+    WantedRate,
+)
 from lockstate.effects import Effects
-from lockstate.extras import NO_EXTRA
+from lockstate.extras import NO_EXTRA, Extra
 from lockstate.ids import NO_ATTEMPT, NO_HOLD, NO_OWNER, AttemptId, HoldId, OwnerName
-from lockstate.modes import Mode
+from lockstate.modes import DRAWING, Mode
 from lockstate.owners import wish_of
-from lockstate.queues import can_go, candidates
+from lockstate.queues import can_go, candidates, is_free
 from lockstate.records import NOTHING, Hold, RequestKey, Semaphore, Session, Ticket, each_lock, hold_of
 from lockstate.results import (
     Event,
     EventKind,
     Granted,
     GrantedAgain,
+    GrantedAgainAs,
+    GrantedAs,
     GrantedPermits,
+    GrantedPermitsAs,
+    GrantedSeveral,
+    HolderView,
     HoldKind,
     Left,
+    PermitsHeld,
     Queued,
+    RateUsed,
     Reason,
     Refused,
     ReleasedOnce,
 )
-from lockstate.state import Freed, State, claims_of_hold
+from lockstate.state import Freed, Permits, State, claims_of_hold
+from lockstate.values import is_secret, value_of
 from lockstate.versions import RULES_EXPLICIT, RULES_FOLLOWED
 from lockstate.wait_graph import Cycle
 
@@ -145,8 +164,10 @@ class Holds:
         state.next_token += 1
         if hold.ttl_ms:
             hold.order, hold.expires_at_ms = state.take_order(), state.now_ms + hold.ttl_ms
+            if hold.permits and (at_ms := state.extras.get(hold.hold_id).at_ms):
+                hold.expires_at_ms = at_ms + hold.ttl_ms  # before that moment its holder cannot use it
         lease = state.add_hold(hold, claims)
-        if hold.kind is _LOCK and not hold.locks:
+        if hold.kind is _LOCK and hold.name:
             # The same as below for a single lock, which nearly every grant is, without the calls.
             self.effects.events.append(
                 Event(
@@ -163,13 +184,17 @@ class Holds:
                     _LOCK,
                     hold.scope,
                     0,
-                    "",
+                    hold.value and views.told_value(state, hold),
                     ticket,
                 )
             )
+            if hold.value:
+                return self.granted(hold)
             expires_in_ms = lease.expires_at_ms - state.now_ms
-            if expires_in_ms < 0:  # noqa: PLR1730 - overdue, not ended yet; max() would take longer than all this
-                expires_in_ms = 0
+            if expires_in_ms <= 0:
+                if hold.is_endless:
+                    return self.granted(hold)
+                expires_in_ms = 0  # overdue, not ended yet
             return Granted(
                 hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, NO_OWNER, hold.scope
             )
@@ -183,9 +208,12 @@ class Holds:
         expires_in_ms = views.remaining_ms(state, hold)
         if hold.kind is _LOCK:
             locks = hold.locks
-            return Granted(
+            granted = Granted(
                 hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, NO_OWNER, hold.scope, locks
             )
+            if hold.value:
+                return GrantedAs(**msgspec.structs.asdict(granted), value=hold.value)
+            return self._of_kinds(hold, granted) if hold.permits else granted
         granted = Granted(hold.hold_id, hold.token, hold.name, hold.mode, expires_in_ms, hold.owner)
         if hold.kind is _SEMAPHORE:
             available = views.available(state.semaphores[hold.name])
@@ -193,10 +221,23 @@ class Holds:
                 granted, owner=NO_OWNER, permits=hold.permits, available=available
             )
             if state.rules >= RULES_FOLLOWED:
-                return GrantedPermits(
-                    **msgspec.structs.asdict(granted), limit=state.semaphores[hold.name].limit
-                )
+                limit = state.semaphores[hold.name].limit
+                if hold.value:
+                    return GrantedPermitsAs(**msgspec.structs.asdict(granted), limit=limit, value=hold.value)
+                return GrantedPermits(**msgspec.structs.asdict(granted), limit=limit)
         return granted
+
+    def _of_kinds(self, hold: Hold, granted: Granted) -> GrantedSeveral:
+        """Return the grant of a hold of several kinds."""
+        state = self.state
+        semaphores = [(state.semaphores[name], count) for name, count in state.permits_in(hold)]
+        return GrantedSeveral(
+            **msgspec.structs.asdict(granted),
+            held=tuple(
+                [PermitsHeld(one.name, count, views.available(one), one.limit) for one, count in semaphores]
+            ),
+            at_ms=state.extras.get(hold.hold_id).at_ms,
+        )
 
     def renewed(self, hold: Hold, attempt_id: AttemptId, key: RequestKey | None, value: str = "") -> Granted:
         """Renew what a session holds already, and hand it to the attempt that asks for it again.
@@ -207,13 +248,23 @@ class Holds:
         return self._passed_on(hold, attempt_id, key, value)
 
     def held_again(self, hold: Hold, command: Acquire, key: RequestKey | None) -> Granted | Refused:
-        """Renew, count or refuse what a session holds already. A note or a delay that it gives is taken."""
+        """Renew, count or refuse what a session holds already. Note, delay and value are taken if given."""
         if_held = command.if_held if isinstance(command, AcquireIf) else IfHeld.RENEW
         if if_held is IfHeld.REFUSE:
             return refused_as_held(hold)
         self.state.extend(self.state.lease_of(hold))
         self._take_over(hold, command.note, command.lock_delay_ms, if_held)
+        self._take_value(hold, value_of(command), is_secret=is_secret(command))
         return self._passed_on(hold, command.attempt_id, key, "")
+
+    def _take_value(self, hold: Hold, value: str, *, is_secret: bool) -> None:
+        """Let a hold have the value, if there is one, that another acquire of it gives."""
+        if value:
+            state = self.state
+            state.ledger.change(hold)
+            hold.value = value
+            extra = state.extras.get(hold.hold_id)
+            state.extras.put(hold.hold_id, msgspec.structs.replace(extra, is_secret=is_secret))
 
     def _take_over(self, hold: Hold, note: str, lock_delay_ms: int, if_held: IfHeld) -> None:
         """Let a hold say and do what another acquire of it asks for, by rules 5: before, that was ignored."""
@@ -251,11 +302,14 @@ class Holds:
         extra = state.extras.get(hold.hold_id)
         if extra.attempts:
             state.extras.put(hold.hold_id, msgspec.structs.replace(extra, attempts=()))
-        self.proclaim(hold, value)
+        if hold.kind is _ELECTION:
+            self.proclaim(hold, value)
         granted = self.granted(hold)
         if state.rules < RULES_EXPLICIT:
             return granted
         depth = state.extras.get(hold.hold_id).depth
+        if isinstance(granted, GrantedAs):
+            return GrantedAgainAs(**msgspec.structs.asdict(granted), depth=depth)
         return GrantedAgain(**msgspec.structs.asdict(granted), depth=depth)
 
     def proclaim(self, hold: Hold, value: str) -> None:
@@ -264,6 +318,26 @@ class Holds:
             self.state.ledger.change(hold)
             hold.value = value
             self.effects.tell(EventKind.ELECTED, hold, 0)
+
+    def check_passing(self, ticket: Ticket) -> Refused | None:
+        """Refuse a grant by which some of those that wait behind it would wait for ever."""
+        cycle = deadlocks.find(self.state, ticket)
+        return None if cycle is None else refused_for(cycle)
+
+    def pass_by(self, ticket: Ticket, claims: Claims, *, is_secret: bool) -> Granted | Refused:
+        """Grant at once what only later waiters are in the way of, unless some would wait for ever then.
+
+        The session may be among them with the same wish, which is granted with it.
+        """
+        refused = self.check_passing(ticket)
+        if refused is not None:
+            return refused
+        hold = hold_of(ticket, self.state.now_ms)
+        if is_secret:
+            self.state.extras.put(hold.hold_id, Extra(is_secret=True))
+        granted = self.begin(hold, claims, 0)
+        self._share(hold, claims)
+        return granted
 
     def wait(self, ticket: Ticket, claims: Claims, wait_ms: int) -> Queued | Refused:
         """Queue a ticket that cannot go at once, unless it would wait for ever or there is no room."""
@@ -288,9 +362,10 @@ class Holds:
         return Queued(ticket.hold_id, position)
 
     def _queue_length(self, ticket: Ticket, claims: Claims) -> int:
-        if ticket.kind is _SEMAPHORE:
-            return len(self.state.semaphores[ticket.name].queue)
-        return views.queue_length(self.state, claims)
+        if not ticket.permits:
+            return views.queue_length(self.state, claims)
+        queues = [len(self.state.semaphores[name].queue) for name, _ in self.state.permits_in(ticket)]
+        return max([*queues, views.queue_length(self.state, claims)])
 
     # -- how things end -------------------------------------------------------------------------------------
 
@@ -300,6 +375,11 @@ class Holds:
         A hold that its holder did not end leaves a lock-delay: the longer of its own and of the force's.
         """
         state = self.state
+        if hold.value and not views.told_value(state, hold):
+            # Nothing that is told from here on has it: what says that it is secret goes with the hold.
+            state.ledger.change(hold)
+            hold.value = ""
+        permits = state.permits_in(hold) if hold.permits else ()
         if hold.converting:
             freed = self.end_wait(state.tickets[hold.converting], Left.LEASE_EXPIRED, LEASE_EXPIRED)
             freed += state.remove_hold(hold)
@@ -307,15 +387,14 @@ class Holds:
             freed = state.remove_hold(hold)
         if kind in _LEAVE_DELAYS and (hold.lock_delay_ms or delay_ms):
             delay_ms = max(hold.lock_delay_ms, delay_ms)
-            if hold.kind is _SEMAPHORE:
-                state.withhold_permits(hold.name, hold.permits, delay_ms)
-            else:
-                for lock in each_lock(hold):
-                    state.set_delay(lock.name, lock.scope, delay_ms)
+            for lock in each_lock(hold) if hold.kind is not _SEMAPHORE else ():
+                state.set_delay(lock.name, lock.scope, delay_ms)
+            for name, count in permits:
+                state.withhold_permits(name, count, delay_ms)
         if kind is _RELEASED and hold.kind is _ELECTION:
             kind = EventKind.RESIGNED
-        if hold.locks:
-            self.effects.tell(kind, hold, state.now_ms - hold.since_ms, reason)
+        if not hold.name:
+            self.effects.tell(kind, hold, state.now_ms - hold.since_ms, reason, permits=permits)
             return freed
         self.effects.events.append(
             Event(
@@ -340,17 +419,22 @@ class Holds:
     def end_wait(self, ticket: Ticket, why: Left, refusal: Refused | None = None) -> Freed:
         """End a wait with a refusal, by default one that says what is in the way; return what became free."""
         state = self.state
-        claims = claims_of_hold(ticket)
+        claims, permits = claims_of_hold(ticket), state.permits_in(ticket)
         freed = state.remove_ticket(ticket, claims)
-        self.effects.settle(ticket, refusal or self.in_the_way(ticket, claims))
-        self.effects.tell_left(ticket, why)
+        self.effects.settle(ticket, refusal or self.in_the_way(claims, permits, ticket.converts))
+        self.effects.tell_left(ticket, why, permits)
         return freed
 
-    def in_the_way(self, ticket: Ticket, claims: Claims) -> Refused:
-        """Return the refusal that says who is in the way of a ticket, and when to ask again."""
-        if ticket.kind is _SEMAPHORE:
-            return self.no_permits(self.state.semaphores[ticket.name])
-        return self.lock_held(claims, ticket.converts)
+    def in_the_way(self, claims: Claims, permits: Permits, but: HoldId = NO_HOLD) -> Refused:
+        """Return the refusal that says who is in the way, except `but`, and when to ask again.
+
+        Of several kinds it tells of the locks if one of them cannot be had, else of a semaphore.
+        """
+        if not permits or (claims and not is_free(self.state, claims)):
+            return self.lock_held(claims, but)
+        semaphores = [(self.state.semaphores[name], count) for name, count in permits]
+        lacking = [one for one, count in semaphores if one.queue or one.used + count > one.limit]
+        return self.no_permits((lacking or [semaphores[0][0]])[0])
 
     def lock_held(self, claims: Claims, but: HoldId = NO_HOLD) -> Refused:
         """Return the refusal that says who is in the way of `claims`, except `but`, and when to ask again."""
@@ -365,7 +449,7 @@ class Holds:
             detail = "delayed after an expiry or a forced release"
         else:
             detail = "others wait for it"
-        waits_ms = [holder.expires_in_ms for holder in holders] + delays_ms
+        waits_ms = _known(holders) + delays_ms
         retry_after_ms = max(1, min(waits_ms, default=RETRY_MS))
         return Refused(Reason.LOCK_HELD, detail, holders, views.queue_length(state, claims), retry_after_ms)
 
@@ -373,10 +457,10 @@ class Holds:
         """Return the refusal that says who has the permits, and when to ask again."""
         state = self.state
         first = islice(semaphore.holders.values(), limits.HOLDERS_SHOWN_MAX)
-        holders = tuple([views.holder_view(state, hold, semaphore.name) for hold in first])
+        holders = tuple([views.holder_view(state, hold, semaphore.name, _SEMAPHORE) for hold in first])
         available = max(views.available(semaphore), 0)
         others = ", and others wait" if semaphore.queue else ""
-        waits_ms = [holder.expires_in_ms for holder in holders]
+        waits_ms = _known(holders)
         waits_ms += [delay.expires_at_ms - state.now_ms for delay in semaphore.delays.values()]
         return Refused(
             Reason.NO_PERMITS,
@@ -399,7 +483,11 @@ class Holds:
                 if ticket.hold_id not in state.tickets:
                     continue  # it waited for several locks, and went when another of them was looked at
                 claims = claims_of_hold(ticket)
-                if can_go(state, ticket, claims):
+                if not can_go(state, ticket, claims):
+                    continue
+                if ticket.is_of_kinds:
+                    ended += self._let_several_through(ticket, claims)
+                else:
                     freed += self._let_through(ticket, claims)
             for name, _ in ended:
                 if semaphore := state.semaphores.get(semaphore_of(name)):
@@ -418,11 +506,59 @@ class Holds:
             return freed
         hold = hold_of(ticket, state.now_ms)
         if extra is not NO_EXTRA:
-            state.extras.put(hold.hold_id, msgspec.structs.replace(extra, if_held=IfHeld.RENEW))
+            kept = msgspec.structs.replace(extra, if_held=IfHeld.RENEW, priority=PRIORITY_DEFAULT)
+            state.extras.put(hold.hold_id, kept)
         waited_ms = state.now_ms - ticket.since_ms
         self.effects.settle(ticket, self.begin(hold, claims, waited_ms, self.effects.number_of(ticket)))
         self._share(hold, claims)
         return []
+
+    def _let_several_through(self, ticket: Ticket, claims: Claims) -> Freed:
+        """End a wait for several kinds: with a grant, or a refusal if a rate limit has no place in time.
+
+        Return what it does not keep any more: its places in the queues, or all that it stood in the way of.
+        """
+        state = self.state
+        extra = state.extras.get(ticket.hold_id)
+        taken = self.take_rates(extra.rates, ticket.expires_at_ms - state.now_ms)
+        if isinstance(taken, Refused):
+            return self.end_wait(ticket, Left.RATE_LIMITED, taken)
+        state.remove_ticket(ticket, claims)
+        waited_ms = state.now_ms - ticket.since_ms
+        number = self.effects.number_of(ticket)
+        granted = self.begin_several(
+            hold_of(ticket, state.now_ms), claims, extra.permits, taken, waited_ms, number, extra.attempts
+        )
+        self.effects.settle(ticket, granted)
+        return [permits_of(one.name) for one in extra.permits]
+
+    def take_rates(
+        self, rates: tuple[WantedRate, ...], wait_ms: int
+    ) -> tuple[int, tuple[RateUsed, ...]] | Refused:
+        """Take from rate limits, all or none, within what is left of a wait."""
+        state = self.state
+        no_room = budget.check_room(state) if state.is_tight else None
+        return state.rates.take_together(rates, state.now_ms, max(wait_ms, 0), no_room)
+
+    def begin_several(  # noqa: PLR0917 - what such a grant is made of
+        self,
+        hold: Hold,
+        claims: Claims,
+        permits: tuple[WantedPermits, ...],
+        taken: tuple[int, tuple[RateUsed, ...]],
+        waited_ms: int,
+        ticket: int = 0,
+        attempts: Others = (),
+    ) -> Granted:
+        """Begin a hold of several kinds, for which there are the permits, and the rates have been `taken`.
+
+        `attempts` are those at its request beside the newest one.
+        """
+        state, (at_ms, used) = self.state, taken
+        at_ms = at_ms if at_ms > state.now_ms else 0
+        state.extras.put(hold.hold_id, Extra(permits=permits, at_ms=at_ms, attempts=attempts))
+        granted = self.begin(hold, claims, waited_ms, ticket)
+        return msgspec.structs.replace(granted, rates=used)
 
     def _share(self, hold: Hold, claims: Claims) -> None:
         """Give a hold to all other tickets of its session that want the same, for acquire is reentrant.
@@ -435,12 +571,15 @@ class Holds:
             return
         wish = wish_of(hold)
         for ticket in list(state.wishes.get(wish, NOTHING).values()) if wish else ():
-            if_held = state.extras.get(ticket.hold_id).if_held
+            extra = state.extras.get(ticket.hold_id)
+            if_held = extra.if_held
             if if_held is IfHeld.REFUSE:
                 self.end_wait(ticket, Left.ALREADY_HELD, refused_as_held(hold))
                 continue
             state.remove_ticket(ticket, claims)
             self._take_over(hold, ticket.note, ticket.lock_delay_ms, if_held)
+            if hold.kind is not _ELECTION:
+                self._take_value(hold, ticket.value, is_secret=extra.is_secret)
             granted = self._passed_on(hold, ticket.attempt_id, ticket.request, ticket.value)
             self.effects.settle(ticket, granted)
             if state.rules >= RULES_FOLLOWED:
@@ -453,12 +592,13 @@ class Holds:
 
         `ticket` is the number of the wait that this ends.
 
-        A hold that becomes exclusive gets a new token. The old one may be lower than the token of another
-        reader that has left since, and what the lock protects would refuse it as stale.
+        A hold that may write from now on, or is protected against a writer that it was not, gets a new token:
+        the old one may be lower than that of another who has left since, and what the lock protects would
+        refuse it as stale. From shared to update nothing of that happens.
         """
         state = self.state
         token = hold.token
-        if mode is Mode.EXCLUSIVE:
+        if _draws_token(hold, mode):
             token = state.next_token
             state.next_token += 1
         freed = state.reclaim(hold, claims, token)
@@ -475,6 +615,18 @@ class Holds:
         state.ledger.change(hold)
         hold.locks = kept
         return freed
+
+
+def _draws_token(hold: Hold, mode: Mode) -> bool:
+    """Whether any lock of a hold needs a new token with this mode."""
+    if not hold.locks:
+        return (hold.mode, mode) in DRAWING
+    return any((lock.mode, mode) in DRAWING for lock in hold.locks)
+
+
+def _known(holders: Iterable[HolderView]) -> list[int]:
+    """Return when holds end, of those that have a deadline."""
+    return [holder.expires_in_ms for holder in holders if holder.expires_in_ms is not None]
 
 
 def held_already(

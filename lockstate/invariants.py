@@ -8,15 +8,17 @@ from itertools import combinations, pairwise
 
 from lockstate import budget, fingerprint
 from lockstate.claims import claims_of, parent
+from lockstate.commands import PRIORITY_DEFAULT
 from lockstate.deadlines import Timed
+from lockstate.ids import HoldId
 from lockstate.machine import LockMachine
 from lockstate.modes import CLAIMS, CONFLICTING, Mode, count
 from lockstate.owners import wish_of
 from lockstate.queues import can_go
-from lockstate.records import CONVERSION, Hold, Ticket
+from lockstate.records import CONVERSION, Hold, Ticket, precedence
 from lockstate.results import HoldKind, Queued
 from lockstate.state import State, claims_of_hold
-from lockstate.versions import RULES_EXTRAS, RULES_FOLLOWED, RULES_NUMBERED
+from lockstate.versions import RULES_EXTRAS, RULES_FOLLOWED, RULES_NUMBERED, RULES_WHOLE
 
 
 def check(machine: LockMachine) -> None:
@@ -44,7 +46,7 @@ def permits_are_counted(state: State) -> None:
     """A semaphore counts the permits of its holds and delays."""
     used = Counter[str]()
     for hold in state.holds.values():
-        used[hold.name] += hold.permits if hold.kind is HoldKind.SEMAPHORE else 0
+        used.update(dict(state.permits_in(hold)))
     for delay in state.permit_delays.values():
         used[delay.name] += delay.permits
     for semaphore in state.semaphores.values():
@@ -69,9 +71,8 @@ def nobody_waits_in_vain(state: State) -> None:
             fits = semaphore.used + ticket.permits <= semaphore.limit
             assert not (is_first and fits), f"{ticket.name}: the first waiter could have its permits"
         else:
-            claims = claims_of_hold(ticket)
-            assert not can_go(state, ticket, claims), (
-                f"{claims[0][0]}: waiter {ticket.order} could be granted"
+            assert not can_go(state, ticket, claims_of_hold(ticket)), (
+                f"waiter {ticket.order} could be granted"
             )
 
 
@@ -81,19 +82,20 @@ def tables_agree(state: State) -> None:
     held |= {hold_id for semaphore in state.semaphores.values() for hold_id in semaphore.holders}
     assert held == set(state.holds), "holds and what they are of disagree"
     of_sessions = {hold_id for session in state.sessions.values() for hold_id in session.holds}
-    own = {hold.hold_id for hold in state.holds.values() if hold.ttl_ms}
+    own = {hold.hold_id for hold in state.holds.values() if not hold.session_id}
     assert of_sessions | own == set(state.holds), "holds and sessions disagree"
-    assert all(bool(hold.session_id) != bool(hold.ttl_ms) for hold in state.holds.values()), (
+    assert not any(hold.session_id and hold.ttl_ms for hold in state.holds.values()), (
         "a hold has a lease of its own, or a session"
     )
+    endless_count = sum([hold.is_endless for hold in state.holds.values()])
+    assert state.endless_count == endless_count, "holds without a deadline are miscounted"
+    assert not endless_count or state.rules >= RULES_WHOLE, "older rules end every hold"
     waiting = {hold_id for session in state.sessions.values() for hold_id in session.tickets}
     assert waiting == {ticket.hold_id for ticket in state.tickets.values() if ticket.session_id}, (
         "tickets and sessions disagree"
     )
     wishes = {
-        (wish_of(ticket), ticket.hold_id)
-        for ticket in state.tickets.values()
-        if ticket.session_id and not ticket.converts
+        (wish, ticket.hold_id) for ticket in state.tickets.values() if (wish := wish_of(ticket)) is not None
     }
     assert wishes == {(wish, hold_id) for wish, tickets in state.wishes.items() for hold_id in tickets}, (
         "tickets and wishes disagree"
@@ -128,6 +130,7 @@ def claims_are_counted(state: State) -> None:
     for session in state.sessions.values():
         owned: list[Hold | Ticket] = [*session.holds.values(), *session.tickets.values()]
         counted = sum([len(claims_of_hold(record)) or 1 for record in owned])
+        counted += sum([len(state.permits_in(record)) for record in owned if record.is_of_kinds])
         assert session.claims_count == counted, f"counted {session.claims_count} claims, there are {counted}"
 
 
@@ -136,9 +139,9 @@ def queues_are_right(state: State) -> None:
     queued = Counter[tuple[str, int, str]]()
     for lock in state.locks.values():
         for slot, queue in (lock.queues or {}).items():
-            orders = [ticket.order for ticket in queue.values()]
-            assert orders, f"{lock.name}: an empty queue is remembered"
-            assert all(a < b for a, b in pairwise(orders)), f"{lock.name}: out of order"
+            places = [precedence(ticket) for ticket in queue.values()]
+            assert places, f"{lock.name}: an empty queue is remembered"
+            assert all(a < b for a, b in pairwise(places)), f"{lock.name}: out of order"
             queued.update((lock.name, slot, hold_id) for hold_id in queue)
         for name in lock.below or ():
             assert state.locks[name].waiting, f"{lock.name}: nobody waits at {name}"
@@ -146,11 +149,59 @@ def queues_are_right(state: State) -> None:
         if lock.waiting and above is not None:
             assert lock.name in (above.below or ()), f"{lock.name}: not to be found from above"
     wanted = Counter(
-        (name, claim + CONVERSION if ticket.converts else claim, ticket.hold_id)
+        (name, claim + (CONVERSION if ticket.converts else ticket.lane), ticket.hold_id)
         for ticket in state.tickets.values()
         for name, claim in claims_of_hold(ticket)
     )
     assert queued == wanted, "queues and tickets disagree"
+    tables = [semaphore.queue for semaphore in state.semaphores.values()]
+    for table in (*tables, *state.wishes.values()):
+        places = [precedence(ticket) for ticket in table.values()]
+        assert all(a < b for a, b in pairwise(places)), "permits or wishes: out of order"
+
+
+def priorities_are_stored(state: State) -> None:
+    """What the class of a ticket says of its priority is stored beside it; nothing else has a priority."""
+    for record_id, extra in state.extras.dump():
+        ticket = state.tickets.get(HoldId(record_id))
+        assert ticket is not None or extra.priority == PRIORITY_DEFAULT, "a hold or a session has a priority"
+    for ticket in state.tickets.values():
+        assert ticket.priority == state.extras.get(ticket.hold_id).priority, (
+            "a priority would not be restored"
+        )
+        assert not (ticket.converts and ticket.steps), "a conversion has a priority"
+        is_older = state.rules < RULES_WHOLE or ticket.kind is HoldKind.ELECTION
+        assert not (is_older and ticket.steps), "older rules and elections know no priorities"
+    ranked_count = sum(ticket.steps != 0 for ticket in state.tickets.values())
+    assert state.ranked_count == ranked_count, f"counted {state.ranked_count} tickets with a priority"
+
+
+def permits_are_queued_for_in_order(state: State) -> None:
+    """Every ticket stands in the queues of the semaphores it wants, and holders by token."""
+    wanted = sorted(
+        [
+            (name, precedence(ticket))
+            for ticket in state.tickets.values()
+            for name, _ in state.permits_in(ticket)
+        ]
+    )
+    held = sorted([(name, hold.token) for hold in state.holds.values() for name, _ in state.permits_in(hold)])
+    semaphores = sorted(state.semaphores.values(), key=lambda semaphore: semaphore.name)
+    queued = [(one.name, precedence(ticket)) for one in semaphores for ticket in one.queue.values()]
+    assert queued == wanted, f"permits: {queued} are queued, {wanted} are wanted"
+    holders = [(one.name, hold.token) for one in semaphores for hold in one.holders.values()]
+    assert holders == held, f"permits: {holders} are holders, {held} are held"
+
+
+def several_kinds_are_of_locks(state: State) -> None:
+    """Only holds and tickets of several kinds have permits beside them, and older rules know none."""
+    for record_id, extra in state.extras.dump():
+        record = state.holds.get(HoldId(record_id)) or state.tickets.get(HoldId(record_id))
+        if extra.permits or extra.rates or extra.at_ms:
+            assert record is not None, f"{record_id}: has permits, but is not a hold"
+            assert record.is_of_kinds, f"{record_id}: has permits and is of one kind"
+            assert not (extra.rates and isinstance(record, Hold)), f"{record_id}: rates are taken, not held"
+            assert state.rules >= RULES_WHOLE, "older rules cannot write it"
 
 
 def idle_things_are_forgotten(state: State) -> None:
@@ -226,6 +277,15 @@ def pleas_are_of_holds(state: State) -> None:
     assert not state.pleas or state.rules >= RULES_FOLLOWED, "older rules cannot ask for a hold back"
 
 
+def values_are_of_holds(state: State) -> None:
+    """Only what has a value keeps one secret; older rules give none to locks and permits."""
+    claimants: list[Hold | Ticket] = [*state.holds.values(), *state.tickets.values()]
+    marked = {one.hold_id for one in claimants if one.value and one.kind is not HoldKind.ELECTION}
+    assert not marked or state.rules >= RULES_WHOLE, "older rules cannot write values"
+    secret = {record_id for record_id, extra in state.extras.dump() if extra.is_secret}
+    assert secret <= marked, "a secret of nothing"
+
+
 def the_fingerprint_is_kept_up(state: State) -> None:
     """The sums of marks are those of the records that are there."""
     assert fingerprint.of(state) == fingerprint.recomputed(state), "a change of a record is not in the sums"
@@ -244,11 +304,15 @@ SENTENCES = (
     tables_agree,
     claims_are_counted,
     queues_are_right,
+    priorities_are_stored,
+    permits_are_queued_for_in_order,
+    several_kinds_are_of_locks,
     idle_things_are_forgotten,
     everything_timed_is_scheduled,
     cells_are_in_order,
     streams_are_right,
     pleas_are_of_holds,
+    values_are_of_holds,
     the_fingerprint_is_kept_up,
     the_bytes_are_counted,
 )

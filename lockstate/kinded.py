@@ -16,7 +16,7 @@ from lockstate.holds import Holds
 from lockstate.kinds import HoldKind
 from lockstate.results import DelaysLifted, EventKind, ForceReleased, HolderView, Reason, Refused, Result
 from lockstate.state import Freed
-from lockstate.views import holder_view, holders_of
+from lockstate.views import holder_view, holders_of, parts_of
 
 
 class Kinds:
@@ -31,7 +31,7 @@ class Kinds:
         hold = self._state.holds.get(command.hold_id)
         if hold is None or hold.kind is command.kind:
             return None
-        name = hold.locks[0].name if hold.locks else hold.name
+        name = parts_of(self._state, hold)[0].name
         detail = f"hold_id: its kind is {hold.kind}, not {command.kind}"
         return Refused(Reason.WRONG_KIND, detail, (holder_view(self._state, hold, name),))
 
@@ -45,7 +45,7 @@ class Kinds:
         if not ended:
             nothing = self.nothing_of(command.kind, command.name, command.token, is_held=bool(of_name))
             return nothing or ForceReleased(())
-        released = tuple([holder_view(self._state, hold, command.name) for hold in ended])
+        released = tuple([holder_view(self._state, hold, command.name, command.kind) for hold in ended])
         freed: Freed = []
         for hold in ended:
             freed += self._holds.end(hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
@@ -82,7 +82,7 @@ class Kinds:
         for other in HoldKind:
             if other is not kind and (found := holders_of(self._state, other, name)):
                 first = islice(found, limits.HOLDERS_SHOWN_MAX)
-                return tuple([holder_view(self._state, hold, name) for hold in first])
+                return tuple([holder_view(self._state, hold, name, other) for hold in first])
         return ()
 
 

@@ -17,6 +17,11 @@ TTL_MS_MAX = 24 * 3600 * 1000
 
 WAIT_MS_MAX = 24 * 3600 * 1000
 """Milliseconds of the longest wait, a day: a waiter takes memory on every node until it is served."""
+PRIORITY_MAX = 9
+"""The highest priority; the lowest is 0. Ten are more than anybody can tell apart."""
+PRIORITY_STEP_MS = 10 * 1000
+"""Milliseconds of waiting that one step of priority is worth. So a request of the lowest priority is
+overtaken by one of the highest only if that comes within nine steps, a minute and a half."""
 LOCK_DELAY_MS_MAX = 3600 * 1000
 """Milliseconds of the longest lock-delay, an hour: it covers a late writer, not an outage."""
 GRACE_MS_MAX = 3600 * 1000
@@ -40,6 +45,10 @@ LABEL_BYTES_MAX = 256
 ID_CHARS_MAX = 64
 """Characters of a session, hold, attempt or request id. Ours are 32 hexadecimal digits: 128 random bits."""
 
+PERMITS_COUNT_MAX = 16
+"""Semaphores in one acquire of several kinds."""
+RATES_COUNT_MAX = 16
+"""Rate limits in one acquire of several kinds."""
 LOCKS_COUNT_MAX = 64
 """Locks in one acquire: they are granted in one step, on every node."""
 REQUEST_CLAIMS_MAX = 2_000
@@ -57,6 +66,8 @@ SEMAPHORES_COUNT_MAX = 1_000_000
 """Active semaphores, counted together with the delays that withhold permits."""
 VALUE_BYTES_MAX = 1024
 """Bytes of an elected leader's value: an address, not a document."""
+HOLD_VALUE_BYTES_MAX = 1024
+"""Bytes of the value that a hold carries: a mark of its holder, not a document."""
 FENCES_COUNT_MAX = 1_000_000
 """Resources whose highest token is remembered. None is forgotten by
 itself, or a stale token could pass."""

@@ -13,7 +13,7 @@ from lockstate.claims import FIRST_OF_LOCKS, is_lock, record_name, shown_name
 from lockstate.commands import Algorithm
 from lockstate.owners import order_in, own_id, session_name, shown_owner
 from lockstate.rate_algorithms import Limiter
-from lockstate.records import Claimant, Hold, Session, Ticket, each_lock
+from lockstate.records import Claimant, Hold, Session, Ticket
 from lockstate.results import (
     ElectionRow,
     EventKind,
@@ -28,7 +28,7 @@ from lockstate.results import (
     WaiterView,
 )
 from lockstate.state import State
-from lockstate.views import available, hold_view, hold_views, position, waiter_view
+from lockstate.views import available, hold_view, hold_views, parts_of, position, waiter_view
 
 Row = TypeVar("Row")
 Found = TypeVar("Found")
@@ -51,10 +51,14 @@ class Whose(NamedTuple):
     """Name and value of a label of the session."""
     longer_than_ms: int = 0
     """For more than so many milliseconds held, or waited for."""
+    is_endless: bool = False
+    """Without a deadline, if held."""
 
     def has(self, state: State, record: Claimant) -> bool:
         """Whether a hold or a ticket is meant."""
         if self.longer_than_ms and state.now_ms - record.since_ms <= self.longer_than_ms:
+            return False
+        if self.is_endless and not (isinstance(record, Hold) and record.is_endless):
             return False
         if self.owner and shown_owner(record.owner, own_id(record)) != self.owner:
             return False
@@ -110,6 +114,7 @@ def semaphores(state: State, prefix: str, after: str, limit: int) -> Page[Semaph
                     (semaphore.name, hold)
                     for hold in islice(semaphore.holders.values(), limits.HOLDERS_SHOWN_MAX)
                 ],
+                _SEMAPHORE,
             ),
             len(semaphore.holders),
             len(semaphore.queue),
@@ -219,9 +224,9 @@ def holdings(state: State, whose: Whose, prefix: str, after: str, limit: int) ->
     for kind, name, holders, queue in _walk(state, prefix, after):
         if place is not None and (len(holds) + len(tickets) >= limit or work >= limits.LIST_ROWS_MAX):
             return Holdings(tuple(holds), tuple(tickets), place)
-        holds += [hold_view(state, hold, name) for hold in holders if whose.has(state, hold)]
+        holds += [hold_view(state, hold, name, kind) for hold in holders if whose.has(state, hold)]
         tickets += [
-            waiter_view(state, ticket, name, number)
+            waiter_view(state, ticket, name, number, kind)
             for number, ticket in enumerate(queue, 1)
             if whose.has(state, ticket)
         ]
@@ -272,7 +277,7 @@ def ticket(state: State, number: int) -> TicketView | None:
     return TicketView(
         found.order,
         found.kind,
-        tuple([lock.name for lock in each_lock(found)]),
+        tuple([part.name for part in parts_of(state, found)]),
         shown_owner(found.owner, own_id(found)),
         place,
         state.now_ms - found.since_ms,
@@ -280,6 +285,7 @@ def ticket(state: State, number: int) -> TicketView | None:
         _estimate_ms(state, found, place),
         session_name(session) if session is not None else "",
         bool(found.converts),
+        found.priority,
     )
 
 
@@ -290,15 +296,13 @@ def _estimate_ms(state: State, waiter: Ticket, place: int) -> int | None:
     hold now. What is held longest counts as begun that long ago. Of several locks the slowest one counts.
     """
     estimates_ms: list[int] = []
-    for lock in each_lock(waiter):
+    for part in parts_of(state, waiter):
         events = islice(reversed(state.audit), _EVENTS_SEARCHED_MAX)
-        of_it = (
-            one for one in events if one.kind in _ENDS and (one.of, one.name) == (waiter.kind, lock.name)
-        )
+        of_it = (one for one in events if one.kind in _ENDS and (one.of, one.name) == (part.kind, part.name))
         lasted_ms = sorted([one.lasted_ms for one in islice(of_it, _SAMPLES_MAX)])
         if lasted_ms:
             median_ms = lasted_ms[len(lasted_ms) // 2]
-            holders = _holders(state, waiter.kind, lock.name)
+            holders = _holders(state, part.kind, part.name)
             begun_ms = max([state.now_ms - hold.since_ms for hold in holders], default=median_ms)
             rounds = -(-place // max(len(holders), 1))
             estimates_ms.append(rounds * median_ms - min(begun_ms, median_ms))

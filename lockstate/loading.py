@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from lockstate.cells import Cell
-from lockstate.extras import Extra
-from lockstate.ids import HoldId
+from lockstate.priorities import ranked
 from lockstate.records import NOTHING, Delay, Hold, Plea, Semaphore, Session, Ticket
 from lockstate.state import Origin, State, claims_of_hold
 
@@ -51,17 +50,12 @@ def load_pleas(state: State, pleas: Iterable[Plea]) -> None:
 def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:
     """Add waiters to all their queues."""
     for ticket in tickets:
+        extra = state.extras.get(ticket.hold_id)
+        if extra.priority != ticket.priority:
+            ticket = ranked(ticket, extra.priority)  # noqa: PLW2901 - the same one, as it was in memory
         state.add_ticket(ticket, claims_of_hold(ticket))
-
-
-def load_extras(state: State, rows: list[tuple[str, Extra]]) -> None:
-    """Add what records have beside their fields; of tickets also through which node processes they wait."""
-    state.extras.load(rows)
-    for record_id, extra in rows:
-        ticket = state.tickets.get(HoldId(record_id))
-        if ticket is not None:
-            for _, origin in extra.attempts:
-                state.join_origin(ticket, origin)
+        for _, origin in extra.attempts:
+            state.join_origin(ticket, origin)
 
 
 def load_fences(state: State, fences: Iterable[tuple[str, int]]) -> None:

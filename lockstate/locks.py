@@ -3,13 +3,23 @@
 from typing import Final
 
 from lockstate import limits
-from lockstate.checks import check_acquire
+from lockstate.checks import check_acquire, check_uncommon
 from lockstate.claims import Claims, claims_of
-from lockstate.commands import Acquire, AcquireIf, ForceRelease, Release, Wanted
+from lockstate.commands import (
+    PRIORITY_DEFAULT,
+    Acquire,
+    AcquireAs,
+    AcquireIf,
+    ForceRelease,
+    Release,
+    Wanted,
+)
 from lockstate.extras import Extra
 from lockstate.holds import LEASE_EXPIRED, SESSION_EXPIRED, Holds, held_already
 from lockstate.ids import OwnerName
-from lockstate.queues import is_free
+from lockstate.modes import CONFLICTS
+from lockstate.priorities import check_priority, class_of
+from lockstate.queues import can_go, is_free
 from lockstate.records import Hold, HoldOrTicket, RequestKey, Ticket, each_lock
 from lockstate.results import (
     EventKind,
@@ -22,6 +32,7 @@ from lockstate.results import (
     Result,
 )
 from lockstate.state import Freed
+from lockstate.values import is_secret, mark
 from lockstate.views import holder_view
 
 _RELEASED: Final = Released()
@@ -69,22 +80,45 @@ class Locks:
             return refused
         if (lock is None and len(claims) == 1) or is_free(state, claims):
             return holds.begin(self._record(Hold, command, owner, key), claims, 0)
+        return self._in_turn(command, owner, key, claims)
+
+    def acquire_as(self, command: AcquireAs, key: RequestKey | None = None) -> Result:
+        """Do what `acquire` does with what only few holds have."""
+        return check_uncommon(command) or check_priority(command.priority) or self.acquire(command, key)
+
+    def _in_turn(self, command: Acquire, owner: OwnerName, key: RequestKey | None, claims: Claims) -> Result:
+        """Grant what only those who come later wait for, or queue or refuse the request."""
+        state, holds = self._state, self._holds
+        name, claim = claims[0]
+        lock = state.locks.get(name)
+        if lock is None or not lock.held & CONFLICTS[claim]:
+            ticket = self._ticket(command, owner, key)
+            ticket.order = state.next_order  # the order it would get: it is judged as if it waited
+            if can_go(state, ticket, claims):
+                return holds.pass_by(ticket, claims, is_secret=is_secret(command))
         if command.wait_ms == 0:
             return holds.lock_held(claims)
         return self._wait(command, owner, key, claims)
 
     def _wait(self, command: Acquire, owner: OwnerName, key: RequestKey | None, claims: Claims) -> Result:
         """Queue a request that cannot be granted at once."""
-        result = self._holds.wait(self._record(Ticket, command, owner, key), claims, command.wait_ms)
+        ticket = self._ticket(command, owner, key)
+        result = self._holds.wait(ticket, claims, command.wait_ms)
         if isinstance(command, AcquireIf) and isinstance(result, Queued):
-            self._state.extras.put(command.hold_id, Extra(if_held=command.if_held))
+            extra = Extra(if_held=command.if_held, priority=ticket.priority, is_secret=is_secret(command))
+            self._state.extras.put(command.hold_id, extra)
         return result
+
+    def _ticket(self, command: Acquire, owner: OwnerName, key: RequestKey | None) -> Ticket:
+        """Return the ticket for what `command` asks for, with the place that its priority gives it."""
+        priority = command.priority if isinstance(command, AcquireAs) else PRIORITY_DEFAULT
+        return self._record(class_of(priority), command, owner, key)
 
     def _record(
         self, make: type[HoldOrTicket], command: Acquire, owner: OwnerName, key: RequestKey | None
     ) -> HoldOrTicket:
         """Return the hold that `command` asks for, or the ticket for it."""
-        return make(
+        record = make(
             0,
             0,
             command.ttl_ms,
@@ -101,6 +135,9 @@ class Locks:
             command.scope,
             command.locks,
         )
+        if command.__class__ is AcquireAs:
+            mark(self._state, record, command)
+        return record
 
     # -- release, force -------------------------------------------------------------------------------------
 
@@ -120,6 +157,8 @@ class Locks:
         return _RELEASED
 
     def _release_part(self, hold: Hold, names: tuple[str, ...], depth: int) -> Result:
+        if hold.is_of_kinds:
+            return Refused(Reason.INVALID_REQUEST, "names: a hold of several kinds ends as a whole")
         held = {lock.name: lock for lock in each_lock(hold)}
         if len(set(names)) < len(names):
             return Refused(Reason.INVALID_REQUEST, "names: a name is given twice")
@@ -159,7 +198,7 @@ class Locks:
 
 def _is_same(hold: Hold, command: Acquire) -> bool:
     """Whether a hold is exactly what `command` asks for."""
-    if hold.kind is not HoldKind.LOCK:
+    if hold.kind is not HoldKind.LOCK or hold.permits:
         return False
     if hold.locks or command.locks:
         wanted = command.locks or (Wanted(command.name, command.mode, command.scope),)

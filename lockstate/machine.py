@@ -19,6 +19,7 @@ from lockstate.commands import (
     AcquirePermits,
     AcquirePermitsAs,
     AcquirePermitsOf,
+    AcquireSeveral,
     AdvanceFence,
     AdvanceVersion,
     Barrier,
@@ -44,8 +45,10 @@ from lockstate.commands import (
     PutCell,
     PutOff,
     Release,
+    ReleaseByValue,
     ReleaseOf,
     Renew,
+    RenewByValue,
     RenewOf,
     ResizeSemaphore,
     ResumeStream,
@@ -101,8 +104,10 @@ from lockstate.results import (
 )
 from lockstate.semaphores import Semaphores
 from lockstate.sessions import Sessions
+from lockstate.several import Several
 from lockstate.state import State
 from lockstate.transactions import Transactions
+from lockstate.values import Values
 from lockstate.versions import RULES, RULES_BOUNDED, RULES_EXPLICIT
 from lockstate.waits import Waits
 
@@ -129,6 +134,8 @@ _FREES: Final = (
     ForceCloseSession,
     LiftDelay,
     ForgetFence,
+    ReleaseByValue,
+    RenewByValue,
 )
 """The classes of commands with a `request_id` that are carried out whether or not there is room."""
 _DONE: Final = Done()
@@ -149,6 +156,7 @@ class LockMachine:
         pleas = Pleas(holds, kinds)
         self._sessions = sessions = Sessions(holds, transactions, pleas)
         locks, semaphores, elections = Locks(holds), Semaphores(holds), Elections(holds)
+        values = Values(state, locks.release, sessions.renew)
         waits = Waits(holds)
         frames = Frames(holds, self._apply, self._as_it_is_now)
         self._acts: dict[type, Callable[..., Result]] = {
@@ -186,8 +194,11 @@ class LockMachine:
             Revoke: pleas.revoke,
             PutOff: pleas.put_off,
             AcquirePermitsOf: semaphores.acquire,
-            AcquireAs: locks.acquire,
-            AcquirePermitsAs: semaphores.acquire,
+            AcquireAs: locks.acquire_as,
+            ReleaseByValue: values.release,
+            RenewByValue: values.renew,
+            AcquirePermitsAs: semaphores.acquire_as,
+            AcquireSeveral: Several(holds).acquire,
             Tick: lambda _: _DONE,
             Barrier: lambda _: _DONE,
             Undecodable: lambda _: _UNDECODABLE,
@@ -267,6 +278,7 @@ class LockMachine:
             "fences": len(state.fences),
             "cells": len(state.cells),
             "streams": len(state.streams),
+            "holds_without_deadline": state.endless_count,
         }
 
     @property
@@ -294,6 +306,11 @@ class LockMachine:
     def session(self, session_id: SessionId) -> SessionView | None:
         """Return one session, for a client that knows its id."""
         return views.session_view(self.state, session_id)
+
+    def lives(self, lease_id: SessionId | HoldId) -> bool:
+        """Whether there is a session of this id, or a hold of this id that lives without one."""
+        hold = self.state.holds.get(HoldId(lease_id))
+        return lease_id in self.state.sessions or (hold is not None and not hold.session_id)
 
     def semaphore(self, name: str) -> SemaphoreView:
         """Return one semaphore as anybody may see it."""
@@ -475,6 +492,10 @@ class LockMachine:
             case Renew() if isinstance(first, Renewed):
                 hold = self.state.holds.get(command.hold_id)
                 return self._sessions.renewed(hold, first.token) if hold else Renewed(first.token, 0)
+            case RenewByValue() if isinstance(first, Renewed):
+                of_name = views.holders_of(self.state, command.kind, command.name)
+                renewed = next((hold for hold in of_name if hold.token == first.token), None)
+                return self._sessions.renewed(renewed, first.token) if renewed else Renewed(first.token, 0)
             case PutOff() if isinstance(first, PutOffTo):
                 return PutOffTo(first.token, max(first.ends_in_ms - (self.state.now_ms - at_ms), 0))
             case TakeRate() if isinstance(first, RateTaken):

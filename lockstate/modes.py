@@ -11,13 +11,15 @@ from typing import Final
 
 
 class Mode(enum.StrEnum):
-    """How a lock is held. The value is the word used in JSON; `place` is its number, from 0."""
+    """How a lock is held. The value is the word used in JSON; `place` is its claim on a name."""
 
     place: int
 
     EXCLUSIVE = "exclusive"
     SHARED = "shared"
     UPDATE = "update"
+    CONCURRENT_READ = "concurrent-read"
+    CONCURRENT_WRITE = "concurrent-write"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
@@ -31,42 +33,52 @@ class Scope(enum.StrEnum):
     __hash__ = str.__hash__
 
 
-for _place, _mode in enumerate(Mode):
+RARE: Final = 9
+"""The first claim of the modes that came with rules 9. Where nobody uses them the counts stay as short, and
+the tables as small, as they were without them."""
+
+for _place, _mode in zip((0, 1, 2, RARE, RARE + 1), Mode, strict=True):
     _mode.place = _place
 
 COMPATIBLE: Final[dict[Mode, frozenset[Mode]]] = {
     Mode.EXCLUSIVE: frozenset(),
-    Mode.SHARED: frozenset({Mode.SHARED, Mode.UPDATE}),
-    Mode.UPDATE: frozenset({Mode.SHARED}),
+    Mode.SHARED: frozenset({Mode.SHARED, Mode.UPDATE, Mode.CONCURRENT_READ}),
+    Mode.UPDATE: frozenset({Mode.SHARED, Mode.CONCURRENT_READ}),
+    Mode.CONCURRENT_READ: frozenset({Mode.SHARED, Mode.UPDATE, Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE}),
+    Mode.CONCURRENT_WRITE: frozenset({Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE}),
 }
 """For each mode, the modes that others may hold at the same time. Symmetric."""
 
-Claim = int
-"""A mode on one record, in one of three roles: 0 to 2 the name, 3 to 5 its subtree, 6 to 8 an intent."""
+WRITING: Final = frozenset({Mode.EXCLUSIVE, Mode.CONCURRENT_WRITE})
+"""The modes whose holders may write."""
 
-CLAIMS: Final = range(9)
+Claim = int
+"""A mode on one record, in one of three roles: 0 to 2 the name, 3 to 5 its subtree, 6 to 8 an intent; and in
+the same order from RARE on for the modes that came later."""
+
+_NODE, _TREE, INTENT = 0, 3, 6
+"""The first claims on a name and on a subtree, and the first intent; other modes have them 9 further on."""
+ROLES_END: Final = 9
+"""A claim modulo this says its role."""
+CLAIMS: Final = tuple(sorted(mode.place + role for mode in Mode for role in (_NODE, _TREE, INTENT)))
 """All claims."""
-INTENTS: Final = range(6, 9)
-"""The claims that are intents."""
-_NODE, _TREE = 0, 3
-"""The first claims on a name and on a subtree."""
-INTENT: Final = 6
-"""The first claim that is an intent."""
+CLAIMS_END: Final = 2 * ROLES_END
+"""A number above all claims."""
 
 Counts = int
-"""The numbers of claims on a record, by claim: nine fields of 32 bits in one integer. Whether any of them is
-in the way of a claim is one `&` with CONFLICTS; adding a claim is a sum with UNIT."""
+"""The numbers of claims on a record, by claim: fields of 32 bits in one integer. Whether any of them is in
+the way of a claim is one `&` with CONFLICTS; adding a claim is a sum with UNIT."""
 
 _FIELD_BITS: Final = 32
 """Bits of one field."""
-UNIT: Final[tuple[Counts, ...]] = tuple(1 << _FIELD_BITS * claim for claim in CLAIMS)
+UNIT: Final[tuple[Counts, ...]] = tuple(1 << _FIELD_BITS * claim for claim in range(CLAIMS_END))
 """For each claim, the counts with one of it and none of any other."""
 FIELD: Final[tuple[Counts, ...]] = tuple(unit * ((1 << _FIELD_BITS) - 1) for unit in UNIT)
 """For each claim, the bits of its field."""
-NAMED: Final[Counts] = sum(FIELD[:INTENT])
-"""The fields of all claims except intents."""
-ALL_INTENTS: Final[Counts] = sum(FIELD[INTENT:])
-"""The fields of all intents."""
+
+_IS_TREE: Final = tuple(_TREE <= claim % ROLES_END < INTENT for claim in range(CLAIMS_END))
+_IS_INTENT: Final = tuple(claim % ROLES_END >= INTENT for claim in range(CLAIMS_END))
+"""For each claim, whether it is of this role: to look it up is quicker than to compute it."""
 
 
 def claim_of(mode: Mode, scope: Scope) -> Claim:
@@ -81,12 +93,20 @@ def intent_of(mode: Mode) -> Claim:
 
 def is_tree(claim: Claim) -> bool:
     """Whether the claim covers what lies below."""
-    return _TREE <= claim < INTENT
+    return _IS_TREE[claim]
 
 
 def is_intent(claim: Claim) -> bool:
     """Whether the claim stands for a lock below."""
-    return claim >= INTENT
+    return _IS_INTENT[claim]
+
+
+INTENTS: Final = tuple(claim for claim in CLAIMS if is_intent(claim))
+"""The claims that are intents."""
+ALL_INTENTS: Final[Counts] = sum(FIELD[claim] for claim in INTENTS)
+"""The fields of all intents."""
+NAMED: Final[Counts] = sum(FIELD[claim] for claim in CLAIMS if not is_intent(claim))
+"""The fields of all claims except intents."""
 
 
 def count(counts: Counts, claim: Claim) -> int:
@@ -99,14 +119,42 @@ def _meet(one: Claim, other: Claim) -> bool:
     return is_tree(one) or is_tree(other) or (not is_intent(one) and not is_intent(other))
 
 
-_MODES: Final = tuple(Mode) * 3
+_MODE_OF: Final = {mode.place + role: mode for mode in Mode for role in (_NODE, _TREE, INTENT)}
 """For each claim, its mode."""
 
-CONFLICTING: Final[tuple[tuple[Claim, ...], ...]] = tuple(
-    tuple(other for other in CLAIMS if _meet(one, other) and _MODES[other] not in COMPATIBLE[_MODES[one]])
-    for one in CLAIMS
-)
+
+def _conflicting(claim: Claim) -> tuple[Claim, ...]:
+    """Return the claims that may not stand beside `claim` on one record."""
+    if claim not in _MODE_OF:
+        return ()
+    compatible = COMPATIBLE[_MODE_OF[claim]]
+    return tuple(other for other in CLAIMS if _meet(claim, other) and _MODE_OF[other] not in compatible)
+
+
+CONFLICTING: Final[tuple[tuple[Claim, ...], ...]] = tuple(_conflicting(claim) for claim in range(CLAIMS_END))
 """For each claim, the claims that may not stand beside it on one record. Symmetric."""
 
 CONFLICTS: Final[tuple[Counts, ...]] = tuple(sum(FIELD[other] for other in row) for row in CONFLICTING)
 """For each claim, the fields of the claims that may not stand beside it."""
+
+_OFTEN: Final = tuple(tuple(other for other in row if other < RARE) for row in CONFLICTING)
+"""For each claim, what may not stand beside it of the modes that are there from the beginning."""
+
+
+def conflicting_among(counts: Counts, claim: Claim) -> tuple[Claim, ...]:
+    """Return the claims that may not stand beside `claim`, without those of modes that are not counted."""
+    return _OFTEN[claim] if counts < UNIT[RARE] else CONFLICTING[claim]
+
+
+def is_down(old: Mode, new: Mode) -> bool:
+    """Whether `new` is compatible with every mode that `old` is compatible with."""
+    return COMPATIBLE[old] <= COMPATIBLE[new]
+
+
+def _draws_token(old: Mode, new: Mode) -> bool:
+    excluded = COMPATIBLE[old] - COMPATIBLE[new]
+    return bool(excluded) and (new in WRITING or not excluded.isdisjoint(WRITING))
+
+
+DRAWING: Final = frozenset((old, new) for old in Mode for new in Mode if _draws_token(old, new))
+"""The changes of mode, from one to another, with which a hold gets a new token: see `Holds.convert`."""

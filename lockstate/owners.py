@@ -56,7 +56,7 @@ def party_of(record: Claimant) -> Party:
 
 def wish_of(record: Claimant) -> Wish | None:
     """Return what `record` is of and for whom, in a session; None if it cannot be shared."""
-    if not record.session_id or (isinstance(record, Ticket) and record.converts):
+    if not record.session_id or record.is_of_kinds or (isinstance(record, Ticket) and record.converts):
         return None
     return (record.session_id, record.owner, record.kind, record.permits, frozenset(each_lock(record)))
 

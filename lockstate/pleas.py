@@ -8,9 +8,9 @@ from lockstate import budget, limits
 from lockstate.commands import PutOff, Revoke
 from lockstate.holds import LEASE_EXPIRED, Holds
 from lockstate.kinded import Kinds
-from lockstate.records import Hold, Plea, Ticket, each_lock
+from lockstate.records import Hold, Plea
 from lockstate.results import EventKind, PutOffTo, Reason, Refused, Result, Revoked
-from lockstate.views import holders_of, revoked_view
+from lockstate.views import holders_of, parts_of, revoked_view
 
 
 class Pleas:
@@ -40,7 +40,7 @@ class Pleas:
             self._ask(hold, command)
         shown = [hold for hold in asked if hold.hold_id in state.pleas][: limits.REVOKED_PER_COMMAND_MAX]
         left = max(0, len(later) - limits.REVOKED_PER_COMMAND_MAX)
-        return Revoked(tuple([revoked_view(state, hold, command.name) for hold in shown]), left)
+        return Revoked(tuple([revoked_view(state, hold, command.name, command.kind) for hold in shown]), left)
 
     def put_off(self, command: PutOff) -> Result:
         """Give the holder its grace once more."""
@@ -94,13 +94,11 @@ class Pleas:
         if not command.ticket:
             return None
         ticket = self._state.tickets_in_order.get(command.ticket)
-        if ticket is not None and _waits_for(ticket, command):
+        if ticket is not None and (command.kind, command.name) in [
+            (part.kind, part.name) for part in parts_of(self._state, ticket)
+        ]:
             return None
         return Refused(Reason.INVALID_REQUEST, "ticket: nobody waits for this with such a number")
-
-
-def _waits_for(ticket: Ticket, command: Revoke) -> bool:
-    return ticket.kind is command.kind and any(lock.name == command.name for lock in each_lock(ticket))
 
 
 def _check(command: Revoke) -> Refused | None:

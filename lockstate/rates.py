@@ -4,17 +4,17 @@ A rate limit is identified by its name, algorithm and window; the limit itself c
 exists from the first admission until it is whole again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
 from lockstate import limits
-from lockstate.commands import Algorithm, TakeRate
+from lockstate.commands import Algorithm, TakeRate, WantedRate
 from lockstate.deadlines import Deadlines
 from lockstate.ledger import Ledger, mark_of_limiter
 from lockstate.rate_algorithms import FixedWindow, Gcra, Limiter, SlidingRow, SlidingWindow
 from lockstate.record_index import RecordIndex
-from lockstate.results import RateTaken, Reason, Refused
+from lockstate.results import RateTaken, RateUsed, Reason, Refused
 
 RateRow = FixedWindow | SlidingRow | Gcra
 """A rate limit as it is stored."""
@@ -53,6 +53,11 @@ def _check(command: TakeRate) -> Refused | None:
         )
         or limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX)
     )
+
+
+def check_wanted(rate: WantedRate) -> Refused | None:
+    """Return why no place of this rate limit can be asked for, or None."""
+    return _check(TakeRate(rate.name, rate.limit, rate.window_ms, rate.algorithm, rate.cost))
 
 
 def _overloaded(count: int, what: str) -> Refused:
@@ -118,6 +123,49 @@ class RateLimits:
             self._ledger.change(limiter)
         whole_ms = self._admit(limiter, at_ms, limit, command.cost)
         return RateTaken(True, limit, limiter.remaining(now_ms, limit), 0, whole_ms - now_ms, at_ms)
+
+    def take_together(
+        self, wanted: Sequence[WantedRate], now_ms: int, wait_ms: int, no_room: Refused | None
+    ) -> tuple[int, tuple[RateUsed, ...]] | Refused:
+        """Admit all of `wanted` at the first moment at which each fits, if that is within `wait_ms`, or none.
+
+        Return the moment, and what each answers. It is one moment for all: a place that is counted earlier
+        than it is used would let the limit be exceeded. `no_room` is as for `take`.
+        """
+        known = [self._limiters.get((one.name, one.algorithm, one.window_ms)) for one in wanted]
+        pairs = list(zip(wanted, known, strict=True))
+        at_ms, last = now_ms, None
+        for one, limiter in pairs:
+            if limiter is not None and limiter.earliest_ms(now_ms, one.limit, one.cost) > at_ms:
+                at_ms, last = limiter.earliest_ms(now_ms, one.limit, one.cost), (one, limiter)
+        if last is not None and at_ms - now_ms > wait_ms:
+            one, limiter = last
+            remaining = limiter.remaining(now_ms, one.limit)
+            detail = f"the rate limit {one.name!r} has no place for it in time"
+            facts = {"limit": one.limit, "remaining": remaining}
+            return Refused(Reason.RATE_LIMITED, detail, (), 0, at_ms - now_ms - wait_ms, (), facts)
+        refused = self._no_room_for(pairs) or (no_room if None in known else None)
+        if refused is not None:
+            return refused
+        used: list[RateUsed] = []
+        for one, found in pairs:
+            limiter = found or self._add((one.name, one.algorithm, one.window_ms), now_ms)
+            self._ledger.change(limiter)
+            whole_ms = self._admit(limiter, at_ms, one.limit, one.cost)
+            used.append(RateUsed(one.name, limiter.remaining(now_ms, one.limit), whole_ms - now_ms))
+        return at_ms, tuple(used)
+
+    def _no_room_for(
+        self, pairs: Iterable[tuple[WantedRate, FixedWindow | SlidingWindow | Gcra | None]]
+    ) -> Refused | None:
+        """Refuse rate limits for which there is no room in the tables."""
+        new_count = sum([limiter is None for _, limiter in pairs])
+        if new_count and len(self._limiters) + new_count > limits.RATE_LIMITERS_COUNT_MAX:
+            return _overloaded(len(self._limiters), "rate limits in use")
+        is_sliding = any(one.algorithm is Algorithm.SLIDING_WINDOW for one, _ in pairs)
+        if is_sliding and self._rows_count >= limits.RATE_ROWS_COUNT_MAX:
+            return _overloaded(self._rows_count, "rows in the logs of sliding windows")
+        return None
 
     def peek(self, command: TakeRate, now_ms: int) -> RateTaken | Refused:
         """Return what `take` would answer at `now_ms`, but for want of room; nothing changes.

@@ -8,14 +8,15 @@ import bisect
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from itertools import chain, repeat
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from lockstate.commands import Wanted
+from lockstate import limits
+from lockstate.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.deadlines import Lease, Timed
 from lockstate.ids import NO_HOLD, AttemptId, HoldId, OwnerName, SessionId
-from lockstate.modes import CLAIMS, INTENT, Claim, Counts, Mode, Scope, is_intent
+from lockstate.modes import CLAIMS_END, Claim, Counts, Mode, Scope, is_intent
 from lockstate.results import HoldKind, Result
 
 RequestKey = tuple[str, str | int]
@@ -28,16 +29,27 @@ _nothing = repeat(NOTHING).__next__
 _SEARCHED_MAX: Final = 64
 """Holds of a session that are searched one by one; with more than that it keeps a table by owner."""
 
-CONVERSION: Final = len(CLAIMS)
+CONVERSION: Final = CLAIMS_END
 """The offset of a claim's queue of conversions, which stand ahead of all others, from its other queue."""
+RANKED: Final = 2 * CONVERSION
+"""The first offset of a claim's queues of other priorities than most: each has its own (see `priorities`)."""
+_LANES: Final = (0, CONVERSION)
+_ALL_LANES: Final = (*_LANES, *range(RANKED, RANKED + CONVERSION * (limits.PRIORITY_MAX + 1), CONVERSION))
+
+Place = tuple[bool, int, int]
+"""The place of a ticket among others: what `precedence` returns."""
 
 
 class Claimant(Lease, eq=False, gc=False, array_like=True):
     """What a hold and a ticket have in common: what it is of, whose it is, and since when.
 
-    Exactly one of `session_id` and `ttl_ms` is given: it lives with a session, or has a lease of its own, and
-    then its `owner` may be empty. With several locks `name` is empty and `locks` lists them. `permits` are a
-    semaphore's, `value` is an elected leader's.
+    It lives with a session (`session_id`) or has a lease of its own (`ttl_ms`), never both; with neither it
+    has no deadline, and ends when somebody ends it. Without a session its `owner` may be empty. With several
+    locks `name` is empty and `locks` lists them. `permits` are a semaphore's. `value` is what an elected
+    leader says, or what marks any other hold.
+
+    Of several kinds are those of kind LOCK with `permits`: how many things beside locks it asked for.
+    What these are is in its `Extra` (see `several`). It may have no lock at all.
     """
 
     hold_id: HoldId
@@ -56,15 +68,25 @@ class Claimant(Lease, eq=False, gc=False, array_like=True):
     permits: int = 0
     value: str = ""
 
+    @property
+    def is_of_kinds(self) -> bool:
+        """Whether it is of several kinds, or was when it was asked for."""
+        return self.permits > 0 and self.kind is HoldKind.LOCK
+
 
 class Hold(Claimant, eq=False, gc=False, array_like=True):
-    """One granted right. `order` and `expires_at_ms` are 0 if it lives with a session.
+    """One granted right. `order` and `expires_at_ms` are 0 if it has no lease of its own.
 
     `converting` is the id of the ticket while a conversion of it waits.
     """
 
     token: int = 0
     converting: HoldId = NO_HOLD
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether it has no deadline."""
+        return not (self.session_id or self.ttl_ms)
 
 
 class Ticket(Claimant, eq=False, gc=False, array_like=True):
@@ -76,6 +98,13 @@ class Ticket(Claimant, eq=False, gc=False, array_like=True):
 
     converts: HoldId = NO_HOLD
     origin: str = ""
+
+    priority: ClassVar[int] = PRIORITY_DEFAULT
+    """Its class says it (see `priorities`), so that nothing more is stored of an ordinary ticket."""
+    steps: ClassVar[int] = 0
+    """By how many steps of its priority it stands behind an ordinary ticket."""
+    lane: ClassVar[int] = 0
+    """The offset of the queues that it stands in, unless it converts."""
 
 
 HoldOrTicket = TypeVar("HoldOrTicket", Hold, Ticket)
@@ -199,8 +228,9 @@ class Lock(msgspec.Struct, eq=False, gc=False):
 
     `held` counts the claims of holds and delays, `waiting` those of tickets. A single holder of the name
     itself is `holder`; several are in `holders`, in order of their tokens. `queues` has the tickets by claim,
-    each queue in order of arrival, and `below` the names one level down that have tickets; both exist only
-    while somebody waits. `is_sorted` says that the index of names has this name in its sorted part.
+    and of each claim conversions and each priority apart, in order of arrival, and `below` the names one
+    level down that have tickets; both exist only while somebody waits. `is_sorted` says that the index of
+    names has this name in its sorted part.
     """
 
     name: str
@@ -242,7 +272,7 @@ class Lock(msgspec.Struct, eq=False, gc=False):
         return len(self.holders) if self.holder is None else 1
 
     def queue(self) -> list[Ticket]:
-        """Return the tickets for this very name: conversions, then the others in order of arrival."""
+        """Return the tickets for this very name: conversions, then the others in their order."""
         if self.queues is None:
             return []
         own = [queue.values() for slot, queue in self.queues.items() if not is_intent(slot % CONVERSION)]
@@ -259,7 +289,7 @@ class Lock(msgspec.Struct, eq=False, gc=False):
         own = [
             queue
             for slot, queue in (self.queues or {}).items()
-            if slot in range(CONVERSION, CONVERSION + INTENT)
+            if CONVERSION <= slot < RANKED and not is_intent(slot % CONVERSION)
         ]
         return sum([len(queue) for queue in own])
 
@@ -287,19 +317,45 @@ class Semaphore(msgspec.Struct, eq=False, gc=False):
         return not self.used and not self.queue
 
 
-def precedence(ticket: Ticket) -> tuple[bool, int]:
-    """Return the sorting key of tickets: conversions first, then in order of arrival."""
-    return not ticket.converts, ticket.order
+def precedence(ticket: Ticket) -> Place:
+    """Return the sorting key of tickets: conversions first, then in order of arrival, but for priorities.
+
+    It never changes, so tickets age without being looked at: a priority is worth some time of waiting.
+    """
+    if ticket.steps:
+        return True, ticket.since_ms + ticket.steps * limits.PRIORITY_STEP_MS, ticket.order
+    return not ticket.converts, ticket.since_ms, ticket.order
+
+
+def lanes_of(queues: dict[Claim, OrderedDict[HoldId, Ticket]]) -> tuple[int, ...]:
+    """Return the offsets at which there may be queues, always in the same order."""
+    return _LANES if max(queues, default=0) < RANKED else _ALL_LANES
+
+
+def stand_in(queue: dict[HoldId, Ticket], ticket: Ticket) -> None:
+    """Put `ticket` into a queue of tickets of any priority, ahead of those that it comes before."""
+    place = place_among(queue, ticket)
+    behind = list(queue)[place:] if place < len(queue) else []
+    queue[ticket.hold_id] = ticket
+    for hold_id in behind:
+        queue[hold_id] = queue.pop(hold_id)
+
+
+def last_of(queue: dict[HoldId, Ticket]) -> Ticket:
+    """Return the last ticket of a queue that is not empty."""
+    return next(reversed(queue.values()))
 
 
 def place_among(queue: dict[HoldId, Ticket], ticket: Ticket) -> int:
-    """Return how many tickets of a queue, which is in order of arrival, come before `ticket`."""
+    """Return how many tickets of a queue come before `ticket`, which need not be in it."""
+    if not queue or precedence(last_of(queue)) < precedence(ticket):
+        return len(queue)
     return bisect.bisect_left(list(queue.values()), precedence(ticket), key=precedence)
 
 
 def each_lock(record: Claimant) -> Iterator[Wanted]:
-    """Yield what a hold has or a ticket wants: the one lock, or each of several."""
+    """Yield what a hold has or a ticket wants: the one lock, each of several, or none beside permits."""
     if record.locks:
         yield from record.locks
-    else:
+    elif record.name:
         yield Wanted(record.name, record.mode, record.scope)

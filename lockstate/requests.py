@@ -16,6 +16,7 @@ from lockstate.commands import (
     AcquirePermits,
     AcquirePermitsAs,
     AcquirePermitsOf,
+    AcquireSeveral,
     AdvanceFence,
     Campaign,
     CloseSession,
@@ -32,8 +33,10 @@ from lockstate.commands import (
     PutCell,
     PutOff,
     Release,
+    ReleaseByValue,
     ReleaseOf,
     Renew,
+    RenewByValue,
     RenewOf,
     ResizeSemaphore,
     Revoke,
@@ -57,6 +60,15 @@ _mark = marks.of_content
 _of_session = operator.attrgetter("session_id")
 _of_hold = operator.attrgetter("hold_id")
 _of_name = operator.attrgetter("name")
+
+
+def _of_value(command: ReleaseByValue | RenewByValue) -> str:
+    """Return what stands for a value, which may be longer than a scope."""
+    digest = _new_digest()
+    digest.update(command.value.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
 _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     Acquire: lambda command: command.session_id or command.owner,
     AcquireIf: lambda command: command.session_id or command.owner,
@@ -85,6 +97,9 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     AcquirePermitsOf: lambda command: command.session_id or command.owner,
     AcquireAs: lambda command: command.session_id or command.owner,
     AcquirePermitsAs: lambda command: command.session_id or command.owner,
+    ReleaseByValue: _of_value,
+    RenewByValue: _of_value,
+    AcquireSeveral: lambda command: command.session_id or command.owner,
     ForgetFence: operator.attrgetter("resource"),
 }
 """What tells apart clients that count their requests from 1: for each command that may be remembered."""
@@ -96,6 +111,7 @@ _IDS_OF_ATTEMPTS: Final[dict[type, dict[str, str]]] = {
     AcquirePermitsOf: _ATTEMPT,
     AcquireAs: _ATTEMPT,
     AcquirePermitsAs: _ATTEMPT,
+    AcquireSeveral: _ATTEMPT,
     Campaign: _ATTEMPT,
     Convert: {"ticket_id": "", "attempt_id": ""},
     OpenSession: {"session_id": ""},

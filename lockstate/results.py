@@ -8,7 +8,7 @@ import enum
 import msgspec
 
 from lockstate import kinds
-from lockstate.commands import Algorithm, Wanted
+from lockstate.commands import PRIORITY_DEFAULT, Algorithm, Wanted
 from lockstate.ids import NO_OWNER, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 
@@ -36,6 +36,7 @@ class Reason(enum.StrEnum):
     STALE_TOKEN = "stale-token"  # noqa: S105 - not a secret
     WRONG_KIND = "wrong-kind"
     NOT_REVOKED = "not-revoked"
+    RATE_LIMITED = "rate-limited"
 
     __hash__ = str.__hash__  # that of Enum is a Python function, and slow
 
@@ -45,12 +46,15 @@ class _Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class HolderView(_Value, frozen=True):
-    """A holder as others may see it: it contains no secret. `permits` is 0 except for semaphores."""
+    """A holder as others may see it: it contains no secret. `permits` is 0 except for semaphores.
+
+    `expires_in_ms` is None of a hold without a deadline.
+    """
 
     owner: OwnerName
     mode: Mode
     token: int
-    expires_in_ms: int
+    expires_in_ms: int | None
     note: str
     name: str = ""
     scope: Scope = Scope.NODE
@@ -80,6 +84,8 @@ class HoldView(HolderView, frozen=True):
     session_name: str = ""
     labels: dict[str, str] = {}
     revocation: RevocationView | None = None
+    value: str = ""
+    """What the hold of a lock or of permits carries, unless it is secret. A leader's is told with it."""
 
 
 class RevokedView(HolderView, frozen=True):
@@ -105,6 +111,7 @@ class WaiterView(_Value, frozen=True):
     is_conversion: bool = False
     ticket: int = 0
     session_name: str = ""
+    priority: int = PRIORITY_DEFAULT
 
 
 class CycleView(_Value, frozen=True):
@@ -231,6 +238,7 @@ class TicketView(_Value, frozen=True):
     estimate_ms: int | None
     session_name: str = ""
     is_conversion: bool = False
+    priority: int = PRIORITY_DEFAULT
 
 
 class SessionOpened(_Value, frozen=True, tag=1):
@@ -257,6 +265,8 @@ class SessionClosed(_Value, frozen=True, tag=3):
 class Granted(_Value, frozen=True, tag=4):
     """The lock is held. `expires_in_ms` is 0 when a repeated request finds that its hold has ended already.
 
+    It is None of a hold without a deadline.
+
     For several locks `name` is empty and `locks` lists them; `permits` and `available` are a semaphore's.
     """
 
@@ -264,7 +274,7 @@ class Granted(_Value, frozen=True, tag=4):
     token: int
     name: str
     mode: Mode
-    expires_in_ms: int
+    expires_in_ms: int | None
     owner: OwnerName = NO_OWNER
     scope: Scope = Scope.NODE
     locks: tuple[Wanted, ...] = ()
@@ -286,10 +296,10 @@ class Queued(_Value, frozen=True, tag=5):
 
 
 class Renewed(_Value, frozen=True, tag=6):
-    """The lease has started anew."""
+    """The lease has started anew; None is left of what has no deadline."""
 
     token: int
-    expires_in_ms: int
+    expires_in_ms: int | None
 
 
 class Released(_Value, frozen=True, tag=7):
@@ -358,6 +368,53 @@ class GrantedPermits(Granted, frozen=True, tag=28):
     """Permits are held of a semaphore that has this limit. From rules 8 on."""
 
     limit: int = 0
+
+
+class GrantedAs(Granted, frozen=True, tag=79):
+    """The lock is held, with this value. From rules 9 on."""
+
+    value: str = ""
+
+
+class GrantedAgainAs(GrantedAgain, frozen=True, tag=80):
+    """The session holds it already, with this value. From rules 9 on."""
+
+    value: str = ""
+
+
+class GrantedPermitsAs(GrantedPermits, frozen=True, tag=81):
+    """Permits are held, with this value. From rules 9 on."""
+
+    value: str = ""
+
+
+class PermitsHeld(_Value, frozen=True):
+    """Permits of one semaphore in a hold of several kinds; `available` are left for others."""
+
+    name: str
+    permits: int
+    available: int
+    limit: int
+
+
+class RateUsed(_Value, frozen=True):
+    """What one rate limit answered to a request for several kinds: the last two fields of `RateTaken`."""
+
+    name: str
+    remaining: int
+    reset_in_ms: int
+
+
+class GrantedSeveral(Granted, frozen=True, tag=36):
+    """Things of several kinds are held, under one id and one token. From rules 9 on.
+
+    The client may go on once cluster time is `at_ms`, for which its `rates` were reserved, and from which on
+    its own lease counts; 0 stands for at once. Whoever asks what became of an attempt is not told of rates.
+    """
+
+    held: tuple[PermitsHeld, ...] = ()
+    rates: tuple[RateUsed, ...] = ()
+    at_ms: int = 0
 
 
 class ForceReleased(_Value, frozen=True, tag=8):
@@ -555,6 +612,10 @@ Result = (
     | RenewedToEnd
     | SessionKeptToEnd
     | GrantedPermits
+    | GrantedAs
+    | GrantedAgainAs
+    | GrantedPermitsAs
+    | GrantedSeveral
     | StreamResumed
     | NumberedDone
     | FrameRefused
@@ -596,6 +657,7 @@ class Left(enum.StrEnum):
     SESSION_CLOSED = "session-closed"
     SESSION_EXPIRED = "session-expired"
     SESSION_FORCED = "session-forced"
+    RATE_LIMITED = "rate-limited"
 
     __hash__ = str.__hash__
 

@@ -1,17 +1,26 @@
-"""The commands about semaphores: permits with owner, number and lease, granted in order of arrival."""
+"""The commands about semaphores: permits with owner, number and lease, granted in order."""
 
 from typing import Final
 
 from lockstate import limits
-from lockstate.checks import check_attempt, check_lease, check_limit
+from lockstate.checks import check_attempt, check_lease, check_limit, check_uncommon
 from lockstate.claims import permits_of
-from lockstate.commands import AcquirePermits, AcquirePermitsOf, ResizeSemaphore
+from lockstate.commands import (
+    PRIORITY_DEFAULT,
+    AcquirePermits,
+    AcquirePermitsAs,
+    AcquirePermitsOf,
+    ResizeSemaphore,
+)
+from lockstate.extras import Extra
 from lockstate.holds import SESSION_EXPIRED, Holds, check_count, held_already
 from lockstate.ids import OwnerName
 from lockstate.modes import Mode
-from lockstate.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket
-from lockstate.results import HoldKind, Left, Reason, Refused, Resized, Result
+from lockstate.priorities import check_priority, class_of
+from lockstate.records import Hold, HoldOrTicket, RequestKey, Semaphore, Ticket, precedence
+from lockstate.results import HoldKind, Left, Queued, Reason, Refused, Resized, Result
 from lockstate.state import Freed
+from lockstate.values import is_secret, value_of
 from lockstate.versions import RULES_EXPLICIT
 from lockstate.views import available
 
@@ -61,10 +70,41 @@ class Semaphores:
             return refused
         if not semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
             state.add_semaphore(semaphore)
+            if is_secret(command):
+                state.extras.put(command.hold_id, Extra(is_secret=True))
             return holds.begin(self._record(Hold, command, owner, key), (), 0)
+        return self._in_turn(command, owner, key, semaphore)
+
+    def acquire_as(self, command: AcquirePermitsAs, key: RequestKey | None = None) -> Result:
+        """Do what `acquire` does with what only few holds have."""
+        return check_priority(command.priority) or self.acquire(command, key)
+
+    def _in_turn(
+        self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None, semaphore: Semaphore
+    ) -> Result:
+        """Grant what fits to who comes before all who wait, or queue or refuse the request."""
+        if semaphore.queue and semaphore.used + command.permits <= semaphore.limit:
+            ticket = self._ticket(command, owner, key)
+            ticket.order = self._state.next_order  # the order it would get: it is judged as if it waited
+            if precedence(ticket) < precedence(next(iter(semaphore.queue.values()))):
+                return self._holds.pass_by(ticket, (), is_secret=is_secret(command))
         if command.wait_ms == 0:
-            return holds.no_permits(semaphore)
-        return holds.wait(self._record(Ticket, command, owner, key), (), command.wait_ms)
+            return self._holds.no_permits(semaphore)
+        return self._wait(command, owner, key)
+
+    def _wait(self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None) -> Result:
+        """Queue a request that cannot be granted at once."""
+        ticket = self._ticket(command, owner, key)
+        result = self._holds.wait(ticket, (), command.wait_ms)
+        if isinstance(result, Queued):
+            extra = Extra(priority=ticket.priority, is_secret=is_secret(command))
+            self._state.extras.put(command.hold_id, extra)
+        return result
+
+    def _ticket(self, command: AcquirePermits, owner: OwnerName, key: RequestKey | None) -> Ticket:
+        """Return the ticket for what `command` asks for, with the place that its priority gives it."""
+        priority = command.priority if isinstance(command, AcquirePermitsAs) else PRIORITY_DEFAULT
+        return self._record(class_of(priority), command, owner, key)
 
     def _record(
         self, make: type[HoldOrTicket], command: AcquirePermits, owner: OwnerName, key: RequestKey | None
@@ -86,6 +126,7 @@ class Semaphores:
             key,
             kind=HoldKind.SEMAPHORE,
             permits=command.permits,
+            value=value_of(command),
         )
 
     def resize(self, command: ResizeSemaphore) -> Result:
@@ -101,7 +142,8 @@ class Semaphores:
             )
         state.resize(semaphore, command.limit)
         freed: Freed = [permits_of(command.name)]
-        for ticket in [waiter for waiter in semaphore.queue.values() if waiter.permits > command.limit]:
+        wanted = [(one, dict(state.permits_in(one))[command.name]) for one in semaphore.queue.values()]
+        for ticket in [waiter for waiter, permits in wanted if permits > command.limit]:
             detail = f"the semaphore was resized to {command.limit}"
             mismatch = Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": command.limit})
             freed += holds.end_wait(ticket, Left.LIMIT_MISMATCH, mismatch)
@@ -115,13 +157,20 @@ def _check_limit(semaphore: Semaphore, command: AcquirePermits) -> Refused | Non
     if not limit:
         return NO_LIMIT
     if isinstance(command, AcquirePermitsOf) and not command.is_strict:
-        if command.permits <= limit:
-            return None
-        detail = f"the semaphore has a limit of {limit}: ask for at most so many, or resize it"
-    elif command.limit == limit:
+        return refuse_limit(limit, command.permits)
+    if command.limit == limit:
         return None
-    else:
-        detail = f"the semaphore has a limit of {limit}: ask with that one, or resize it"
+    detail = f"the semaphore has a limit of {limit}: ask with that one, or resize it"
+    return Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": limit})
+
+
+def refuse_limit(limit: int, permits: int) -> Refused | None:
+    """Refuse more permits than a semaphore has; with limit 0 it has no limit yet."""
+    if not limit:
+        return NO_LIMIT
+    if permits <= limit:
+        return None
+    detail = f"the semaphore has a limit of {limit}: ask for at most so many, or resize it"
     return Refused(Reason.LIMIT_MISMATCH, detail, facts={"limit": limit})
 
 
@@ -132,4 +181,5 @@ def _check(command: AcquirePermits) -> Refused | None:
         or check_limit(command.permits if is_open else command.limit, command.permits)
         or check_attempt(command)
         or check_lease(command)
+        or check_uncommon(command)
     )

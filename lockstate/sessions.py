@@ -11,7 +11,7 @@ from lockstate.ids import OwnerName
 from lockstate.owners import order_in, public_name, session_name
 from lockstate.pleas import Pleas
 from lockstate.rate_algorithms import Limiter
-from lockstate.records import Delay, Hold, Plea, Session, Ticket, each_lock
+from lockstate.records import Delay, Hold, Plea, Session, Ticket
 from lockstate.results import (
     CellEventKind,
     EventKind,
@@ -29,7 +29,7 @@ from lockstate.results import (
 )
 from lockstate.state import Freed, claims_of_hold
 from lockstate.transactions import Transactions
-from lockstate.views import remaining_ms, revocation_of, revoked_of
+from lockstate.views import parts_of, remaining_ms, revocation_of, revoked_of
 
 _TOLD: Final = {
     EventKind.EXPIRED: EventKind.SESSION_EXPIRED,
@@ -122,7 +122,8 @@ class Sessions:
         """Start the lease of a hold anew.
 
         A shorter ttl counts from the next renewal on. If it cut the present lease short, a renewal that
-        arrives late would take back time that a later, longer one has promised.
+        arrives late would take back time that a later, longer one has promised. There is nothing to renew of
+        a hold without a deadline.
         """
         hold = self._state.holds.get(command.hold_id)
         if hold is None:
@@ -133,9 +134,12 @@ class Sessions:
                 return refused
             if hold.session_id:
                 return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold lives as long as its session")
+            if hold.is_endless:
+                return Refused(Reason.INVALID_REQUEST, "ttl_ms: this hold has no deadline")
             self._state.ledger.change(hold)
             hold.ttl_ms = command.ttl_ms
-        self._state.extend(self._state.lease_of(hold))
+        if not hold.is_endless:
+            self._state.extend(self._state.lease_of(hold))
         return self.renewed(hold, hold.token)
 
     def renewed(self, hold: Hold, token: int) -> Renewed:
@@ -159,6 +163,7 @@ class Sessions:
                 ticket, _LEFT[kind], LEASE_EXPIRED if ticket.converts else SESSION_EXPIRED
             )
         ended = list(session.holds.values())
+        names = tuple([part.name for hold in ended for part in parts_of(state, hold)])
         for hold in ended:
             freed += holds.end(hold, kind, reason)
         if kind in _TOLD:
@@ -168,7 +173,7 @@ class Sessions:
             CellEventKind.EXPIRED if kind is EventKind.EXPIRED else CellEventKind.DELETED,
         )
         holds.serve(freed)
-        return tuple([lock.name for hold in ended for lock in each_lock(hold)])
+        return names
 
     # -- time -----------------------------------------------------------------------------------------------
 
@@ -181,7 +186,7 @@ class Sessions:
         state = self._state
         left = limits.EXPIRIES_PER_ENTRY_MAX
         while left > 0 and (record := state.deadlines.due(state.now_ms)) is not None:
-            left -= _weight(state.holds[record.hold_id] if isinstance(record, Plea) else record)
+            left -= self._weight(state.holds[record.hold_id] if isinstance(record, Plea) else record)
             if isinstance(record, Session):
                 left -= len(self._state.cells.of_session(record.session_id))
             match record:
@@ -201,12 +206,12 @@ class Sessions:
                     assert isinstance(record, Limiter), "only these end by themselves"
                     state.rates.end(record)
 
-
-def _weight(record: Timed) -> int:
-    """Return how many claims end with a record."""
-    match record:
-        case Hold():
-            return len(claims_of_hold(record)) or 1
-        case Session():
-            return max(record.claims_count, 1)
-    return 1
+    def _weight(self, record: Timed) -> int:
+        """Return how many claims end with a record."""
+        match record:
+            case Hold():
+                beside = len(self._state.permits_in(record)) if record.is_of_kinds else 0
+                return (len(claims_of_hold(record)) or 1) + beside
+            case Session():
+                return max(record.claims_count, 1)
+        return 1

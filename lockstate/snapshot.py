@@ -130,6 +130,8 @@ class _Table(NamedTuple):
     load: Callable[[State, Any], None]
     since: int = RULES_FIRST
     """The first rules that have this table."""
+    is_first: bool = False
+    """Whether it is loaded before all others, because these look into it."""
 
 
 def _session_row(session: Session) -> _SessionRow:
@@ -219,8 +221,9 @@ _TABLES: Final = (
         lambda state: state.extras.dump(),
         None,
         msgspec.msgpack.Decoder(list[tuple[str, Extra]]),
-        loading.load_extras,
+        lambda state, rows: state.extras.load(rows),
         RULES_EXTRAS,
+        is_first=True,
     ),
     _Table(
         lambda state: state.cells.all(),
@@ -251,7 +254,7 @@ _TABLES: Final = (
         RULES_NUMBERED,
     ),
 )
-"""All tables, in the order in which they can be rebuilt."""
+"""All tables, in the order in which they are stored."""
 
 
 def encode(machine: LockMachine) -> bytes:
@@ -353,10 +356,11 @@ def _begin(data: bytes | bytearray) -> tuple[State, _Tables]:
 
 
 def _rows(tables: _Tables, rules: int) -> Iterable[tuple[_Table, Any]]:
-    """Yield the groups of rows of all tables in order, each with its table."""
+    """Yield the groups of rows of all tables, each with its table, in the order in which they are loaded."""
     known = _tables(rules)
     if len(tables) != len(known):
         raise SnapshotError(f"{len(tables)} tables; rules {rules} have {len(known)}")
-    for table, groups in zip(known, tables, strict=True):
+    stored = list(zip(known, tables, strict=True))
+    for table, groups in sorted(stored, key=lambda pair: not pair[0].is_first):
         for group in groups:
             yield table, table.decoder.decode(group)

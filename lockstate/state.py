@@ -13,7 +13,7 @@ from lockstate.deadlines import Deadlines, Lease
 from lockstate.extras import Extras
 from lockstate.ids import NO_HOLD, HoldId, SessionId
 from lockstate.ledger import Ledger, NamedValues
-from lockstate.modes import CONFLICTS, INTENT, UNIT, Claim, Mode, Scope, claim_of, is_intent
+from lockstate.modes import CONFLICTS, INTENT, ROLES_END, UNIT, Claim, Mode, Scope, claim_of, is_intent
 from lockstate.names import NameIndex
 from lockstate.owners import Party, Wish, party_of, wish_of
 from lockstate.rates import RateLimits
@@ -30,11 +30,16 @@ from lockstate.records import (
     Semaphore,
     Session,
     Ticket,
+    precedence,
+    stand_in,
 )
 from lockstate.requests import RequestMemory
 from lockstate.results import Event, HoldKind, Result
 from lockstate.streams import Streams
 from lockstate.versions import RULES_EXPLICIT, RULES_FIRST
+
+Permits = tuple[tuple[str, int], ...]
+"""Names of semaphores, each with a number of permits."""
 
 Freed = list[tuple[str, Claim]]
 """Claims that ended and that somebody waits for. `Holds.serve` finds out who can go."""
@@ -80,9 +85,11 @@ class State:
         self.permit_delays: dict[int, Delay] = {}
         self.pleas: dict[HoldId, Plea] = {}
         """The holds that are to be given up."""
+        self.ranked_count = 0
+        """How many tickets have another priority than most: if none has, nothing more need be asked."""
         self.party_tickets: dict[Party, dict[HoldId, Ticket]] = {}
         self.wishes: dict[Wish, dict[HoldId, Ticket]] = {}
-        """The tickets of sessions by what they want, each table in order of arrival."""
+        """The tickets of sessions by what they want, each table in order of `precedence`."""
         self.origin_tickets: dict[str, dict[HoldId, Ticket]] = {}
         self.asking = ""
         """The origin of the batch that is being applied."""
@@ -108,6 +115,8 @@ class State:
         self.origin_values = NamedValues(self.origins, number_of_origin)
         self.bytes_max = limits.STATE_BYTES_MAX
         """The bound on the bytes that this state takes (see `budget`)."""
+        self.endless_count = 0
+        """How many holds have no deadline."""
         self.is_tight = False
         """Whether the entry that is being applied may reach that bound."""
 
@@ -128,7 +137,7 @@ class State:
         """Count the claims of `hold`, or of a delay."""
         locks, young = self.locks, self.names.young
         for name, claim in claims:
-            holder = hold if claim < INTENT else None
+            holder = hold if claim < INTENT or claim % ROLES_END < INTENT else None
             lock = locks.get(name)
             if lock is None:
                 locks[name] = lock = Lock(name, UNIT[claim], 0, holder)
@@ -150,7 +159,7 @@ class State:
                 if lock.is_sorted:
                     self.names.remove(name)
                 continue
-            if hold is not None and claim < INTENT:
+            if hold is not None and (claim < INTENT or claim % ROLES_END < INTENT):
                 if lock.waiting and lock.holders_count == limits.HOLDERS_COUNT_MAX:
                     # The name was full: now even waiters that never conflicted may go.
                     freed.append((name, WHOLE))
@@ -180,29 +189,78 @@ class State:
         self.ledger.remove(session)
 
     def lease_of(self, hold: Hold) -> Lease:
-        """Return the lease that `hold` lives by: its own, or its session's."""
-        return hold if hold.ttl_ms else self.sessions[hold.session_id]
+        """Return the lease that `hold` lives by: its own, which may be none, or its session's."""
+        return self.sessions[hold.session_id] if hold.session_id else hold
 
     def extend(self, lease: Lease) -> None:
         """Start a lease's ttl anew. It never ends earlier than before: that time was promised."""
         self.deadlines.move(lease, max(lease.expires_at_ms, self.now_ms + lease.ttl_ms))
 
+    # -- permits --------------------------------------------------------------------------------------------
+
+    def permits_in(self, record: Claimant) -> Permits:
+        """Return the permits that a hold has or a ticket wants."""
+        if record.kind is _SEMAPHORE:
+            return ((record.name, record.permits),)
+        if not record.permits:
+            return ()
+        return tuple([(one.name, one.permits) for one in self.extras.get(record.hold_id).permits])
+
+    def _add_permits(self, record: Hold | Ticket) -> None:
+        """Count the permits of a hold, or queue up a ticket for them.
+
+        Those of one of several kinds are its session's claims, besides the first of what it has.
+        """
+        permits = self.permits_in(record)
+        for name, count in permits:
+            semaphore = self.semaphores[name]
+            if isinstance(record, Ticket):
+                stand_in(semaphore.queue, record)
+            else:
+                semaphore.used += count
+                semaphore.holders[record.hold_id] = record
+        if record.kind is _LOCK and (session := self.sessions.get(record.session_id)) is not None:
+            session.claims_count += len(permits)
+
+    def _remove_permits(self, record: Hold | Ticket) -> Freed:
+        """Take the permits back, or the ticket out of the queues for them; return what became free.
+
+        A semaphore stays, even if it is idle, until its queue has been served.
+        """
+        permits = self.permits_in(record)
+        for name, count in permits:
+            semaphore = self.semaphores[name]
+            if isinstance(record, Ticket):
+                del semaphore.queue[record.hold_id]
+            else:
+                semaphore.used -= count
+                del semaphore.holders[record.hold_id]
+        if record.kind is _LOCK and (session := self.sessions.get(record.session_id)) is not None:
+            session.claims_count -= len(permits)
+        return [permits_of(name) for name, _ in permits]
+
     # -- holds ----------------------------------------------------------------------------------------------
 
     def add_hold(self, hold: Hold, claims: Claims) -> Lease:
-        """Add a hold with its claims and return its lease. A semaphore's hold has permits and no claims."""
+        """Add a hold with its claims and return its lease: itself if it has no session.
+
+        A semaphore's hold has permits and no claims. What one of several kinds has beside its locks is in its
+        `Extra` before.
+        """
         self.holds[hold.hold_id] = hold
         self.ledger.noted[hold] = 0
         if claims:
             self._add_claims(claims, hold)
-        else:
-            semaphore = self.semaphores[hold.name]
-            semaphore.used += hold.permits
-            semaphore.holders[hold.hold_id] = hold
+        if hold.permits:
+            self._add_permits(hold)
         if hold.ttl_ms:
             self.deadlines.add(hold)
             return hold
-        session = self.sessions[hold.session_id]
+        session = self.sessions.get(hold.session_id)
+        if session is None:
+            assert not hold.session_id, "a hold does not outlive its session"
+            self.endless_count += 1
+            return hold
         session.claims_count += len(claims) or 1
         if session.holds is NOTHING or session.by_owner is not None:
             session.add_hold(hold)
@@ -220,6 +278,7 @@ class State:
             self.ledger.settled_sum -= self.ledger.noted.pop(hold)
         else:
             self.ledger.remove(hold)
+        freed = self._remove_permits(hold) if hold.permits else []
         if self.extras:
             self.extras.drop(hold.hold_id)
         if self.pleas:
@@ -233,12 +292,9 @@ class State:
             else:
                 del session.holds[hold.hold_id]
             session.claims_count -= len(claims) or 1
-        if claims:
-            return self._remove_claims(claims, hold)
-        semaphore = self.semaphores[hold.name]
-        semaphore.used -= hold.permits
-        del semaphore.holders[hold.hold_id]
-        return [permits_of(hold.name)]
+        elif not hold.session_id:
+            self.endless_count -= 1
+        return self._remove_claims(claims, hold) + freed if freed else self._remove_claims(claims, hold)
 
     def reclaim(self, hold: Hold, claims: Claims, token: int) -> Freed:
         """Give a hold other claims, which its fields are about to match, and `token`, which may be a new one.
@@ -273,12 +329,18 @@ class State:
         """Add a waiter to its queues, its session, its node process and the deadlines."""
         self.deadlines.add(ticket)
         self.tickets[ticket.hold_id] = ticket
+        if ticket.steps:
+            self.ranked_count += 1
         self.tickets_in_order.add(ticket)
         self.ledger.noted[ticket] = 0
         self.join_origin(ticket, ticket.origin)
         self.party_tickets.setdefault(party_of(ticket), {})[ticket.hold_id] = ticket
         if wish := wish_of(ticket):
-            self.wishes.setdefault(wish, {})[ticket.hold_id] = ticket
+            of_wish = self.wishes.setdefault(wish, {})
+            if self.ranked_count:
+                stand_in(of_wish, ticket)
+            else:
+                of_wish[ticket.hold_id] = ticket
         session = self.sessions.get(ticket.session_id)
         if session is not None:
             session.claims_count += len(claims) or 1
@@ -289,8 +351,8 @@ class State:
             hold = self.holds[ticket.converts]
             self.ledger.change(hold)
             hold.converting = ticket.hold_id
-        if ticket.kind is _SEMAPHORE:
-            self.semaphores[ticket.name].queue[ticket.hold_id] = ticket
+        if ticket.permits:
+            self._add_permits(ticket)
         for name, claim in claims:
             self._queue_up(name, claim, ticket)
 
@@ -303,7 +365,7 @@ class State:
                 upper = self._lock_for(above)
                 upper.below = upper.below or {}
                 upper.below[name] = None
-        slot = claim + CONVERSION if ticket.converts else claim
+        slot = claim + (CONVERSION if ticket.converts else ticket.lane)
         queue = lock.queues.get(slot)
         if queue is None:
             queue = lock.queues[slot] = OrderedDict()
@@ -319,6 +381,9 @@ class State:
     def remove_ticket(self, ticket: Ticket, claims: Claims) -> Freed:
         """Take a waiter out of its queues; return what became free."""
         del self.tickets[ticket.hold_id]
+        if ticket.steps:
+            self.ranked_count -= 1
+        freed = self._remove_permits(ticket) if ticket.permits else []
         if self.extras:
             for _, origin in self.extras.get(ticket.hold_id).attempts:
                 self.leave_origin(ticket, origin)
@@ -338,10 +403,8 @@ class State:
         if hold is not None:
             self.ledger.change(hold)
             hold.converting = NO_HOLD
-        if ticket.kind is _SEMAPHORE:
-            del self.semaphores[ticket.name].queue[ticket.hold_id]
-            return [permits_of(ticket.name)]
-        return [freed for name, claim in claims if (freed := self._leave_queue(name, claim, ticket))]
+        freed += [left for name, claim in claims if (left := self._leave_queue(name, claim, ticket))]
+        return freed
 
     def twin_of(self, ticket: Ticket) -> Ticket | None:
         """Return the first earlier ticket with the same wish, if the two will share a hold."""
@@ -349,7 +412,7 @@ class State:
             return None
         wish = wish_of(ticket)
         first = next(iter(self.wishes.get(wish, NOTHING).values()), None) if wish else None
-        return first if first is not None and first.order < ticket.order else None
+        return first if first is not None and precedence(first) < precedence(ticket) else None
 
     def join_origin(self, ticket: Ticket, origin: str) -> None:
         """Record that a node process keeps the connection of a client that waits with `ticket`."""
@@ -365,7 +428,7 @@ class State:
         lock = self.locks[name]
         assert lock.queues is not None, "a ticket stands in its queues"
         lock.waiting -= UNIT[claim]
-        slot = claim + CONVERSION if ticket.converts else claim
+        slot = claim + (CONVERSION if ticket.converts else ticket.lane)
         del lock.queues[slot][ticket.hold_id]
         if not lock.queues[slot]:
             del lock.queues[slot]
@@ -553,6 +616,6 @@ def claims_of_hold(record: Claimant) -> Claims:
     name, kind = record.name, record.kind
     if name and kind is _LOCK and record.scope is _NODE and "/" not in name:
         return ((name, record.mode.place),)
-    if kind is _SEMAPHORE:
+    if kind is _SEMAPHORE or not (name or record.locks):
         return ()
     return claims_of(name, record.mode, record.scope, record.locks, kind)

@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,9 +12,19 @@ from lockstate.blockers import covering_holds, names_below
 from lockstate.cells import Cell
 from lockstate.claims import FIRST_OF_LOCKS, Claims, ancestors, permits_of, record_name
 from lockstate.ids import NO_OWNER, HoldId, SessionId
-from lockstate.modes import NAMED, Scope, is_intent, is_tree
+from lockstate.modes import NAMED, Mode, Scope, is_intent, is_tree
 from lockstate.owners import own_id, session_name, shown_owner
-from lockstate.records import NOTHING, Delay, Hold, Semaphore, Session, Ticket, each_lock, place_among
+from lockstate.records import (
+    NOTHING,
+    Claimant,
+    Delay,
+    Hold,
+    Semaphore,
+    Session,
+    Ticket,
+    each_lock,
+    place_among,
+)
 from lockstate.results import (
     CellView,
     ElectionView,
@@ -32,8 +43,10 @@ from lockstate.results import (
 from lockstate.state import State, claims_of_hold
 
 
-def remaining_ms(state: State, hold: Hold) -> int:
-    """Return how much of the lease of `hold` is left."""
+def remaining_ms(state: State, hold: Hold) -> int | None:
+    """Return how much of the lease of `hold` is left; None if it has no deadline."""
+    if hold.is_endless:
+        return None
     return max(0, state.lease_of(hold).expires_at_ms - state.now_ms)
 
 
@@ -42,15 +55,56 @@ def available(semaphore: Semaphore) -> int:
     return semaphore.limit - semaphore.used
 
 
-def holder_view(state: State, hold: Hold, name: str) -> HolderView:
-    """Return `hold` as others may see it, as a holder of `name`."""
-    mode, scope = hold.mode, hold.scope
-    for lock in hold.locks:
+class Part(NamedTuple):
+    """One thing of those that a hold has or a ticket wants."""
+
+    kind: HoldKind
+    name: str
+    mode: Mode = Mode.EXCLUSIVE
+    scope: Scope = Scope.NODE
+    permits: int = 0
+
+
+def parts_of(state: State, record: Claimant) -> list[Part]:
+    """Return all things that a hold has or a ticket wants: the locks, then the permits."""
+    if record.kind is not HoldKind.LOCK:
+        return [Part(record.kind, record.name, record.mode, record.scope, record.permits)]
+    locks = [Part(HoldKind.LOCK, lock.name, lock.mode, lock.scope) for lock in each_lock(record)]
+    return locks + [Part(HoldKind.SEMAPHORE, name, permits=n) for name, n in state.permits_in(record)]
+
+
+def part_of(state: State, record: Claimant, name: str, kind: HoldKind) -> Part:
+    """Return the part of this name, and of this kind if it is one of several kinds.
+
+    Of several locks that cover a name but do not have it, it is what they have in common.
+    """
+    if record.is_of_kinds and kind is HoldKind.SEMAPHORE:
+        return Part(kind, name, permits=dict(state.permits_in(record))[name])
+    mode, scope = record.mode, record.scope
+    for lock in record.locks:
         if lock.name == name:
             mode, scope = lock.mode, lock.scope
+    return Part(record.kind, name, mode, scope, 0 if record.is_of_kinds else record.permits)
+
+
+def holder_view(state: State, hold: Hold, name: str, kind: HoldKind = HoldKind.LOCK) -> HolderView:
+    """Return `hold` as others may see it, as a holder of `name`; one of several kinds as one of `kind`."""
+    part = part_of(state, hold, name, kind)
     owner = shown_owner(hold.owner, hold.hold_id)
     left_ms = remaining_ms(state, hold)
-    return HolderView(owner, mode, hold.token, left_ms, hold.note, name, scope, hold.kind, hold.permits)
+    return HolderView(
+        owner, part.mode, hold.token, left_ms, hold.note, name, part.scope, part.kind, part.permits
+    )
+
+
+def told_value(state: State, record: Hold | Ticket) -> str:
+    """Return the value of `record` as others may see it: no secret one, and of waiters only a candidate's.
+
+    It must not have been taken out yet: its extras say whether its value is secret.
+    """
+    if record.kind is HoldKind.ELECTION:
+        return record.value
+    return "" if isinstance(record, Ticket) or state.extras.get(record.hold_id).is_secret else record.value
 
 
 def revocation_of(state: State, hold: Hold) -> RevocationView | None:
@@ -62,11 +116,11 @@ def revocation_of(state: State, hold: Hold) -> RevocationView | None:
     return RevocationView(plea.reason, ends_in_ms, plea.ticket, plea.is_put_off)
 
 
-def revoked_view(state: State, hold: Hold, name: str) -> RevokedView:
+def revoked_view(state: State, hold: Hold, name: str, kind: HoldKind = HoldKind.LOCK) -> RevokedView:
     """Return a hold that is to be given up, as a holder of `name`."""
     revocation = revocation_of(state, hold)
     assert revocation is not None, "only of holds with a plea"
-    shown = holder_view(state, hold, name)
+    shown = holder_view(state, hold, name, kind)
     return RevokedView(**msgspec.structs.asdict(shown), revocation=revocation)
 
 
@@ -78,18 +132,15 @@ def revoked_of(state: State, session: Session) -> tuple[RevokedView, ...]:
     else:
         found = [pleas[hold_id] for hold_id in holds if hold_id in pleas]
     first = heapq.nsmallest(limits.HOLDERS_SHOWN_MAX, found, key=lambda plea: plea.order)
-    return tuple(
-        [
-            revoked_view(state, holds[plea.hold_id], next(each_lock(holds[plea.hold_id])).name)
-            for plea in first
-        ]
-    )
+    asked = [holds[plea.hold_id] for plea in first]
+    named = [(hold, parts_of(state, hold)[0]) for hold in asked]
+    return tuple([revoked_view(state, hold, part.name, part.kind) for hold, part in named])
 
 
-def hold_view(state: State, hold: Hold, name: str) -> HoldView:
+def hold_view(state: State, hold: Hold, name: str, kind: HoldKind = HoldKind.LOCK) -> HoldView:
     """Return `hold` as reads show it, as a holder of `name`."""
     session = state.sessions.get(hold.session_id)
-    shown = holder_view(state, hold, name)
+    shown = holder_view(state, hold, name, kind)
     return HoldView(
         shown.owner,
         shown.mode,
@@ -104,12 +155,15 @@ def hold_view(state: State, hold: Hold, name: str) -> HoldView:
         session_name(session) if session is not None else "",
         session.labels if session is not None else NOTHING,
         revocation_of(state, hold),
+        told_value(state, hold) if hold.value and hold.kind is not HoldKind.ELECTION else "",
     )
 
 
-def hold_views(state: State, holds: Iterable[tuple[str, Hold]]) -> tuple[HoldView, ...]:
+def hold_views(
+    state: State, holds: Iterable[tuple[str, Hold]], kind: HoldKind = HoldKind.LOCK
+) -> tuple[HoldView, ...]:
     """Return holds as reads show them, each as a holder of the name that comes with it."""
-    return tuple([hold_view(state, hold, name) for name, hold in holds])
+    return tuple([hold_view(state, hold, name, kind) for name, hold in holds])
 
 
 def lock_view(state: State, name: str) -> LockView:
@@ -168,10 +222,10 @@ def semaphore_view(state: State, name: str) -> SemaphoreView:
         name,
         semaphore.limit,
         available(semaphore),
-        hold_views(state, [(name, hold) for hold in semaphore.holders.values()]),
+        hold_views(state, [(name, hold) for hold in semaphore.holders.values()], HoldKind.SEMAPHORE),
         tuple(
             [
-                waiter_view(state, ticket, name, place)
+                waiter_view(state, ticket, name, place, HoldKind.SEMAPHORE)
                 for place, ticket in enumerate(semaphore.queue.values(), 1)
             ]
         ),
@@ -191,12 +245,12 @@ def election_view(state: State, name: str) -> ElectionView:
 def fence_view(state: State, name: str, token: int, kind: HoldKind | None = None) -> FenceView:
     """Return whether `token` belongs to a hold of `name`, of one kind or of any.
 
-    Holders of a subtree hold the locks that it covers. A token belongs to one hold, so it has one kind.
+    Holders of a subtree hold the locks that it covers. A token belongs to one hold, so it has one kind; of a
+    hold of several kinds, all count that it has of this name.
     """
-    tokens = {one: _tokens(state, name, one) for one in HoldKind if kind in (None, one)}
-    found = next((one for one, of_kind in tokens.items() if token in of_kind), None)
-    shown = tokens if found is None else {found: tokens[found]}
-    return FenceView(found is not None, max(chain(*shown.values()), default=0))
+    tokens = [_tokens(state, name, one) for one in HoldKind if kind in (None, one)]
+    found = [of_kind for of_kind in tokens if token in of_kind]
+    return FenceView(bool(found), max(chain(*(found or tokens)), default=0))
 
 
 def _tokens(state: State, name: str, kind: HoldKind) -> list[int]:
@@ -226,7 +280,11 @@ def session_view(state: State, session_id: SessionId) -> SessionView | None:
         session.owner,
         session.labels,
         tuple(
-            [hold_view(state, hold, lock.name) for hold in session.holds.values() for lock in each_lock(hold)]
+            [
+                hold_view(state, hold, part.name, part.kind)
+                for hold in session.holds.values()
+                for part in parts_of(state, hold)
+            ]
         ),
         tuple(_tickets(state, session)),
         session_name(session),
@@ -238,19 +296,25 @@ def _tickets(state: State, session: Session) -> Iterator[WaiterView]:
     places: dict[tuple[str, HoldId], int] = {}
     queues: dict[str, Iterable[Ticket]] = {}
     for ticket in session.tickets.values():
-        if ticket.kind is HoldKind.SEMAPHORE:
-            queues[permits_of(ticket.name)[0]] = state.semaphores[ticket.name].queue.values()
-        for lock in each_lock(ticket) if ticket.kind is not HoldKind.SEMAPHORE else ():
-            name = record_name(ticket.kind, lock.name)
-            queues[name] = state.locks[name].queue() if name not in queues else queues[name]
+        for part in parts_of(state, ticket):
+            name = _queue_name(part)
+            if part.kind is HoldKind.SEMAPHORE:
+                queues[name] = state.semaphores[part.name].queue.values()
+            elif name not in queues:
+                queues[name] = state.locks[name].queue()
     for name, queue in queues.items():
         for place, ticket in enumerate(queue, 1):
             places[name, ticket.hold_id] = place
     for ticket in session.tickets.values():
-        for lock in each_lock(ticket):
-            is_permits = ticket.kind is HoldKind.SEMAPHORE
-            name = permits_of(lock.name)[0] if is_permits else record_name(ticket.kind, lock.name)
-            yield waiter_view(state, ticket, lock.name, places[name, ticket.hold_id])
+        for part in parts_of(state, ticket):
+            place = places[_queue_name(part), ticket.hold_id]
+            yield waiter_view(state, ticket, part.name, place, part.kind)
+
+
+def _queue_name(part: Part) -> str:
+    """Return what tells the queue for one thing from all others."""
+    is_permits = part.kind is HoldKind.SEMAPHORE
+    return permits_of(part.name)[0] if is_permits else record_name(part.kind, part.name)
 
 
 def cell_view(state: State, cell: Cell) -> CellView:
@@ -294,26 +358,31 @@ def audit(state: State, name: str, session_id: SessionId | HoldId, limit: int) -
 
 def position(state: State, ticket: Ticket) -> int:
     """Return the place of a ticket in its queue, from 1; of several queues, the place furthest behind."""
-    if ticket.kind is HoldKind.SEMAPHORE:
-        return place_among(state.semaphores[ticket.name].queue, ticket) + 1
     names = [name for name, claim in claims_of_hold(ticket) if not is_intent(claim)]
-    return max(state.locks[name].place_of(ticket) for name in names)
+    places = [state.locks[name].place_of(ticket) for name in names]
+    queues = [state.semaphores[name].queue for name, _ in state.permits_in(ticket)]
+    return max(places + [place_among(queue, ticket) + 1 for queue in queues])
 
 
 def newcomer_position(state: State, ticket: Ticket, claims: Claims) -> int:
     """Return the place that a ticket is about to get. Conversions stand ahead of all others."""
     if ticket.kind is HoldKind.SEMAPHORE:
-        return len(state.semaphores[ticket.name].queue) + 1
-    if not ticket.converts:
-        return queue_length(state, claims) + 1
+        return place_among(state.semaphores[ticket.name].queue, ticket) + 1
+    queues = [state.semaphores[name].queue for name, _ in state.permits_in(ticket)] if ticket.permits else []
+    if not (ticket.converts or ticket.steps or state.ranked_count):
+        return max([*map(len, queues), queue_length(state, claims)]) + 1
     names = [name for name, claim in claims if not is_intent(claim)]
+    if not ticket.converts:
+        places = [place_among(queue, ticket) + 1 for queue in queues]
+        records = [state.locks.get(name) for name in names]
+        return max(places + [lock.place_of(ticket) if lock is not None else 1 for lock in records])
     return max(state.locks[name].conversions_count for name in names) + 1
 
 
 def queue_length(state: State, claims: Claims) -> int:
     """Return how many wait for one of the very names in `claims`: for the one with the longest queue."""
     records = [state.locks.get(name) for name, claim in claims if not is_intent(claim)]
-    return max(lock.queue_length if lock is not None else 0 for lock in records)
+    return max([lock.queue_length if lock is not None else 0 for lock in records], default=0)
 
 
 def delays_ms(state: State, claims: Claims) -> list[int]:
@@ -343,22 +412,22 @@ def _delays_below(state: State, name: str) -> Iterator[Delay]:
                 yield delay
 
 
-def waiter_view(state: State, ticket: Ticket, name: str, place: int) -> WaiterView:
+def waiter_view(
+    state: State, ticket: Ticket, name: str, place: int, kind: HoldKind = HoldKind.LOCK
+) -> WaiterView:
     """Return `ticket` as others may see it, at its place in the queue for `name`."""
-    mode, scope = ticket.mode, ticket.scope
-    for lock in ticket.locks:
-        if lock.name == name:
-            mode, scope = lock.mode, lock.scope
+    part = part_of(state, ticket, name, kind)
     return WaiterView(
         shown_owner(ticket.owner, own_id(ticket)),
-        mode,
+        part.mode,
         place,
         state.now_ms - ticket.since_ms,
         name,
-        scope,
-        ticket.kind,
-        ticket.permits,
+        part.scope,
+        part.kind,
+        part.permits,
         bool(ticket.converts),
         ticket.order,
         session_name(session) if (session := state.sessions.get(ticket.session_id)) is not None else "",
+        ticket.priority,
     )

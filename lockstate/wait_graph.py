@@ -5,15 +5,15 @@ This is the reduction of a general resource graph (Holt 1972, Some Deadlock Prop
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import msgspec
 
-from lockstate.claims import shown_name
+from lockstate.claims import semaphore_of, shown_name
 from lockstate.ids import HoldId
 from lockstate.owners import own_id, shown_owner
 from lockstate.records import Ticket
-from lockstate.results import CycleView
+from lockstate.results import CycleView, HoldKind
 
 
 class Cycle(msgspec.Struct, frozen=True):
@@ -24,42 +24,58 @@ class Cycle(msgspec.Struct, frozen=True):
     """Whether it is two conversions that wait for each other."""
 
 
-class Wait(msgspec.Struct, eq=False):
-    """A ticket and the tickets it depends on, by id, each with the name where they meet.
+class Pool(msgspec.Struct, eq=False):
+    """The semaphore of a name that a ticket wants permits of.
 
-    All of `needed` must go before it can. For permits, `permits` lists numbers of permits, each with the
-    tickets that keep them from coming back: the ticket can go while those kept are not more than `spare`.
+    `permits` lists numbers of permits, each with the tickets that keep them from coming back: the ticket can
+    go while those kept are not more than `spare`.
+    """
+
+    name: str
+    spare: int
+    permits: list[tuple[int, list[HoldId]]] = msgspec.field(default_factory=list)
+
+    def lacks_permits(self, stuck: Container[HoldId]) -> bool:
+        """Whether there are not enough permits as long as the `stuck` keep theirs."""
+        kept = sum([count for count, others in self.permits if any(other in stuck for other in others)])
+        return kept > self.spare
+
+
+class Wait(msgspec.Struct, eq=False):
+    """A ticket and the tickets it depends on, by id, each with the name of the record where they meet.
+
+    All of `needed` must go before it can, and there must be permits in each of its `pools`. The name of a
+    semaphore is the stand-in for its permits among claims (`claims.permits_of`).
     """
 
     ticket: Ticket
     needed: dict[HoldId, str]
-    permits: list[tuple[int, list[HoldId]]]
-    spare: int = 0
+    pools: list[Pool]
 
     def is_stuck(self, stuck: dict[HoldId, "Wait"]) -> bool:
         """Whether the ticket cannot go as long as the `stuck` cannot."""
-        return any(other in stuck for other in self.needed) or self._lacks_permits(stuck)
-
-    def _lacks_permits(self, stuck: dict[HoldId, "Wait"]) -> bool:
-        kept = sum([count for count, others in self.permits if any(other in stuck for other in others)])
-        return kept > self.spare
+        return any(other in stuck for other in self.needed) or any(
+            pool.lacks_permits(stuck) for pool in self.pools
+        )
 
     def in_the_way(self, stuck: dict[HoldId, "Wait"]) -> Iterator[tuple[HoldId, str]]:
         """Yield the stuck tickets that the ticket depends on, each with the name where they meet."""
         for other, name in self.needed.items():
             if other in stuck:
                 yield other, name
-        for _, others in self.permits if self._lacks_permits(stuck) else ():
-            for other in others:
-                if other in stuck:
-                    yield other, self.ticket.name
+        for pool in [pool for pool in self.pools if pool.lacks_permits(stuck)]:
+            for _, others in pool.permits:
+                for other in others:
+                    if other in stuck:
+                        yield other, pool.name
 
 
 def reduce(waits: dict[HoldId, Wait]) -> None:
     """Remove every ticket that can go, until only the stuck are left."""
     users: dict[HoldId, list[HoldId]] = {}
     for hold_id, wait in waits.items():
-        for other in (*wait.needed, *[other for _, others in wait.permits for other in others]):
+        keeping = [other for pool in wait.pools for _, others in pool.permits for other in others]
+        for other in (*wait.needed, *keeping):
             users.setdefault(other, []).append(hold_id)
     to_look_at = deque(waits)
     while to_look_at:
@@ -111,4 +127,6 @@ def _shortest(stuck: dict[HoldId, Wait], first: HoldId) -> list[tuple[HoldId, st
 
 def _step(ticket: Ticket, name: str) -> CycleView:
     owner = shown_owner(ticket.owner, own_id(ticket))
+    if semaphore := semaphore_of(name):
+        return CycleView(owner, semaphore, HoldKind.SEMAPHORE)
     return CycleView(owner, shown_name(name), ticket.kind)

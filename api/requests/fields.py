@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from api.problems import ProblemError, refusal
-from lockstate import limits
+from lockstate import checks, limits
 from lockstate.cell_operations import Relation
 from lockstate.commands import Algorithm, IfHeld
 from lockstate.ids import HoldId, SessionId
@@ -38,11 +38,13 @@ RequestId = Annotated[str, _lengths(REQUEST_ID_CHARS_MIN, limits.ID_CHARS_MAX)]
 SessionIdText = Annotated[SessionId, _lengths(1, limits.ID_CHARS_MAX)]
 HoldIdText = Annotated[HoldId, _lengths(1, limits.ID_CHARS_MAX)]
 Value = Annotated[str, _lengths(0, limits.VALUE_BYTES_MAX)]
+HoldValue = Annotated[str, _lengths(1, limits.HOLD_VALUE_BYTES_MAX)]
 Ttl = Annotated[int, _bounds(limits.TTL_MS_MIN, limits.TTL_MS_MAX)]
 HeldToken = Annotated[int, _bounds(1, limits.TOKEN_MAX)]
 Wait = Annotated[int, _bounds(0, limits.WAIT_MS_MAX)]
 LockDelay = Annotated[int, _bounds(0, limits.LOCK_DELAY_MS_MAX)]
 Grace = Annotated[int, _bounds(0, limits.GRACE_MS_MAX)]
+Priority = Annotated[int, _bounds(0, limits.PRIORITY_MAX)]
 PermitsLimit = Annotated[int, _bounds(1, limits.SEMAPHORE_LIMIT_MAX)]
 RateLimit = Annotated[int, _bounds(1, limits.RATE_LIMIT_MAX)]
 Window = Annotated[int, _bounds(limits.RATE_WINDOW_MS_MIN, limits.RATE_WINDOW_MS_MAX)]
@@ -94,6 +96,13 @@ def check_name(field: str, text: str) -> None:
     if refused is not None:
         _, _, problem = refused.detail.partition(": ")
         raise ProblemError(refused.reason.value, f"{field}: {problem}")
+
+
+def check_value(value: str) -> None:
+    """Raise ProblemError if no hold can have a value."""
+    if not value:
+        raise invalid("value: must not be empty")
+    check(checks.check_value(value))
 
 
 def check_reason(reason: str) -> None:

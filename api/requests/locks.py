@@ -1,6 +1,6 @@
 """Requests about locks, and what all requests that acquire have in common."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -8,9 +8,11 @@ from api.requests.fields import (
     UNSET,
     HeldToken,
     HoldIdText,
+    HoldValue,
     LockDelay,
     Maybe,
     Name,
+    Priority,
     Request,
     SessionIdText,
     Ttl,
@@ -20,12 +22,13 @@ from api.requests.fields import (
     check_between,
     check_name,
     check_reason,
+    check_value,
     invalid,
 )
 from api.requests.ids import new_hold_ids
 from lockstate import checks, commands, limits
-from lockstate.commands import IfHeld
-from lockstate.ids import NO_OWNER, NO_SESSION, OwnerName, SessionId
+from lockstate.commands import PRIORITY_DEFAULT, IfHeld
+from lockstate.ids import NO_HOLD, NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
 from lockstate.kinds import HoldKind
 from lockstate.modes import Mode, Scope
 
@@ -54,6 +57,9 @@ class Acquiring(Write, kw_only=True):
             check(limits.check_range("lock_delay_ms", self.lock_delay_ms, limits.LOCK_DELAY_MS_MAX))
         if self.note:
             check(limits.check_text("note", self.note, limits.NOTE_BYTES_MAX))
+        return self._checked_lease()
+
+    def _checked_lease(self) -> tuple[SessionId, int]:
         if self.session_id is UNSET:
             if self.ttl_ms is UNSET:
                 raise invalid("session_id or ttl_ms: one of the two is required")
@@ -65,6 +71,36 @@ class Acquiring(Write, kw_only=True):
         return self.session_id, 0
 
 
+class AcquiringAs(Acquiring, kw_only=True):
+    """Base of those that may ask for what only few have. `no_deadline` may stand in the place of a lease."""
+
+    value: HoldValue | Maybe = UNSET
+    value_secret: bool = False
+    no_deadline: bool = False
+    priority: Priority = PRIORITY_DEFAULT
+
+    def uncommon(self) -> dict[str, Any]:
+        """Check what only few holds have, and return it as fields of the command; none if it is not asked."""
+        uncommon: dict[str, Any] = {"is_endless": True} if self.no_deadline else {}
+        if self.priority != PRIORITY_DEFAULT:
+            check(limits.check_range("priority", self.priority, limits.PRIORITY_MAX))
+            uncommon["priority"] = self.priority
+        if self.value is UNSET:
+            if self.value_secret:
+                raise invalid("value_secret: needs a value")
+            return uncommon
+        check_value(self.value)
+        return uncommon | {"value": self.value, "is_secret": self.value_secret}
+
+    def _checked_lease(self) -> tuple[SessionId, int]:
+        if not self.no_deadline:
+            return super()._checked_lease()
+        for field in ("session_id", "ttl_ms"):
+            if getattr(self, field) is not UNSET:
+                raise invalid(f"no_deadline and {field}: only one of the two is allowed")
+        return NO_SESSION, 0
+
+
 class WantedLock(Request, kw_only=True):
     """One of several locks."""
 
@@ -73,7 +109,7 @@ class WantedLock(Request, kw_only=True):
     scope: Scope = Scope.NODE
 
 
-class AcquireRequest(Acquiring, kw_only=True):
+class AcquireRequest(AcquiringAs, kw_only=True):
     """Acquire a lock, or several at once: all that `locks` lists, or none of them."""
 
     name: Name | Maybe = UNSET
@@ -91,10 +127,14 @@ class AcquireRequest(Acquiring, kw_only=True):
     def command(self) -> commands.Acquire:
         """Return the command, with new ids for the hold and the attempt."""
         command = self._plain()
+        uncommon = self.uncommon()
         if self.if_held is UNSET:
-            return command
+            return commands.AcquireAs(**msgspec.structs.asdict(command), **uncommon) if uncommon else command
         if not command.session_id:
             raise invalid("if_held: needs a session_id; leases of their own are never one another's")
+        if uncommon:
+            fields = msgspec.structs.asdict(command)
+            return commands.AcquireAs(**fields, if_held=self.if_held, **uncommon)
         if self.if_held is IfHeld.RENEW:
             return command
         return commands.AcquireIf(**msgspec.structs.asdict(command), if_held=self.if_held)
@@ -150,20 +190,45 @@ class AcquireRequest(Acquiring, kw_only=True):
         return command
 
 
-class RenewRequest(Write, kw_only=True):
+class OfHold(Write, kw_only=True):
+    """Base of the requests about a hold: known by its id, or by its name and its value."""
+
+    hold_id: HoldIdText | Maybe = UNSET
+    name: Name | Maybe = UNSET
+    value: HoldValue | Maybe = UNSET
+
+    def meant(self) -> tuple[HoldId, str, str]:
+        """Return the id, "" if it is not known by that, and the name and the value. Raises ProblemError."""
+        if self.hold_id is not UNSET:
+            for field in ("name", "value"):
+                if getattr(self, field) is not UNSET:
+                    raise invalid(f"{field} and hold_id: only one of the two is allowed")
+            check(limits.check_id("hold_id", self.hold_id))
+            return self.hold_id, "", ""
+        if self.value is UNSET:
+            raise invalid("hold_id or value: one of the two is required")
+        if self.name is UNSET:
+            raise invalid("name: must be given with value")
+        check(limits.check_name(self.name))
+        check_value(self.value)
+        return NO_HOLD, self.name, self.value
+
+
+class RenewRequest(OfHold, kw_only=True):
     """Renew the lease of a hold."""
 
-    hold_id: HoldIdText
     ttl_ms: Ttl | Maybe = UNSET
 
-    def command(self, kind: HoldKind) -> commands.RenewOf:
+    def command(self, kind: HoldKind) -> commands.RenewOf | commands.RenewByValue:
         """Return the command for a hold of this kind."""
-        check(limits.check_id("hold_id", self.hold_id))
+        hold_id, name, value = self.meant()
         ttl_ms = 0
         if self.ttl_ms is not UNSET:
             check(limits.check_ttl(self.ttl_ms))
             ttl_ms = self.ttl_ms
-        return commands.RenewOf(self.hold_id, ttl_ms, self.checked_id(), kind)
+        if not hold_id:
+            return commands.RenewByValue(name, value, ttl_ms, kind, self.checked_id())
+        return commands.RenewOf(hold_id, ttl_ms, self.checked_id(), kind)
 
 
 class ReleaseHoldRequest(Write, kw_only=True):
@@ -177,10 +242,20 @@ class ReleaseHoldRequest(Write, kw_only=True):
         return commands.ReleaseOf(self.hold_id, self.checked_id(), (), kind)
 
 
-class ReleaseRequest(Write, kw_only=True):
+class ReleasePermitsRequest(OfHold, kw_only=True):
+    """Release permits."""
+
+    def command(self, kind: HoldKind) -> commands.ReleaseOf | commands.ReleaseByValue:
+        """Return the command for a hold of this kind."""
+        hold_id, name, value = self.meant()
+        if not hold_id:
+            return commands.ReleaseByValue(name, value, kind, self.checked_id())
+        return commands.ReleaseOf(hold_id, self.checked_id(), (), kind)
+
+
+class ReleaseRequest(OfHold, kw_only=True):
     """Release a hold or, of a hold of several locks, only those that `names` lists."""
 
-    hold_id: HoldIdText
     names: (
         Annotated[
             tuple[Name, ...],
@@ -189,12 +264,16 @@ class ReleaseRequest(Write, kw_only=True):
         | Maybe
     ) = UNSET
 
-    def command(self) -> commands.ReleaseOf:
+    def command(self) -> commands.ReleaseOf | commands.ReleaseByValue:
         """Return the command."""
-        check(limits.check_id("hold_id", self.hold_id))
+        hold_id, name, value = self.meant()
+        if not hold_id:
+            if self.names is not UNSET:
+                raise invalid("names: needs a hold_id")
+            return commands.ReleaseByValue(name, value, HoldKind.LOCK, self.checked_id())
         if self.names is UNSET:
-            return commands.ReleaseOf(self.hold_id, self.checked_id())
-        return commands.ReleaseOf(self.hold_id, self.checked_id(), self._checked(self.names))
+            return commands.ReleaseOf(hold_id, self.checked_id())
+        return commands.ReleaseOf(hold_id, self.checked_id(), self._checked(self.names))
 
     def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
         if not 1 <= len(names) <= limits.LOCKS_COUNT_MAX:

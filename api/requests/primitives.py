@@ -24,7 +24,7 @@ from api.requests.fields import (
     invalid,
 )
 from api.requests.ids import new_hold_ids
-from api.requests.locks import Acquiring
+from api.requests.locks import AcquiringAs
 from lockstate import checks, commands, limits
 from lockstate.ids import NO_OWNER, OwnerName
 from lockstate.results import HoldKind
@@ -32,7 +32,7 @@ from lockstate.results import HoldKind
 Permits = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "description": "At most the limit."})]
 
 
-class AcquirePermitsRequest(Acquiring, kw_only=True):
+class AcquirePermitsRequest(AcquiringAs, kw_only=True):
     """Acquire permits of a semaphore, for a session or with a lease of their own."""
 
     name: Name
@@ -46,7 +46,7 @@ class AcquirePermitsRequest(Acquiring, kw_only=True):
         limit = self._checked_limit()
         session_id, ttl_ms = self.checked_lease()
         hold_id, attempt_id = new_hold_ids()
-        return commands.AcquirePermitsOf(
+        command = commands.AcquirePermitsOf(
             self.name,
             limit,
             self.permits,
@@ -60,6 +60,10 @@ class AcquirePermitsRequest(Acquiring, kw_only=True):
             self.note,
             self.checked_id(),
             self.strict,
+        )
+        uncommon = self.uncommon()
+        return (
+            commands.AcquirePermitsAs(**msgspec.structs.asdict(command), **uncommon) if uncommon else command
         )
 
     def _checked_limit(self) -> int:

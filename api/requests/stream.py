@@ -24,6 +24,7 @@ from lockstate.commands import (
     OpenSession,
     ResumeStream,
     TakeRate,
+    Uncommon,
 )
 from lockstate.ids import SessionId
 from lockstate.versions import GROUP
@@ -119,9 +120,15 @@ def _filled(command: NumberedCommand, session_id: SessionId) -> NumberedCommand:
         missing[id_field] = getattr(command, id_field) or made
     if isinstance(command, Campaign):
         missing["session_id"] = command.session_id or session_id
-    elif not isinstance(command, Convert) and not command.session_id and not command.ttl_ms:
+    elif not isinstance(command, Convert) and not _has_lease(command):
         missing["session_id"] = session_id
     return msgspec.structs.replace(command, **missing) if missing else command
+
+
+def _has_lease(command: Acquire | AcquirePermits) -> bool:
+    """Whether an acquire says what it lives by."""
+    is_endless = isinstance(command, Uncommon) and command.is_endless
+    return bool(command.session_id or command.ttl_ms or is_endless)
 
 
 def _no_request_id() -> ProblemError:

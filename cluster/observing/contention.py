@@ -21,6 +21,7 @@ from lockstate.results import (
     EventKind,
     Granted,
     GrantedAgain,
+    GrantedSeveral,
     HoldKind,
     Left,
     Outcome,
@@ -28,6 +29,7 @@ from lockstate.results import (
     Refused,
     Settled,
 )
+from lockstate.views import parts_of
 
 PATHS_COUNT_MAX: Final = 20
 """Paths counted by themselves, as many as a person compares. Each makes some 50 time series for each kind."""
@@ -150,8 +152,8 @@ class Contention:
         for series in self._all():
             series.queue_shift -= series.queue_length
         for ticket in machine.state.tickets.values():
-            for wanted in ticket.locks or (ticket,):
-                self._at(ticket.kind, wanted.name).queue_shift += 1
+            for part in parts_of(machine.state, ticket):
+                self._at(part.kind, part.name).queue_shift += 1
 
     def _leave_queues(self, settled: Iterable[Settled]) -> None:
         """Take who was let through out of the queues, and count how long that took.
@@ -162,8 +164,8 @@ class Contention:
         for end in settled:
             granted = end.result
             if isinstance(granted, Granted) and not isinstance(granted, GrantedAgain):
-                for held in granted.locks or (granted,):
-                    series = self._at(_kind_of(granted), held.name)
+                for kind, name in _parts_of(granted):
+                    series = self._at(kind, name)
                     series.queue_shift -= 1
                     series.waited.add(end.waited_ms)
 
@@ -226,6 +228,14 @@ def _histogram(name: str, text: str, labels: dict[str, str], lengths: _Lengths) 
     if any(lengths.counts) or labels["path"] == OTHER:
         buckets = zip(_BOUNDS_S, lengths.counts, strict=True)
         yield from histogram(name, text, labels, buckets, lengths.sum_ms / 1000)
+
+
+def _parts_of(granted: Granted) -> list[tuple[HoldKind, str]]:
+    """Return the kind and the name of each thing that was granted."""
+    if isinstance(granted, GrantedSeveral):
+        locks = [(HoldKind.LOCK, lock.name) for lock in granted.locks]
+        return locks + [(HoldKind.SEMAPHORE, one.name) for one in granted.held]
+    return [(_kind_of(granted), held.name) for held in granted.locks or (granted,)]
 
 
 def _kind_of(granted: Granted) -> HoldKind:

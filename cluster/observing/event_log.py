@@ -36,6 +36,7 @@ class Cut(enum.StrEnum):
     NO_LEADER = "no-leader"
     SHUTTING_DOWN = "shutting-down"
     FORBIDDEN = "forbidden"
+    SESSION_CLOSED = "session-closed"
 
 
 AnyEvent = Event | CellEvent

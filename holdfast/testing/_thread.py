@@ -11,10 +11,13 @@ from typing import Final, TypeVar, TypeVarTuple
 
 from aiohttp.web import Server
 
+from api.allowed_names import EVERYWHERE, allowed
+from api.gateway import Gateway
 from holdfast.testing._clock import HandClock
 from holdfast.testing._node import MemoryNode
 from holdfast.testing._pipe import PipeEnd
 from http_api.app import build_server
+from http_api.server.authentication import Authentication
 from http_api.server.connection_room import RoomLimits
 
 T = TypeVar("T")
@@ -100,7 +103,14 @@ class NodeThread:
 
     async def _start(self) -> None:
         self.node = MemoryNode()
-        self._server = build_server(self.node, REQUEST_TIMEOUT_MS, RoomLimits(idle_s=_IDLE_S))
+        # Where a real node allows priorities and holds without a deadline is its setting: here everywhere.
+        gateway = Gateway(self.node, allowed=allowed([EVERYWHERE], [EVERYWHERE]))
+        self._server = build_server(
+            self.node,
+            REQUEST_TIMEOUT_MS,
+            RoomLimits(idle_s=_IDLE_S),
+            authentication=Authentication(gateway),
+        )
 
     async def _end(self) -> None:
         self._loop.let_go()

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 from api import answers, cells, cursors, views
 from cluster.observing.event_log import AnyEvent, Block, Compacted, Cut, EventLog, Position, numbered
-from lockstate.results import CellEvent
+from lockstate.results import CellEvent, Event
 
 WATCHERS_COUNT_MAX: Final = 1_000
 """Watchers of one node, at most. Each costs a write for every piece of news."""
@@ -25,14 +25,32 @@ PAUSE_FACTOR: Final = 2
 """The pause after each piece of work, in times of its duration: most of the time is for Raft."""
 
 
-class Watcher(Protocol):
-    """Wants to know what happens to the names below `prefix`. `position` is where its next event begins."""
+LOOK_S: Final = 1.0
+"""Seconds between two looks at whether watched sessions are still there: closing one tells nothing."""
 
-    prefix: str
+
+class OfSession(NamedTuple):
+    """What belongs to a session, or to a hold that lives without one: its secret id."""
+
+    lease_id: str
+
+
+Topic = str | OfSession
+"""What is watched: the names that begin with a prefix, or a session."""
+
+
+class Watcher(Protocol):
+    """Wants to know what happens to its topic. `position` is where its next event begins."""
+
+    topic: Topic
     position: Position
 
     def feed(self, text: bytes) -> bool:
         """Send news, without waiting; return whether it can take more."""
+        ...
+
+    def look(self) -> None:
+        """See whether what is watched is still there; only asked of who watches a session."""
         ...
 
     def cut(self, reason: Cut) -> None:
@@ -45,13 +63,13 @@ class _Piece(NamedTuple):
 
     before: Position
     blocks: Sequence[Block]
-    texts: Mapping[str, bytes]
+    texts: Mapping[Topic, bytes]
 
     def text_for(self, watcher: Watcher) -> bytes:
-        """Return what `watcher` does not have yet: the same text for nearly all watchers of its prefix."""
+        """Return what `watcher` does not have yet: the same text for nearly all watchers of its topic."""
         if watcher.position > Position(self.blocks[0][0].revision):
-            return render(self.blocks, watcher.prefix, watcher.position)
-        return self.texts[watcher.prefix]
+            return render(self.blocks, watcher.topic, watcher.position)
+        return self.texts[watcher.topic]
 
 
 class EventFeeds:
@@ -64,8 +82,10 @@ class EventFeeds:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._watchers: dict[Watcher, None] = {}
-        self._fed: dict[str, dict[Watcher, None]] = {}
+        self._fed: dict[Topic, dict[Watcher, None]] = {}
         self._lengths: tuple[int, ...] = ()
+        self._has_sessions = False
+        self._look_timer: asyncio.TimerHandle | None = None
         self._due: dict[Watcher, None] = {}
         self._piece = _Piece(log.newest, (), {})
         self._timer: asyncio.TimerHandle | None = None
@@ -84,6 +104,8 @@ class EventFeeds:
             self._log.follow(self)
         self._watchers[watcher] = None
         self._log.watchers += 1
+        if self._look_timer is None and isinstance(watcher.topic, OfSession):
+            self._look_timer = self._loop.call_later(LOOK_S, self._look)
 
     def remove(self, watcher: Watcher) -> None:
         """Forget a watcher."""
@@ -102,18 +124,18 @@ class EventFeeds:
     def start_feeding(self, watcher: Watcher) -> None:
         """Feed a watcher that is up to date from now on."""
         assert self.is_up_to_date(watcher)
-        self._fed.setdefault(watcher.prefix, {})[watcher] = None
+        self._fed.setdefault(watcher.topic, {})[watcher] = None
         self._set_lengths()
 
     def stop_feeding(self, watcher: Watcher) -> None:
         """Stop feeding a watcher; it goes on from its own position."""
-        fed = self._fed.get(watcher.prefix, {})
+        fed = self._fed.get(watcher.topic, {})
         if watcher in fed:
             watcher.position = self.reached(watcher)
             del fed[watcher]
             self._due.pop(watcher, None)
             if not fed:
-                del self._fed[watcher.prefix]
+                del self._fed[watcher.topic]
                 self._set_lengths()
 
     def reached(self, watcher: Watcher) -> Position:
@@ -121,7 +143,17 @@ class EventFeeds:
         return max(watcher.position, self._piece.before if watcher in self._due else self.position)
 
     def _set_lengths(self) -> None:
-        self._lengths = tuple(sorted({len(prefix) for prefix in self._fed}))
+        self._lengths = tuple(sorted({len(topic) for topic in self._fed if isinstance(topic, str)}))
+        self._has_sessions = any(isinstance(topic, OfSession) for topic in self._fed)
+
+    def _look(self) -> None:
+        """Have all that watch a session see whether it is still there, and again as long as there are any."""
+        self._look_timer = None
+        of_sessions = [watcher for watcher in self._watchers if isinstance(watcher.topic, OfSession)]
+        if of_sessions:
+            self._look_timer = self._loop.call_later(LOOK_S, self._look)
+        for watcher in of_sessions:
+            watcher.look()
 
     # -- event_log.Follower ---------------------------------------------------------------------------------
 
@@ -133,7 +165,7 @@ class EventFeeds:
     def log_restarted(self) -> None:
         """Cut the watchers that have missed something, and go on with the others."""
         for watcher in list(self._watchers):
-            is_fed = watcher in self._fed.get(watcher.prefix, {})
+            is_fed = watcher in self._fed.get(watcher.topic, {})
             position = self.reached(watcher) if is_fed else watcher.position
             if position.revision <= self._log.oldest:
                 watcher.cut(Cut.FELL_BEHIND)
@@ -174,15 +206,15 @@ class EventFeeds:
         if not blocks or not self._fed:
             return False
         self._piece = _Piece(before, blocks, self._sort(blocks))
-        self._due = {watcher: None for prefix in self._piece.texts for watcher in self._fed[prefix]}
+        self._due = {watcher: None for topic in self._piece.texts for watcher in self._fed[topic]}
         self.position = Position.behind(blocks[-1][0].revision)
         return True
 
-    def _sort(self, blocks: Iterable[Block]) -> dict[str, bytes]:
-        """Return the text for each watched prefix that matches something."""
-        texts: dict[str, list[bytes]] = {}
+    def _sort(self, blocks: Iterable[Block]) -> dict[Topic, bytes]:
+        """Return the text for each watched topic that matches something."""
+        texts: dict[Topic, list[bytes]] = {}
         for block in blocks:
-            matching: dict[str, list[tuple[int, bytes]]] = {}
+            matching: dict[Topic, list[tuple[int, bytes]]] = {}
             for number, event in numbered(block):
                 body = b""
                 for length in self._lengths:
@@ -192,9 +224,13 @@ class EventFeeds:
                     if prefix in self._fed:
                         body = body or encode(event)
                         matching.setdefault(prefix, []).append((number, body))
-            for prefix, bodies in matching.items():
-                texts.setdefault(prefix, []).append(_with_ids(block[0].revision, bodies))
-        return {prefix: b"".join(parts) for prefix, parts in texts.items()}
+                if self._has_sessions and isinstance(event, Event):
+                    topic = OfSession(event.session_id)
+                    if topic in self._fed:
+                        matching.setdefault(topic, []).append((number, body or encode(event)))
+            for found, bodies in matching.items():
+                texts.setdefault(found, []).append(_with_ids(block[0].revision, bodies))
+        return {topic: b"".join(parts) for topic, parts in texts.items()}
 
     def _cut_all_fed(self) -> None:
         """Cut all that are fed: more happened while this node handed out than the log keeps."""
@@ -206,15 +242,21 @@ class EventFeeds:
 # -- text ---------------------------------------------------------------------------------------------------
 
 
-def render(blocks: Iterable[Block], prefix: str, position: Position) -> bytes:
-    """Return the events behind `position` that concern names with `prefix`, as a piece of the stream."""
+def _concerns(event: AnyEvent, topic: Topic) -> bool:
+    if isinstance(topic, str):
+        return event.name.startswith(topic)
+    return isinstance(event, Event) and event.session_id == topic.lease_id
+
+
+def render(blocks: Iterable[Block], topic: Topic, position: Position) -> bytes:
+    """Return the events behind `position` that concern `topic`, as a piece of the stream."""
     parts: list[bytes] = []
     for block in blocks:
         revision = block[0].revision
         bodies = [
             (number, encode(event))
             for number, event in numbered(block)
-            if event.name.startswith(prefix) and (revision, number) > position
+            if _concerns(event, topic) and (revision, number) > position
         ]
         if bodies:
             parts.append(_with_ids(revision, bodies))

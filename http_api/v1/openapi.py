@@ -69,6 +69,11 @@ _PARAMETERS: dict[str, JsonObject] = {
         "schema": {"type": "integer", "minimum": 0},
         "description": "Only what is held, or waited for, longer than this.",
     },
+    "no_deadline": {
+        "in": "query",
+        "schema": {"type": "boolean"},
+        "description": "Only what is held without a deadline.",
+    },
     "since": {
         "in": "query",
         "schema": {"type": "string"},
@@ -95,7 +100,16 @@ _PARAMETERS: dict[str, JsonObject] = {
 }
 
 _OF_ONE_LOCK = [{"required": [field]} for field in ("name", "mode", "scope")]
-_LEASE = {"oneOf": [{"required": ["session_id"]}, {"required": ["ttl_ms"]}]}
+_ENDLESS = {"required": ["no_deadline"], "properties": {"no_deadline": {"const": True}}}
+_OF_TWO = {"oneOf": [{"required": ["session_id"]}, {"required": ["ttl_ms"]}]}
+_LEASE = {"oneOf": [{"required": ["session_id"]}, {"required": ["ttl_ms"]}, _ENDLESS]}
+_BY_VALUE = [{"required": [field]} for field in ("name", "value")]
+_HOLD = {
+    "oneOf": [
+        {"required": ["hold_id"], "not": {"anyOf": _BY_VALUE}},
+        {"required": ["name", "value"], "not": {"required": ["hold_id"]}},
+    ],
+}
 _LOCKS = {
     "oneOf": [{"required": ["name"]}, {"required": ["locks"], "not": {"anyOf": _OF_ONE_LOCK}}],
 }
@@ -111,6 +125,10 @@ _VALUE = {"oneOf": [{"required": ["value"]}, {"required": ["value_base64"]}]}
 _RULES: dict[str, list[JsonObject]] = {
     "AcquireRequest": [_LEASE, _LOCKS],
     "AcquirePermitsRequest": [_LEASE],
+    "RenewRequest": [_HOLD],
+    "ReleaseRequest": [_HOLD],
+    "ReleasePermitsRequest": [_HOLD],
+    "AcquireSeveralRequest": [_OF_TWO],
     "PutCellRequest": [_VALUE, {"not": {"required": ["session_id", "ttl_ms"]}}],
 }
 """What a struct cannot express: exactly one of two fields."""
@@ -123,6 +141,9 @@ def make_document(routes: Sequence[Route]) -> JsonObject:
     schemas = _schemas([*types, Problem])
     for name, rules in _RULES.items():
         schemas[name]["allOf"] = rules
+    for schema in schemas.values():
+        if {"expires_in_ms", "no_deadline"} <= schema.get("properties", {}).keys():
+            _may_lack(schema, "expires_in_ms")
     paths: JsonObject = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -154,6 +175,12 @@ def _schemas(types: Sequence[type[Any]]) -> JsonObject:
         text = text.replace(f'"{name}"'.encode(), f'"{published}"'.encode())
     published_schemas: JsonObject = msgspec.json.decode(text)
     return published_schemas
+
+
+def _may_lack(schema: JsonObject, field: str) -> None:
+    """Say that a field may be left out, where another one stands in its place."""
+    if field in schema.get("required", ()):
+        schema["required"].remove(field)
 
 
 def _parameter(name: str) -> JsonObject:

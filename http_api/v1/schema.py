@@ -117,7 +117,14 @@ def whose(call: Call) -> Whose:
     values = call.query_values
     owner = values.get("owner", "")
     check(limits.check_text("owner", owner, limits.OWNER_BYTES_MAX))
-    return Whose(owner, _label(call), held_longer_than_ms(call))
+    return Whose(owner, _label(call), held_longer_than_ms(call), _is_endless(call))
+
+
+def _is_endless(call: Call) -> bool:
+    text = call.query_values.get("no_deadline", "false")
+    if text not in ("true", "false"):
+        raise invalid(f"no_deadline: {text!r}; must be true or false")
+    return text == "true"
 
 
 def _label(call: Call) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from api.requests.locks import (
     DeposeRequest,
     ForceReleaseRequest,
     ReleaseHoldRequest,
+    ReleasePermitsRequest,
     ReleaseRequest,
     RenewRequest,
 )
@@ -39,6 +40,7 @@ from api.requests.service import (
     RemoveMemberRequest,
     TransferRequest,
 )
+from api.requests.several import AcquireSeveralRequest
 from cluster.observing.status import ClusterStatus
 from holdfast import wire
 from http_api.server.metrics import RequestCounts
@@ -55,6 +57,7 @@ from http_api.v1.handlers import (
     rates,
     semaphores,
     sessions,
+    several,
 )
 from http_api.v1.handlers import cells as cell_handlers
 
@@ -104,21 +107,34 @@ _SESSIONS: Final = (
     ),
 )  # fmt: skip
 
+_SEVERAL: Final = (
+    Route(
+        method="POST", path=wire.ACQUIRE, handler=several.acquire_several,
+        takes=AcquireSeveralRequest, gives=answers.GrantedOfKinds,
+        problems=(
+            "lock-held", "no-permits", "limit-mismatch", "rate-limited", "upgrade-pending", *_ACQUIRE,
+        ),
+    ),
+)  # fmt: skip
+
 _LOCKS: Final = (
     Route(
         method="POST", path=wire.LOCK_ACQUIRE, handler=locks.acquire, direct=locks.ACQUIRE,
         takes=AcquireRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
-        problems=("lock-held", *_ACQUIRE),
+        problems=("lock-held", "upgrade-pending", *_ACQUIRE),
     ),
     Route(
         method="POST", path=wire.LOCK_RENEW, handler=locks.renew, direct=locks.RENEW,
         takes=RenewRequest, gives=answers.Renewed,
-        problems=("ttl-out-of-range", "wrong-kind", "lease-expired", *_WORLD),
+        problems=(
+            "name-too-long", "ttl-out-of-range", "wrong-kind", "not-holder", "lease-expired",
+            "upgrade-pending", *_WORLD,
+        ),
     ),
     Route(
         method="POST", path=wire.LOCK_RELEASE, handler=locks.release, direct=locks.RELEASE,
         takes=ReleaseRequest, gives=answers.Released,
-        problems=("name-too-long", "wrong-kind", "not-holder", "lease-expired", *_WORLD),
+        problems=("name-too-long", "wrong-kind", "not-holder", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.LOCK_CONVERT, handler=locks.convert,
@@ -157,7 +173,7 @@ _LOCKS: Final = (
     ),
     Route(
         method="GET", path=wire.HOLDS, handler=holds.list_holds, gives=views.HoldPage,
-        query=("owner", "label", "session_name", "held_longer_than_ms", *_PAGE),
+        query=("owner", "label", "session_name", "held_longer_than_ms", "no_deadline", *_PAGE),
         problems=("session-expired", *_READ),
     ),
     Route(
@@ -175,12 +191,15 @@ _SEMAPHORES: Final = (
     Route(
         method="POST", path=wire.SEMAPHORE_RENEW, handler=semaphores.renew_permits,
         takes=RenewRequest, gives=answers.Renewed,
-        problems=("ttl-out-of-range", "wrong-kind", "lease-expired", *_WORLD),
+        problems=(
+            "name-too-long", "ttl-out-of-range", "wrong-kind", "not-holder", "lease-expired",
+            "upgrade-pending", *_WORLD,
+        ),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_RELEASE, handler=semaphores.release_permits,
-        takes=ReleaseHoldRequest, gives=answers.Released,
-        problems=("wrong-kind", "lease-expired", *_WORLD),
+        takes=ReleasePermitsRequest, gives=answers.Released,
+        problems=("name-too-long", "wrong-kind", "not-holder", "lease-expired", "upgrade-pending", *_WORLD),
     ),
     Route(
         method="POST", path=wire.SEMAPHORE_FORCE_RELEASE, handler=semaphores.force_release_permits,
@@ -376,18 +395,26 @@ _HEALTH: Final = (
 )  # fmt: skip
 
 
-def _watching() -> Route:
-    """Return the call of the watch, whose handler knows all watchers of its server."""
-    return Route(
-        method="GET", path=wire.WATCH, handler=watch.watch_handler(), media_type=watch.EVENT_STREAM,
-        query=("prefix", "since"), problems=("compacted", *_READ),
+def _watching() -> tuple[Route, ...]:
+    """Return the calls of the watches, whose handlers know all watchers of their server."""
+    names, session = watch.watch_handlers()
+    return (
+        Route(
+            method="GET", path=wire.WATCH, handler=names, media_type=watch.EVENT_STREAM,
+            query=("prefix", "since"), problems=("compacted", *_READ),
+        ),
+        Route(
+            method="GET", path=wire.SESSION_WATCH, handler=session, media_type=watch.EVENT_STREAM,
+            query=("since",), problems=("session-expired", "compacted", *_READ),
+        ),
     )  # fmt: skip
 
 
 def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
     """Return all calls of the API, for one server."""
     routes = [
-        *_SESSIONS, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_CELLS, *_AUDIT, _watching(),
+        *_SESSIONS, *_SEVERAL, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_CELLS, *_AUDIT,
+        *_watching(),
         Route(method="GET", path=wire.STREAM, handler=stream.stream_handler(), status=101),
         *_CLUSTER, *_HEALTH,
         Route(method="GET", path=wire.METRICS, handler=cluster.metrics_handler(counts)),

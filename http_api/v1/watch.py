@@ -1,5 +1,7 @@
 """GET /v1/watch: what happens to locks, semaphores, elections and sessions, as Server-Sent Events.
 
+GET /v1/sessions/{session_id}/watch is the same for what belongs to one session, and ends with it.
+
 The stream begins with an `id:` of its own, and every heartbeat carries one: by the HTML standard a block
 without data sets the last event id and is not an event. So a client can always resume, on any node, and close
 to the present, even if nothing that it watches ever happens.
@@ -7,6 +9,7 @@ to the present, even if nothing that it watches ever happens.
 
 import asyncio
 import logging
+import re
 import time
 from typing import Final
 
@@ -21,8 +24,18 @@ from cluster.errors import Overloaded, ShuttingDown
 from cluster.observing.event_log import Compacted, Cut, EventLog, Position
 from http_api.server.call import Call, Reply
 from http_api.server.routes import Handler
-from http_api.v1.event_feeds import FED_COUNT_MAX, PAUSE_FACTOR, WATCHERS_COUNT_MAX, EventFeeds, render
+from http_api.v1 import schema
+from http_api.v1.event_feeds import (
+    FED_COUNT_MAX,
+    PAUSE_FACTOR,
+    WATCHERS_COUNT_MAX,
+    EventFeeds,
+    OfSession,
+    Topic,
+    render,
+)
 from lockstate import limits
+from lockstate.ids import SessionId
 
 logger = logging.getLogger("http_api.watch")
 
@@ -40,20 +53,35 @@ CLOSING_S: Final = 2.0
 """Seconds that a stream that is cut has to send its last event."""
 _RETRY_MS: Final = 1_000
 """Milliseconds after which a browser is asked to connect again."""
+_END: Final = re.compile(rb"^event: session-(?:expired|forced)$", re.MULTILINE)
+"""The end of a session that its client did not close. Within data, lines do not begin: it is JSON."""
 _HEADERS: Final = "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\nConnection: close\r\n"
 """The end of the connection is the end of the stream. Proxies must pass on every event at once."""
 
 
-def watch_handler() -> Handler:
-    """Return the handler of /v1/watch, whose streams share one set of feeds."""
+def watch_handlers() -> tuple[Handler, Handler]:
+    """Return the handlers of /v1/watch and of that of a session, whose streams share one set of feeds."""
     feeds: EventFeeds | None = None
 
     async def watch(gateway: Gateway, call: Call) -> Reply:
         """Stream what happens, from a place in the history on or from now on."""
-        nonlocal feeds
-        node = gateway.node
         prefix = _prefix(call)
         gateway.check_watch(prefix)
+        node, fed, position = await begin(gateway, call)
+        return EventStream(node, fed, prefix, position)
+
+    async def watch_session(gateway: Gateway, call: Call) -> Reply:
+        """Stream what happens to what a session holds and waits for, until it is over."""
+        session_id = schema.session_id(call)
+        if not await gateway.read(lambda machine: machine.lives(session_id), call.timeout_s):
+            raise ProblemError("session-expired", "the session has expired or never was")
+        node, fed, position = await begin(gateway, call)
+        return SessionStream(node, fed, OfSession(session_id), position)
+
+    async def begin(gateway: Gateway, call: Call) -> tuple[NodeState, EventFeeds, Position]:
+        """Return what a stream is made of, if this node has room for it and all that it is to tell."""
+        nonlocal feeds
+        node = gateway.node
         position = await _start(gateway, call)
         feeds = feeds or EventFeeds(node.events)
         if node.is_shutting_down:
@@ -66,9 +94,9 @@ def watch_handler() -> Handler:
             raise _compacted(
                 f"the events behind {cursors.of_position(position)} are not all there any more", gone.oldest
             ) from None
-        return EventStream(node, feeds, prefix, position)
+        return node, feeds, position
 
-    return watch
+    return watch, watch_session
 
 
 def _prefix(call: Call) -> str:
@@ -121,11 +149,11 @@ def _compacted(detail: str, oldest: int) -> ProblemError:
 class EventStream(Reply):
     """The answer to a watch. It lasts until the client leaves, the node stops, or the client is too slow."""
 
-    def __init__(self, node: NodeState, feeds: EventFeeds, prefix: str, position: Position) -> None:
-        """Make a stream of what happens below `prefix` behind `position`."""
+    def __init__(self, node: NodeState, feeds: EventFeeds, topic: Topic, position: Position) -> None:
+        """Make a stream of what happens to `topic` behind `position`."""
         super().__init__(b"", content_type=EVENT_STREAM, headers=_HEADERS)
         self.force_close()
-        self.prefix, self.position = prefix, position
+        self.topic, self.position = topic, position
         self._node, self._feeds = node, feeds
         self._log: EventLog = node.events
         self._news = asyncio.Event()
@@ -162,6 +190,9 @@ class EventStream(Reply):
             self._news.set()
         return self._is_fed
 
+    def look(self) -> None:
+        """Do nothing: names are always there."""
+
     def cut(self, reason: Cut) -> None:
         """End the stream, for `reason`."""
         self._cut_reason = self._cut_reason or reason
@@ -188,10 +219,15 @@ class EventStream(Reply):
     def _is_allowed(self) -> bool:
         """Whether the client may still watch: rights and tokens can end before its stream does."""
         try:
-            self._call.admit_again().check_watch(self.prefix)
+            self._check(self._call.admit_again())
         except ProblemError:
             return False
         return True
+
+    def _check(self, gateway: Gateway) -> None:
+        """Refuse what the principal of `gateway` may not watch. Raises ProblemError."""
+        assert isinstance(self.topic, str), "names are watched by their prefix"
+        gateway.check_watch(self.topic)
 
     async def _catch_up(self) -> None:
         """Read the log for a while, no faster than the client reads; be fed when nothing is left to read."""
@@ -202,6 +238,7 @@ class EventStream(Reply):
             if self._feeds.is_up_to_date(self):
                 self._feeds.start_feeding(self)
                 self._is_fed = True
+                self.look()
                 return
             try:
                 blocks = self._log.read(self.position, FED_COUNT_MAX)
@@ -209,7 +246,7 @@ class EventStream(Reply):
                 self.cut(Cut.SLOW_READER)
                 return
             began_s = time.perf_counter()
-            text = render(blocks, self.prefix, self.position)
+            text = render(blocks, self.topic, self.position)
             self.position = Position.behind(blocks[-1][0].revision)
             self._write(text)
             await asyncio.sleep(PAUSE_FACTOR * (time.perf_counter() - began_s))
@@ -251,10 +288,51 @@ class EventStream(Reply):
         assert self._cut_reason is not None
         self._log.cuts[self._cut_reason] += 1
         logger.info("event=watch-cut request_id=%s reason=%s", self._call.id_text, self._cut_reason)
-        self._write(f'event: cut\ndata: {{"reason":"{self._cut_reason}"}}\n\n'.encode())
+        self._write(self._last_words(self._cut_reason))
         self._transport.set_write_buffer_limits(0)
         try:
             async with asyncio.timeout(CLOSING_S):
                 await self._call.writer.drain()
         except TimeoutError:
             self._transport.abort()
+
+    def _last_words(self, reason: Cut) -> bytes:
+        """Return the last event of the stream."""
+        return f'event: cut\ndata: {{"reason":"{reason}"}}\n\n'.encode()
+
+
+class SessionStream(EventStream):
+    """The answer to the watch of a session. It ends when the session is over, and all of that is told."""
+
+    def __init__(self, node: NodeState, feeds: EventFeeds, topic: OfSession, position: Position) -> None:
+        """Make a stream of what belongs to the session of `topic` behind `position`."""
+        super().__init__(node, feeds, topic, position)
+        self._lease_id = SessionId(topic.lease_id)
+        self._last: Position | None = None
+        """The place behind everything that the session did, once it is over."""
+        self._is_end_told = False
+
+    def feed(self, text: bytes) -> bool:
+        """Send news, of which the last may be that the session is over."""
+        can_take_more = super().feed(text)
+        self.look()
+        return can_take_more
+
+    def look(self) -> None:
+        """End the stream if the session is over and its client has been told of all that it did."""
+        if self._last is None and not self._node.machine.lives(self._lease_id):
+            self._last = self._log.newest
+        reached = self._feeds.reached(self) if self._is_fed else self.position
+        if self._is_end_told or (self._last is not None and reached >= self._last):
+            self.cut(Cut.SESSION_CLOSED)
+
+    def _check(self, gateway: Gateway) -> None:
+        gateway.check_session_watch()
+
+    def _write(self, text: bytes) -> None:
+        self._is_end_told = self._is_end_told or _END.search(text) is not None
+        super()._write(text)
+
+    def _last_words(self, reason: Cut) -> bytes:
+        """Return the last event: nothing, if the end of the session was one."""
+        return b"" if self._is_end_told else super()._last_words(reason)

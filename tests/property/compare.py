@@ -21,6 +21,7 @@ from lockstate.results import (
     Event,
     EventKind,
     Granted,
+    GrantedSeveral,
     Holdings,
     HoldKind,
     HoldView,
@@ -55,7 +56,7 @@ def plain(value: object) -> str:
 
 def plain_result(result: Result) -> str:
     """Return `result` as text, without what the rules leave open."""
-    if isinstance(result, Granted) and result.locks:
+    if isinstance(result, Granted) and (result.locks or isinstance(result, GrantedSeveral)):
         result = msgspec.structs.replace(result, mode=Mode.EXCLUSIVE, scope=Scope.NODE)
     if isinstance(result, Refused):
         result = msgspec.structs.replace(result, detail="", cycle=())
@@ -107,8 +108,8 @@ def check_outcome(outcome: Outcome, expected: list[tuple[str, int, Result]], sta
 def _check_cycle_named(result: Refused, wanted: Refused, state: ModelState) -> None:
     """Check that a cycle is a real one. The refusal of a repeated request has none."""
     if wanted.detail:
-        ticket, edges = state.deadlocks[int(wanted.detail)]
-        check_cycle(ticket, edges, result.cycle)
+        _, edges, starts = state.deadlocks[int(wanted.detail)]
+        check_cycle(edges, starts, result.cycle)
     else:
         assert not result.cycle, "holders and cycles of that time are not remembered"
 

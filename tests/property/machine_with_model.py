@@ -72,6 +72,11 @@ class MachineWithModel:
         commands = [random_commands.wish(rng, self._new_hold_id("h")) for _ in range(count)]
         self._apply([(rng.choice(random_commands.ORIGINS), commands)])
 
+    def rush(self, rng: Random) -> None:
+        """Two clients want the same rate, one after the other."""
+        commands = random_commands.rush(rng, self._new_hold_id("h"), self._new_hold_id("h"))
+        self._apply([(rng.choice(random_commands.ORIGINS), commands)])
+
     def convert(self, rng: Random) -> None:
         """Some clients ask for what they hold in another mode."""
         self._pause(rng)
@@ -131,7 +136,7 @@ class MachineWithModel:
         if frame is None:
             self.resume(rng)
             return
-        self.frames = [*self.frames[-RECENT:], frame]
+        self._keep(frame)
         self._apply([(rng.choice(random_commands.ORIGINS), [frame])])
 
     def send_a_frame_again(self, rng: Random) -> None:
@@ -139,12 +144,24 @@ class MachineWithModel:
         if self.frames:
             self._pause(rng)
             frame = rng.choice(self.frames)
+            self._keep(frame)
             commands: list[Command] = []
             if rng.randrange(2):
                 commands.append(ResumeStream(frame.session_id))
                 stream = self.state.streams.get(frame.session_id)
                 frame = msgspec.structs.replace(frame, epoch=stream.epoch + 1 if stream else 1)
             self._apply([(rng.choice(random_commands.ORIGINS), [*commands, frame])])
+
+    def _keep(self, frame: Numbered) -> None:
+        """Keep a frame that is sent, and none that gave its numbers to other commands, as no client does."""
+        numbers = range(frame.first, frame.first + len(frame.commands))
+        others = [
+            other
+            for other in self.frames[-RECENT:]
+            if other.session_id != frame.session_id
+            or not set(numbers).intersection(range(other.first, other.first + len(other.commands)))
+        ]
+        self.frames = [*others, frame]
 
     def come_back(self, rng: Random) -> None:
         """Sessions that have ended are opened again."""
@@ -290,6 +307,7 @@ _STEPS = (
     + [MachineWithModel.send_a_frame_again] * 3
     + [MachineWithModel.restore] * 2
     + [
+        MachineWithModel.rush,
         MachineWithModel.ask_nonsense,
         MachineWithModel.repeat_the_last_entry,
         MachineWithModel.tell_an_earlier_time,

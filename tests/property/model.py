@@ -6,11 +6,14 @@ specification of `lockstate.machine`; where the two disagree, one of them has a 
 limits have a model of their own.
 """
 
+import msgspec
+
 from lockstate import limits
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
     AcquirePermits,
+    AcquireSeveral,
     AdvanceFence,
     Barrier,
     Campaign,
@@ -33,8 +36,10 @@ from lockstate.commands import (
     PutCell,
     PutOff,
     Release,
+    ReleaseByValue,
     ReleaseOf,
     Renew,
+    RenewByValue,
     RenewOf,
     ResizeSemaphore,
     ResumeStream,
@@ -65,19 +70,20 @@ from lockstate.results import (
     WaitsAbandoned,
 )
 from lockstate.versions import RULES_FOLLOWED
-from tests.property.model_acquire import acquire, acquire_permits, campaign, change_mode
+from tests.property.model_acquire import acquire, acquire_permits, acquire_several, campaign, change_mode
 from tests.property.model_attempts import came_through, is_last, is_left_by
 from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
-from tests.property.model_locks import names
+from tests.property.model_locks import names, parts, parts_of, permits_of, used
 from tests.property.model_overrides import override
 from tests.property.model_pleas import kept, meant, put_off, revoke
 from tests.property.model_records import UNKNOWN_NUMBER, Hold, ModelState, Plea, Session, Ticket
 from tests.property.model_refusals import limit_mismatch
 from tests.property.model_requests import forget, forget_old, remember, repeat, request_key
 from tests.property.model_streams import number, resume
-from tests.property.model_views import available, holder_view, renewed
+from tests.property.model_values import by_id
+from tests.property.model_views import holder_view, renewed
 from tests.support.vocabulary import VOCABULARY
 
 
@@ -88,6 +94,7 @@ def apply(state: ModelState, entry: Entry) -> list[tuple[str, int, Result]]:
     state.now_ms = max(state.now_ms, entry.now_ms)
     state.events, state.settled, state.cell_events = [], [], []
     state.numbers_again = state.numbers_waiting_again = 0
+    state.passed = 0
     pass_time(state)
     answers = []
     for batch in entry.batches:
@@ -140,7 +147,7 @@ def claims(thing: Hold | Ticket) -> int:
     for lock in thing.locks:
         parts = lock.name.split("/")
         claimed |= {("/".join(parts[:end]), lock.mode, "below") for end in range(1, len(parts))}
-    return len(claimed)
+    return (len(claimed) or 1) + len(thing.beside)
 
 
 def run(state: ModelState, command: Command | Undecodable) -> Result:
@@ -188,6 +195,8 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             if isinstance(command, KeepAlive):
                 return kept(state, session)
             return SessionClosed(end_session(state, session, EventKind.RELEASED))
+        case AcquireSeveral():
+            result = acquire_several(state, command)
         case Acquire():
             return acquire(state, command)
         case AcquirePermits():
@@ -204,6 +213,9 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             return refuse_other_kind(state, command) or renew(state, command)
         case Renew():
             return renew(state, command)
+        case ReleaseByValue() | RenewByValue():
+            meant = by_id(state, command)
+            return meant if isinstance(meant, Refused) else decide(state, meant)
         case ReleaseOf():
             result = refuse_other_kind(state, command) or release(state, command)
         case Release():
@@ -280,10 +292,11 @@ def renew(state: ModelState, command: Renew) -> Result:
     refused = limits.check_ttl(command.ttl_ms) if command.ttl_ms else None
     if refused is not None:
         return refused
-    if hold.session_id and command.ttl_ms:
+    if (hold.session_id or hold.lease is None) and command.ttl_ms:
         return Refused(Reason.INVALID_REQUEST, "")
-    hold.lease.ttl_ms = command.ttl_ms or hold.lease.ttl_ms
-    state.restart(hold.lease)
+    if hold.lease is not None:
+        hold.lease.ttl_ms = command.ttl_ms or hold.lease.ttl_ms
+        state.restart(hold.lease)
     return renewed(state, hold, hold.token)
 
 
@@ -292,6 +305,8 @@ def release(state: ModelState, command: Release) -> Result:
     hold = state.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
+    if command.names and hold.is_of_kinds:
+        return Refused(Reason.INVALID_REQUEST, "")
     if len(set(command.names)) < len(command.names):
         return Refused(Reason.INVALID_REQUEST, "")
     if any(name not in names(hold) for name in command.names):
@@ -307,7 +322,7 @@ def release(state: ModelState, command: Release) -> Result:
         return Released()
     if any(ticket.converts is hold for ticket in state.tickets):
         return Refused(Reason.INVALID_REQUEST, "")
-    gone = [lock for lock in hold.locks if lock not in left]
+    gone = [part for part in parts(hold) if part.name in command.names]
     tell(state, EventKind.RELEASED, hold, hold.granted_at_ms, only=gone)
     hold.locks = left
     return Released(tuple(left))
@@ -315,9 +330,11 @@ def release(state: ModelState, command: Release) -> Result:
 
 def force_release(state: ModelState, command: ForceRelease) -> Result:
     """End every hold of the lock with this very name, and delay the lock."""
-    ended = [h for h in state.holds if h.kind is HoldKind.LOCK and command.name in names(h)]
+    ended = [h for h in state.holds if parts_of(h, HoldKind.LOCK, command.name)]
     views = tuple(
-        holder_view(state, hold, lock) for hold in ended for lock in hold.locks if lock.name == command.name
+        holder_view(state, hold, lock)
+        for hold in ended
+        for lock in parts_of(hold, HoldKind.LOCK, command.name)
     )
     for hold in ended:
         end_hold(state, hold, EventKind.FORCED, command.reason, command.lock_delay_ms)
@@ -340,7 +357,10 @@ def refuse_other_kind(state: ModelState, command: ReleaseOf | RenewOf | PutOff) 
     hold = state.hold(command.hold_id)
     if hold is None or hold.kind is command.kind:
         return None
-    return Refused(Reason.WRONG_KIND, "", (holder_view(state, hold, hold.locks[0]),))
+    part = msgspec.structs.replace(parts(hold)[0], kind=hold.kind)
+    if hold.is_of_kinds:
+        part = msgspec.structs.replace(part, permits=0)
+    return Refused(Reason.WRONG_KIND, "", (holder_view(state, hold, part),))
 
 
 def resize(state: ModelState, command: ResizeSemaphore) -> Result:
@@ -349,11 +369,10 @@ def resize(state: ModelState, command: ResizeSemaphore) -> Result:
         return Refused(Reason.NOT_HOLDER, "")
     state.limits[command.name] = command.limit
     for ticket in list(state.tickets):
-        of_it = ticket.kind is HoldKind.SEMAPHORE and names(ticket) == [command.name]
-        if of_it and ticket.permits > command.limit:
+        if permits_of(ticket, command.name) > command.limit:
             end_wait(state, ticket, Left.LIMIT_MISMATCH, limit_mismatch(state, command.name))
     serve(state)
-    return Resized(command.limit, available(state, command.name) if command.name in state.limits else 0)
+    return Resized(command.limit, command.limit - used(state, command.name))
 
 
 def proclaim(state: ModelState, command: Proclaim) -> Result:

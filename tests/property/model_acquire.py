@@ -2,9 +2,12 @@
 
 from lockstate.commands import (
     Acquire,
+    AcquireAs,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsAs,
     AcquirePermitsOf,
+    AcquireSeveral,
     Acquisition,
     Campaign,
     Convert,
@@ -13,16 +16,23 @@ from lockstate.commands import (
 from lockstate.ids import OwnerName
 from lockstate.modes import Mode
 from lockstate.results import HoldKind, Queued, Reason, Refused, Result
-from tests.property.model_changes import convert, enqueue, grant, have_again, serve
+from tests.property.model_changes import convert, enqueue, grant, have_again, serve, share
 from tests.property.model_deadlock import refuse_conversion, refuse_stuck
-from tests.property.model_locks import is_grantable, is_shared, position
+from tests.property.model_locks import is_grantable, is_shared, overtakes, position
 from tests.property.model_records import ModelState, Ticket
 from tests.property.model_refusals import limit_mismatch, refuse_now
 from tests.property.model_requests import key_of
+from tests.property.model_values import mark
 from tests.property.model_views import granted
 
-STRENGTH = [Mode.SHARED, Mode.UPDATE, Mode.EXCLUSIVE]
-"""The modes, the weakest first."""
+DOWN = {
+    Mode.EXCLUSIVE: list(Mode),
+    Mode.UPDATE: [Mode.UPDATE, Mode.SHARED, Mode.CONCURRENT_READ],
+    Mode.SHARED: [Mode.SHARED, Mode.CONCURRENT_READ],
+    Mode.CONCURRENT_WRITE: [Mode.CONCURRENT_WRITE, Mode.CONCURRENT_READ],
+    Mode.CONCURRENT_READ: [Mode.CONCURRENT_READ],
+}
+"""The modes that are not above each mode. Every other one is, even if it is not above in turn."""
 
 
 def acquire(state: ModelState, command: Acquire) -> Result:
@@ -30,8 +40,30 @@ def acquire(state: ModelState, command: Acquire) -> Result:
     locks = list(command.locks) or [Wanted(command.name, command.mode, command.scope)]
     ticket = _ticket(state, command, HoldKind.LOCK, locks)
     ticket.is_several = bool(command.locks)
+    mark(ticket, command)
     if isinstance(command, AcquireIf):
         ticket.if_held = command.if_held
+    if isinstance(command, AcquireAs):
+        ticket.priority = command.priority
+    ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
+    return _ask(state, ticket, command.wait_ms)
+
+
+def acquire_several(state: ModelState, command: AcquireSeveral) -> Result:
+    """Ask for locks, permits and places of rate limits, all or none."""
+    if command.session_id and state.session(command.session_id) is None:
+        return Refused(Reason.SESSION_EXPIRED, "")
+    for wanted in command.permits:
+        limit = state.limits.get(wanted.name, wanted.limit)
+        if not limit:
+            return Refused(Reason.LIMIT_MISMATCH, "")
+        if limit < wanted.permits:
+            return Refused(Reason.LIMIT_MISMATCH, "", facts={"limit": limit})
+    for wanted in command.permits:
+        state.limits.setdefault(wanted.name, wanted.limit)
+    ticket = _ticket(state, command, HoldKind.LOCK, list(command.locks))
+    ticket.is_several = ticket.is_of_kinds = True
+    ticket.beside, ticket.rates = list(command.permits), list(command.rates)
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
     return _ask(state, ticket, command.wait_ms)
 
@@ -42,6 +74,9 @@ def acquire_permits(state: ModelState, command: AcquirePermits) -> Result:
         return Refused(Reason.SESSION_EXPIRED, "")
     ticket = _ticket(state, command, HoldKind.SEMAPHORE, [Wanted(command.name)])
     ticket.permits = command.permits
+    mark(ticket, command)
+    if isinstance(command, AcquirePermitsAs):
+        ticket.priority = command.priority
     ticket.ttl_ms, ticket.lock_delay_ms, ticket.note = command.ttl_ms, command.lock_delay_ms, command.note
     if not any(is_shared(state, hold, ticket) for hold in state.holds):
         limit = state.limits.get(command.name, command.limit)
@@ -89,7 +124,7 @@ def _ask(state: ModelState, ticket: Ticket, wait_ms: int) -> Result:
             if is_shared(state, hold, ticket):
                 return have_again(state, hold, ticket)
     if is_grantable(state, ticket):
-        return grant(state, ticket)
+        return grant_past(state, ticket) if overtakes(state, ticket) else grant(state, ticket)
     refused = refuse_stuck(state, ticket) if wait_ms else refuse_now(state, ticket)
     if refused is not None:
         return refused
@@ -97,20 +132,34 @@ def _ask(state: ModelState, ticket: Ticket, wait_ms: int) -> Result:
     return Queued(ticket.ticket_id, position(state, ticket))
 
 
+def grant_past(state: ModelState, ticket: Ticket) -> Result:
+    """Grant a request at once past those that come behind it, unless some would wait for ever then.
+
+    With it goes what its session waits for and is the same.
+    """
+    refused = refuse_stuck(state, ticket)
+    if refused is not None:
+        return refused
+    result = grant(state, ticket)
+    share(state, ticket)
+    state.passed += 1
+    return result
+
+
 def change_mode(state: ModelState, command: Convert) -> Result:
     """Ask for another mode of a hold."""
     hold = state.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
-    if hold.kind is not HoldKind.LOCK or any(t.converts is hold for t in state.tickets):
+    if hold.kind is not HoldKind.LOCK or hold.is_of_kinds or any(t.converts is hold for t in state.tickets):
         return Refused(Reason.INVALID_REQUEST, "")
     modes = [lock.mode for lock in hold.locks]
     if all(mode is command.mode for mode in modes):
         return granted(state, hold)
-    if all(STRENGTH.index(mode) >= STRENGTH.index(command.mode) for mode in modes):
-        result = convert(state, hold, command.mode)
+    if all(command.mode in DOWN[mode] for mode in modes):
+        down = convert(state, hold, command.mode)
         serve(state)
-        return result
+        return down
     ticket = Ticket(
         kind=HoldKind.LOCK,
         ticket_id=command.ticket_id,

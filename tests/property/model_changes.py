@@ -11,6 +11,8 @@ from lockstate.results import (
     EventKind,
     Granted,
     GrantedAgain,
+    GrantedAgainAs,
+    GrantedAs,
     HoldKind,
     Left,
     Reason,
@@ -19,7 +21,7 @@ from lockstate.results import (
 )
 from lockstate.versions import RULES_EXPLICIT, RULES_FOLLOWED
 from tests.property.model_cells import end_cells, end_cells_of
-from tests.property.model_locks import is_grantable, is_shared, line, names, used
+from tests.property.model_locks import Part, is_grantable, is_shared, line, names, parts, parts_of, used
 from tests.property.model_records import (
     UNKNOWN_NUMBER,
     Cell,
@@ -28,12 +30,26 @@ from tests.property.model_records import (
     Lease,
     ModelState,
     Plea,
+    Rate,
     Session,
     Ticket,
 )
 from tests.property.model_refusals import refuse_now
 from tests.property.model_requests import conclude
+from tests.property.model_several import take_rates
+from tests.property.model_values import take, told
 from tests.property.model_views import granted
+
+_X, _S, _U = Mode.EXCLUSIVE, Mode.SHARED, Mode.UPDATE
+_CR, _CW = Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE
+DRAWING = {
+    *[(mode, _X) for mode in (_S, _U, _CR, _CW)],
+    *[(mode, _CW) for mode in (_S, _U, _CR)],
+    *[(mode, _S) for mode in (_CR, _CW)],
+    *[(mode, _U) for mode in (_CR, _CW)],
+}
+"""The changes of mode that draw a token: who may write now must come behind all who have read, and who keeps
+writers away behind all that they wrote. To reserve a write is neither."""
 
 AUDITED = {
     EventKind.REVOKED,
@@ -63,7 +79,7 @@ def tell(  # noqa: PLR0917 - what an event tells, called everywhere
     thing: Hold | Ticket | Session,
     since_ms: int | None = None,
     reason: str = "",
-    only: list[Wanted] | None = None,
+    only: list[Part] | None = None,
     number: int = 0,
     ends_in_ms: int = 0,
 ) -> None:
@@ -98,14 +114,14 @@ def tell(  # noqa: PLR0917 - what an event tells, called everywhere
                 thing.session_id or hold_id(thing),
                 lasted_ms,
                 reason,
-                thing.kind,
+                lock.kind,
                 lock.scope,
-                thing.permits,
-                thing.value,
+                lock.permits,
+                told(thing),
                 number,
                 ends_in_ms,
             )
-            for lock in (thing.locks if only is None else only)
+            for lock in (parts(thing) if only is None else only)
         ]
     state.events += events
     if kind in AUDITED:
@@ -123,10 +139,14 @@ def enqueue(state: ModelState, ticket: Ticket) -> None:
     tell(state, EventKind.QUEUED, ticket)
 
 
-def grant(state: ModelState, ticket: Ticket) -> Granted:
-    """Grant a ticket what it wants and nothing is in the way of."""
+def grant(state: ModelState, ticket: Ticket) -> Granted | Refused:
+    """Grant a ticket what it wants and nothing is in the way of, unless a rate limit has no place in time."""
     if ticket.converts is not None:
         return convert(state, ticket.converts, ticket.to_mode, ticket.number)
+    taken = take_rates(state, ticket.rates, max(0, ticket.deadline_ms - state.now_ms))
+    if isinstance(taken, Refused):
+        return taken
+    at_ms, used = taken
     session = state.session(ticket.session_id)
     hold = Hold(
         kind=ticket.kind,
@@ -136,7 +156,7 @@ def grant(state: ModelState, ticket: Ticket) -> Granted:
         owner=ticket.owner,
         has_owner=ticket.has_owner,
         token=state.new_token(),
-        lease=session.lease if session else state.new_lease(ticket.ttl_ms),
+        lease=session.lease if session else state.new_lease(ticket.ttl_ms, at_ms) if ticket.ttl_ms else None,
         session_id=ticket.session_id,
         lock_delay_ms=ticket.lock_delay_ms,
         note=ticket.note,
@@ -146,16 +166,21 @@ def grant(state: ModelState, ticket: Ticket) -> Granted:
         permits=ticket.permits,
         value=ticket.value,
         others=ticket.others,
+        is_secret=ticket.is_secret,
+        is_of_kinds=ticket.is_of_kinds,
+        beside=ticket.beside,
+        at_ms=at_ms if at_ms > state.now_ms else 0,
     )
     state.holds.append(hold)
     kind = EventKind.ELECTED if hold.kind is HoldKind.ELECTION else EventKind.GRANTED
     tell(state, kind, hold, ticket.queued_at_ms, number=ticket.number)
-    return granted(state, hold)
+    result = granted(state, hold)
+    return msgspec.structs.replace(result, rates=used) if hold.is_of_kinds else result
 
 
 def convert(state: ModelState, hold: Hold, mode: Mode, number: int = 0) -> Granted:
-    """Give every lock of a hold the mode. If it becomes exclusive it gets a new token, behind all others."""
-    if mode is Mode.EXCLUSIVE:
+    """Give every lock of a hold the mode, and with some changes a new token, behind all others."""
+    if any((lock.mode, mode) in DRAWING for lock in hold.locks):
         hold.token = state.new_token()
         state.holds.remove(hold)
         state.holds.append(hold)
@@ -170,13 +195,17 @@ def serve(state: ModelState) -> None:
         ticket = next((t for t in line(state) if is_grantable(state, t)), None)
         if ticket is None:
             break
+        result = grant(state, ticket)
+        if isinstance(result, Refused):
+            end_wait(state, ticket, Left.RATE_LIMITED, result)
+            continue
         state.tickets.remove(ticket)
-        settle(state, ticket, grant(state, ticket))
-        _share(state, ticket)
+        settle(state, ticket, result)
+        share(state, ticket)
     forget_idle(state)
 
 
-def _share(state: ModelState, ticket: Ticket) -> None:
+def share(state: ModelState, ticket: Ticket) -> None:
     """Give the hold that a ticket got to all others of its session that ask for the same."""
     for other in [t for t in line(state) if is_shared(state, t, ticket)]:
         hold = state.hold(ticket.ticket_id)
@@ -194,6 +223,7 @@ def have_again(state: ModelState, hold: Hold, ticket: Ticket) -> Granted | Refus
     """Renew what a session has already, and hand it to the attempt that asks for it again."""
     if ticket.if_held is IfHeld.REFUSE:
         return Refused(Reason.ALREADY_HELD, "")
+    assert hold.lease is not None, "what can be had again lives with a session"
     state.restart(hold.lease)
     return pass_on(state, hold, ticket)
 
@@ -201,7 +231,9 @@ def have_again(state: ModelState, hold: Hold, ticket: Ticket) -> Granted | Refus
 def pass_on(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
     """Hand a hold to another attempt that asked for it."""
     hold.attempt_id, hold.request, hold.others = ticket.attempt_id, ticket.request, []
-    if hold.value != ticket.value:
+    if hold.kind is not HoldKind.ELECTION:
+        take(hold, ticket)
+    elif hold.value != ticket.value:
         hold.value = ticket.value
         tell(state, EventKind.ELECTED, hold)
     result = granted(state, hold)
@@ -209,12 +241,14 @@ def pass_on(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
         return result
     hold.note, hold.lock_delay_ms = ticket.note or hold.note, ticket.lock_delay_ms or hold.lock_delay_ms
     hold.depth += ticket.if_held is IfHeld.COUNT
-    return GrantedAgain(**msgspec.structs.asdict(result), depth=hold.depth)
+    fields = msgspec.structs.asdict(result)
+    again: type[GrantedAgain] = GrantedAgainAs if isinstance(result, GrantedAs) else GrantedAgain
+    return again(**fields, depth=hold.depth)
 
 
 def forget_idle(state: ModelState) -> None:
     """Forget the limits of semaphores that nobody holds, wants or delays."""
-    wanted = [names(t)[0] for t in state.tickets if t.kind is HoldKind.SEMAPHORE]
+    wanted = [part.name for t in state.tickets for part in parts_of(t, HoldKind.SEMAPHORE)]
     state.limits = {
         name: limit for name, limit in state.limits.items() if name in wanted or used(state, name)
     }
@@ -249,8 +283,8 @@ def end_hold(state: ModelState, hold: Hold, kind: EventKind, reason: str = "", d
     tell(state, kind, hold, hold.granted_at_ms, reason)
     delay_ms = max(hold.lock_delay_ms, delay_ms)
     if kind in {EventKind.EXPIRED, EventKind.FORCED} and delay_ms:
-        for lock in hold.locks:
-            delay(state, hold.kind, lock.name, lock.scope, delay_ms, hold.permits)
+        for part in parts(hold):
+            delay(state, part.kind, part.name, part.scope, delay_ms, part.permits)
 
 
 def delay(  # noqa: PLR0917 - what a delay is made of
@@ -292,20 +326,21 @@ def end_session(state: ModelState, session: Session, kind: EventKind, reason: st
     return tuple(name for hold in holds for name in names(hold))
 
 
-def due(state: ModelState) -> list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea]]:
+def due(state: ModelState) -> list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea | Rate]]:
     """Return (deadline, creation, thing) of everything that has a deadline, the first first."""
     leases: list[tuple[Lease, Session | Hold | Cell]] = [(s.lease, s) for s in state.sessions]
     leases += [(c.lease, c) for c in state.cells if c.lease]
-    leases += [(h.lease, h) for h in state.holds if not h.session_id]
-    every: list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea]] = []
+    leases += [(h.lease, h) for h in state.holds if not h.session_id and h.lease]
+    every: list[tuple[int, int, Session | Hold | Ticket | Delay | Cell | Plea | Rate]] = []
     every += [(lease.expires_at_ms, lease.created, thing) for lease, thing in leases]
     every += [(t.deadline_ms, t.created, t) for t in state.tickets]
     every += [(d.until_ms, d.created, d) for d in state.delays]
     every += [(p.until_ms, p.created, p) for p in state.pleas]
+    every += [(r.whole_ms, r.created, r) for r in state.rates]
     return sorted(every, key=lambda item: item[:2])
 
 
-def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell | Plea) -> None:
+def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell | Plea | Rate) -> None:
     """End what is due."""
     match thing:
         case Session():
@@ -320,4 +355,6 @@ def expire(state: ModelState, thing: Session | Hold | Ticket | Delay | Cell | Pl
             end_cells(state, [thing], CellEventKind.EXPIRED)
         case Plea():
             end_hold(state, thing.hold, EventKind.FORCED, thing.reason)
+        case Rate():
+            state.rates.remove(thing)
     serve(state)

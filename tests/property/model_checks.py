@@ -3,11 +3,16 @@
 An id under which something is looked up is not checked: nothing is known under a malformed one.
 """
 
+import msgspec
+
 from lockstate import limits
 from lockstate.commands import (
     Acquire,
+    AcquireAs,
     AcquirePermits,
+    AcquirePermitsAs,
     AcquirePermitsOf,
+    AcquireSeveral,
     AdvanceFence,
     Campaign,
     Command,
@@ -22,6 +27,8 @@ from lockstate.commands import (
     OpenSession,
     Proclaim,
     PutCell,
+    ReleaseByValue,
+    RenewByValue,
     ResizeSemaphore,
     Revoke,
     TransactCells,
@@ -32,6 +39,8 @@ from lockstate.kinds import HoldKind
 from lockstate.results import Reason, Refused
 from tests.property.model_cells import refuse_bad_cells
 from tests.property.model_locks import covers
+from tests.property.model_several import refuse_bad_several
+from tests.property.model_values import refuse_bad_value
 
 BAD = Refused(Reason.INVALID_REQUEST, "")
 
@@ -57,9 +66,12 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 limits.check_ttl(command.ttl_ms),
                 limits.check_labels(command.labels),
             ]
+        case AcquireSeveral():
+            locks = _check_several(msgspec.structs.replace(command, name="")) if command.locks else []
+            return refuse_bad_several(command) + locks + _check_wish(command)
         case Acquire():
             names = _check_several(command) if command.locks else [limits.check_name(command.name)]
-            return names + _check_wish(command)
+            return names + _check_wish(command) + refuse_bad_value(command) + _check_priority(command)
         case AcquirePermits():
             is_open = isinstance(command, AcquirePermitsOf) and not (command.limit or command.is_strict)
             limit = limits.SEMAPHORE_LIMIT_MAX if is_open else command.limit
@@ -68,6 +80,8 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 _check_limit(limit),
                 None if 1 <= command.permits <= limit else BAD,
                 *_check_wish(command),
+                *refuse_bad_value(command),
+                *_check_priority(command),
             ]
         case Campaign():
             return [
@@ -97,6 +111,12 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 limits.check_range("grace_ms", command.grace_ms, limits.GRACE_MS_MAX),
                 BAD if not 0 <= command.token <= limits.TOKEN_MAX else None,
                 BAD if not 0 <= command.ticket <= limits.TOKEN_MAX else None,
+            ]
+        case ReleaseByValue() | RenewByValue():
+            return [
+                None if command.value else BAD,
+                limits.check_name(command.name),
+                limits.check_text("value", command.value, limits.HOLD_VALUE_BYTES_MAX),
             ]
         case KeepAliveFor():
             return [limits.check_ttl(command.ttl_ms)]
@@ -153,6 +173,12 @@ def _check_waiter(answers_to: str, attempt_id: AttemptId, wait_ms: int) -> list[
     ]
 
 
+def _check_priority(command: Acquire | AcquirePermits) -> list[Refused | None]:
+    if isinstance(command, AcquireAs | AcquirePermitsAs):
+        return [None if command.priority in range(10) else BAD]
+    return []
+
+
 def _check_wish(command: Acquire | AcquirePermits) -> list[Refused | None]:
     checks = [
         *_check_waiter(command.hold_id, command.attempt_id, command.wait_ms),
@@ -160,7 +186,9 @@ def _check_wish(command: Acquire | AcquirePermits) -> list[Refused | None]:
         limits.check_text("note", command.note, limits.NOTE_BYTES_MAX),
         limits.check_range("lock_delay_ms", command.lock_delay_ms, limits.LOCK_DELAY_MS_MAX),
     ]
-    if bool(command.session_id) == bool(command.ttl_ms):
+    if isinstance(command, AcquireAs | AcquirePermitsAs) and command.is_endless:
+        checks.append(BAD if command.session_id or command.ttl_ms else None)
+    elif bool(command.session_id) == bool(command.ttl_ms):
         checks.append(BAD)
     elif command.session_id:
         checks.append(_check_id(command.session_id))

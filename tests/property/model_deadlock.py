@@ -7,16 +7,21 @@ stuck.
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from lockstate.ids import HoldId, OwnerName
 from lockstate.results import CycleView, HoldKind, Reason, Refused
 from tests.property.model_locks import (
+    Part,
     conflict,
-    earlier,
     holds_in_the_way,
     is_the_same,
-    names,
+    overtakes,
+    parts,
+    parts_of,
+    permits_of,
+    tickets_ahead,
     tickets_in_the_way,
     twin,
 )
@@ -36,23 +41,34 @@ def tickets_needed(state: ModelState, ticket: Ticket) -> list[Ticket]:
     first = twin(state, ticket)
     if first is not None:
         return [first]
-    if ticket.kind is HoldKind.SEMAPHORE:
-        return [t for t in earlier(state, ticket) if names(t) == names(ticket)]
-    return tickets_in_the_way(state, ticket)
+    needed = [] if ticket.kind is HoldKind.SEMAPHORE else tickets_in_the_way(state, ticket)
+    for part in parts_of(ticket, HoldKind.SEMAPHORE):
+        needed += [t for t in tickets_ahead(state, ticket, part.name) if t not in needed]
+    return needed
 
 
 def to_be_given_back(state: ModelState, ticket: Ticket) -> list[Hold | Ticket]:
-    """Return what keeps this ticket waiting: what is held, or will be before it is its turn.
+    """Return what keeps this ticket waiting: what is held, or will be before it is its turn."""
+    every = locks_to_be_given_back(state, ticket)
+    for part in parts_of(ticket, HoldKind.SEMAPHORE):
+        every += [item for item in permits_to_be_given_back(state, ticket, part.name) if item not in every]
+    return every
 
-    For a semaphore that is every hold, since any of them may have the missing permits. Two tickets that ask
-    for the same get one hold.
-    """
+
+def locks_to_be_given_back(state: ModelState, ticket: Ticket) -> list[Hold | Ticket]:
+    """Return what keeps it from everything but permits: all of it. Two that ask for the same get one hold."""
+    if twin(state, ticket) is not None or ticket.kind is HoldKind.SEMAPHORE:
+        return []
+    queued = [t for t in tickets_in_the_way(state, ticket) if twin(state, t) is None]
+    return holds_in_the_way(state, ticket) + queued
+
+
+def permits_to_be_given_back(state: ModelState, ticket: Ticket, name: str) -> list[Hold | Ticket]:
+    """Return what has, or will have, permits of a semaphore: any of them may have those that are missing."""
     if twin(state, ticket) is not None:
         return []
-    queued = [t for t in tickets_needed(state, ticket) if twin(state, t) is None]
-    if ticket.kind is HoldKind.SEMAPHORE:
-        return [h for h in state.holds if h.kind is HoldKind.SEMAPHORE and names(h) == names(ticket)] + queued
-    return holds_in_the_way(state, ticket) + queued
+    queued = [t for t in tickets_ahead(state, ticket, name) if twin(state, t) is None]
+    return [h for h in state.holds if permits_of(h, name)] + queued
 
 
 def keepers(state: ModelState, thing: Hold | Ticket) -> list[Ticket]:
@@ -61,18 +77,30 @@ def keepers(state: ModelState, thing: Hold | Ticket) -> list[Ticket]:
 
 
 class Wait(NamedTuple):
-    """What one ticket waits for: tickets, and things, each with the tickets that it is kept for."""
+    """What one ticket waits for: tickets, and things, each with the tickets that it is kept for.
+
+    All of `kept` must be given back, and enough of the permits of each semaphore in `pools`.
+    """
 
     ticket: Ticket
     needed: list[Ticket]
     kept: list[tuple[Hold | Ticket, list[Ticket]]]
+    pools: dict[str, list[tuple[Hold | Ticket, list[Ticket]]]]
 
 
 def waits(state: ModelState) -> list[Wait]:
     """Return what each ticket waits for."""
     return [
         Wait(
-            t, tickets_needed(state, t), [(item, keepers(state, item)) for item in to_be_given_back(state, t)]
+            t,
+            tickets_needed(state, t),
+            [(item, keepers(state, item)) for item in locks_to_be_given_back(state, t)],
+            {
+                part.name: [
+                    (item, keepers(state, item)) for item in permits_to_be_given_back(state, t, part.name)
+                ]
+                for part in parts_of(t, HoldKind.SEMAPHORE)
+            },
         )
         for t in state.tickets
     ]
@@ -82,11 +110,14 @@ def is_blocked_by(state: ModelState, wait: Wait, stuck: list[HoldId]) -> bool:
     """Whether a ticket cannot be served as long as the `stuck` are not and keep what they have."""
     if any(other.ticket_id in stuck for other in wait.needed):
         return True
-    kept = [thing for thing, tickets in wait.kept if any(other.ticket_id in stuck for other in tickets)]
-    if wait.ticket.kind is not HoldKind.SEMAPHORE:
-        return bool(kept)
-    (name,) = names(wait.ticket)
-    return state.limits[name] - sum(thing.permits for thing in kept) < wait.ticket.permits
+    if any(other.ticket_id in stuck for _, tickets in wait.kept for other in tickets):
+        return True
+    for name, items in wait.pools.items():
+        kept = [thing for thing, tickets in items if any(other.ticket_id in stuck for other in tickets)]
+        left = state.limits[name] - sum(permits_of(thing, name) for thing in kept)
+        if left < permits_of(wait.ticket, name):
+            return True
+    return False
 
 
 def stuck_waits(state: ModelState) -> list[Wait]:
@@ -103,14 +134,18 @@ def stuck_waits(state: ModelState) -> list[Wait]:
 def refuse_stuck(state: ModelState, ticket: Ticket) -> Refused | None:
     """Refuse a new ticket that would be stuck and would wait for itself in the end.
 
-    A ticket that only waits for others that are stuck is not refused: their waits or leases will end.
+    A ticket that only waits for others that are stuck is not refused: their waits or leases will end. One
+    that overtakes others makes these wait for all that its party waits for: none of that may wait for itself.
     """
+    starts = [ticket.ticket_id]
+    if overtakes(state, ticket):
+        starts += [other.ticket_id for other in keepers(state, ticket)]
     state.tickets.append(ticket)
     every = edges(state)
     state.tickets.remove(ticket)
-    if ticket.ticket_id not in reachable(every, ticket.ticket_id):
+    if not any(start in reachable(every, start) for start in starts):
         return None
-    return _refuse(state, ticket, every, Reason.DEADLOCK)
+    return _refuse(state, ticket, every, starts, Reason.DEADLOCK)
 
 
 def refuse_conversion(state: ModelState, ticket: Ticket) -> Refused | None:
@@ -124,12 +159,15 @@ def refuse_conversion(state: ModelState, ticket: Ticket) -> Refused | None:
         for other in state.tickets
         if other.converts is not None
     )
-    return _refuse(state, ticket, every, Reason.CONVERSION_DEADLOCK) if closes else None
+    starts = [ticket.ticket_id]
+    return _refuse(state, ticket, every, starts, Reason.CONVERSION_DEADLOCK) if closes else None
 
 
-def _refuse(state: ModelState, ticket: Ticket, every: list[Edge], reason: Reason) -> Refused:
+def _refuse(
+    state: ModelState, ticket: Ticket, every: list[Edge], starts: list[HoldId], reason: Reason
+) -> Refused:
     """Return a refusal. Which cycle is named is left open: `detail` is the number of the edges."""
-    state.deadlocks.append((ticket, every))
+    state.deadlocks.append((ticket, every, starts))
     return Refused(reason, str(len(state.deadlocks) - 1))
 
 
@@ -143,31 +181,43 @@ def edges(state: ModelState) -> list[Edge]:
     stuck = stuck_waits(state)
     ids = [wait.ticket.ticket_id for wait in stuck]
     return [
-        (ticket.ticket_id, CycleView(shown(ticket.owner), name, ticket.kind), other.ticket_id)
-        for ticket, needed, kept in stuck
-        for thing, others in [*[(t, [t]) for t in needed], *kept]
+        (ticket.ticket_id, CycleView(shown(ticket.owner), part.name, part.kind), other.ticket_id)
+        for ticket, needed, kept, pools in stuck
+        for thing, others in [*[(t, [t]) for t in needed], *kept, *chain(*pools.values())]
         for other in others
         if other.ticket_id in ids
-        for name in _meeting_names(ticket, thing)
+        for part in _meeting_parts(ticket, thing)
     ]
 
 
-def _meeting_names(ticket: Ticket, thing: Hold | Ticket) -> list[str]:
-    """Return the names at which two conflict, any of which a cycle may name."""
+def _meeting_parts(ticket: Ticket, thing: Hold | Ticket) -> list[Part]:
+    """Return the parts at which two conflict, any of which a cycle may name."""
     is_twin = isinstance(thing, Ticket) and is_the_same(thing, ticket)
-    pairs = [(a, b) for a in ticket.locks for b in thing.locks if conflict(a, b) or (is_twin and a == b)]
-    return list(dict.fromkeys(lock.name for pair in pairs for lock in pair))
+    pairs = [
+        (a, b)
+        for a in parts(ticket)
+        for b in parts(thing)
+        if a.kind is b.kind and (conflict(a, b) or (is_twin and a == b))
+    ]
+    return list(dict.fromkeys(part for pair in pairs for part in pair))
 
 
-def check_cycle(ticket: Ticket, every: Sequence[Edge], cycle: Sequence[CycleView]) -> None:
-    """Check that the cycle of a refused ticket is one: each step waits for the owner of the next."""
+def check_cycle(every: Sequence[Edge], starts: Sequence[HoldId], cycle: Sequence[CycleView]) -> None:
+    """Check that a cycle through one of `starts` is one: each step waits for the owner of the next."""
     assert cycle, "a deadlock has a cycle"
-    reached = [ticket.ticket_id]
+    wrong = [_wrong_in(every, start, cycle) for start in starts]
+    assert None in wrong, wrong[0]
+
+
+def _wrong_in(every: Sequence[Edge], start: HoldId, cycle: Sequence[CycleView]) -> str | None:
+    """Return why steps are no way from a ticket to itself, None if they are one."""
+    reached = [start]
     for step in cycle:
         named = CycleView(shown(step.owner), step.name, step.kind)
         reached = [other for one, view, other in every if one in reached and view == named]
-        assert reached, f"{step} is not a step of the cycle"
-    assert ticket.ticket_id in reached, f"{cycle[-1]} closes no cycle"
+        if not reached:
+            return f"{step} is not a step of the cycle"
+    return None if start in reached else f"{cycle[-1]} closes no cycle"
 
 
 def reachable(every: Sequence[Edge], start: HoldId) -> list[HoldId]:

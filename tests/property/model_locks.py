@@ -4,13 +4,21 @@ No intents and no counts: the covered names themselves are compared, against eve
 """
 
 from lockstate import limits
-from lockstate.commands import Wanted
+from lockstate.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.modes import Mode, Scope
 from lockstate.results import HoldKind
 from lockstate.versions import RULES_EXPLICIT
 from tests.property.model_records import Delay, Hold, ModelState, Ticket
 
-MAY_SHARE = [{Mode.SHARED}, {Mode.SHARED, Mode.UPDATE}]
+MAY_SHARE = [
+    {Mode.SHARED},
+    {Mode.SHARED, Mode.UPDATE},
+    {Mode.CONCURRENT_READ},
+    {Mode.CONCURRENT_READ, Mode.SHARED},
+    {Mode.CONCURRENT_READ, Mode.UPDATE},
+    {Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE},
+    {Mode.CONCURRENT_WRITE},
+]
 """The sets of modes that two holders of one name may have."""
 
 
@@ -42,9 +50,9 @@ def is_shared(state: ModelState, one: Hold | Ticket, other: Hold | Ticket) -> bo
 
 def is_the_same(one: Hold | Ticket, other: Hold | Ticket) -> bool:
     """Whether a session has, or asks for, the same twice for one owner. A conversion is like nothing else."""
-    if not one.session_id or any(
-        isinstance(item, Ticket) and item.converts is not None for item in (one, other)
-    ):
+    if not one.session_id or one.is_of_kinds or other.is_of_kinds:
+        return False
+    if any(isinstance(item, Ticket) and item.converts is not None for item in (one, other)):
         return False
     of_one, of_other = (
         (item.kind, item.session_id, item.owner, item.permits, sorted(item.locks, key=lambda lock: lock.name))
@@ -58,20 +66,63 @@ def twin(state: ModelState, ticket: Ticket) -> Ticket | None:
     return next((t for t in earlier(state, ticket) if is_shared(state, t, ticket)), None)
 
 
+def place(ticket: Ticket) -> tuple[bool, int, int]:
+    """Return what tickets are sorted by: a step of priority is worth some time of waiting."""
+    ahead_ms = (ticket.priority - PRIORITY_DEFAULT) * limits.PRIORITY_STEP_MS
+    return ticket.converts is None, ticket.queued_at_ms - ahead_ms, ticket.created
+
+
 def line(state: ModelState) -> list[Ticket]:
     """Return all tickets in the order in which they come: conversions ahead of all others."""
-    return sorted(state.tickets, key=lambda t: (t.converts is None, t.created))
+    return sorted(state.tickets, key=place)
 
 
 def earlier(state: ModelState, ticket: Ticket) -> list[Ticket]:
-    """Return the tickets of its kind that come before `ticket`, which need not be queued yet."""
-    place = (ticket.converts is None, ticket.created)
-    return [t for t in line(state) if t.kind is ticket.kind and (t.converts is None, t.created) < place]
+    """Return the tickets that come before `ticket`, which need not be queued yet."""
+    return [t for t in line(state) if place(t) < place(ticket)]
+
+
+def overtakes(state: ModelState, ticket: Ticket) -> bool:
+    """Whether a new ticket, not a conversion, comes before one that will have to wait for it."""
+    later = [t for t in state.tickets if place(t) > place(ticket)]
+    return ticket.converts is None and any(meet(ticket, t) for t in later)
+
+
+def meet(one: Ticket, other: Ticket) -> bool:
+    """Whether the later of two waits for the earlier: at a lock, or in the queue of a semaphore."""
+    if one.kind is other.kind and clash(one.locks, other.locks):
+        return True
+    of_one, of_other = ({part.name for part in parts_of(t, HoldKind.SEMAPHORE)} for t in (one, other))
+    return not of_one.isdisjoint(of_other)
+
+
+class Part(Wanted, frozen=True):
+    """One of the things that somebody holds or wants."""
+
+    kind: HoldKind = HoldKind.LOCK
+    permits: int = 0
+
+
+def parts(thing: Hold | Ticket) -> list[Part]:
+    """Return all that something holds or wants: locks, then permits."""
+    beside = [Part(one.name, kind=HoldKind.SEMAPHORE, permits=one.permits) for one in thing.beside]
+    locks = [Part(lock.name, lock.mode, lock.scope, thing.kind, thing.permits) for lock in thing.locks]
+    return locks + beside
+
+
+def parts_of(thing: Hold | Ticket, kind: HoldKind, name: str = "") -> list[Part]:
+    """Return the parts of one kind, and of one name if one is given."""
+    return [part for part in parts(thing) if part.kind is kind and name in {"", part.name}]
 
 
 def names(thing: Hold | Ticket) -> list[str]:
     """Return the names that something holds or wants."""
-    return [lock.name for lock in thing.locks]
+    return [part.name for part in parts(thing)]
+
+
+def permits_of(thing: Hold | Ticket, name: str) -> int:
+    """Return how many permits of a semaphore something holds or wants."""
+    return sum(part.permits for part in parts_of(thing, HoldKind.SEMAPHORE, name))
 
 
 def holds_in_the_way(state: ModelState, ticket: Ticket) -> list[Hold]:
@@ -85,7 +136,12 @@ def holds_in_the_way(state: ModelState, ticket: Ticket) -> list[Hold]:
 
 def tickets_in_the_way(state: ModelState, ticket: Ticket) -> list[Ticket]:
     """Return the earlier tickets that conflict with what the ticket wants."""
-    return [t for t in earlier(state, ticket) if clash(t.locks, ticket.locks)]
+    return [t for t in earlier(state, ticket) if t.kind is ticket.kind and clash(t.locks, ticket.locks)]
+
+
+def tickets_ahead(state: ModelState, ticket: Ticket, name: str) -> list[Ticket]:
+    """Return the earlier tickets for permits of a semaphore."""
+    return [t for t in earlier(state, ticket) if permits_of(t, name)]
 
 
 def delays_in_the_way(state: ModelState, ticket: Ticket) -> list[Delay]:
@@ -103,25 +159,34 @@ def is_full(state: ModelState, ticket: Ticket) -> bool:
     if ticket.converts is not None:
         return False
     return any(
-        sum(name in names(hold) for hold in state.holds if hold.kind is ticket.kind)
-        >= limits.HOLDERS_COUNT_MAX
-        for name in names(ticket)
+        sum(bool(parts_of(hold, ticket.kind, lock.name)) for hold in state.holds) >= limits.HOLDERS_COUNT_MAX
+        for lock in ticket.locks
     )
 
 
 def used(state: ModelState, name: str) -> int:
     """Return how many permits of a semaphore are held or withheld."""
-    held = sum(h.permits for h in state.holds if h.kind is HoldKind.SEMAPHORE and names(h) == [name])
+    held = sum(permits_of(h, name) for h in state.holds)
     return held + sum(d.permits for d in state.delays if d.kind is HoldKind.SEMAPHORE and d.name == name)
 
 
 def is_grantable(state: ModelState, ticket: Ticket) -> bool:
     """Whether the ticket can be granted now."""
-    if ticket.kind is HoldKind.SEMAPHORE:
-        (name,) = names(ticket)
-        first = not any(names(t) == [name] for t in earlier(state, ticket))
-        return first and used(state, name) + ticket.permits <= state.limits[name]
-    return not (
+    return can_have_permits(state, ticket) and can_have_locks(state, ticket)
+
+
+def can_have_permits(state: ModelState, ticket: Ticket) -> bool:
+    """Whether it is the first that wants each of its permits, and they are there."""
+    return all(
+        not tickets_ahead(state, ticket, part.name)
+        and used(state, part.name) + part.permits <= state.limits[part.name]
+        for part in parts_of(ticket, HoldKind.SEMAPHORE)
+    )
+
+
+def can_have_locks(state: ModelState, ticket: Ticket) -> bool:
+    """Whether nothing is in the way of what it wants beside permits."""
+    return ticket.kind is HoldKind.SEMAPHORE or not (
         holds_in_the_way(state, ticket)
         or tickets_in_the_way(state, ticket)
         or delays_in_the_way(state, ticket)
@@ -131,9 +196,9 @@ def is_grantable(state: ModelState, ticket: Ticket) -> bool:
 
 def queue(state: ModelState, kind: HoldKind, name: str) -> list[Ticket]:
     """Return the tickets for exactly this name, in order."""
-    return [t for t in line(state) if t.kind is kind and name in names(t)]
+    return [t for t in line(state) if parts_of(t, kind, name)]
 
 
 def position(state: ModelState, ticket: Ticket) -> int:
     """Return the place of the ticket in its queues, from 1; of several, the one furthest behind."""
-    return max(queue(state, ticket.kind, name).index(ticket) + 1 for name in names(ticket))
+    return max(queue(state, part.kind, part.name).index(ticket) + 1 for part in parts(ticket))

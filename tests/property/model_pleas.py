@@ -1,7 +1,7 @@
 """Revocation in the model: a holder is asked to give up, may put that off once, and is forced in the end."""
 
 from lockstate import limits
-from lockstate.commands import ForceEnd, PutOff, Revoke, Wanted
+from lockstate.commands import ForceEnd, PutOff, Revoke
 from lockstate.kinds import HoldKind
 from lockstate.results import (
     EventKind,
@@ -14,19 +14,19 @@ from lockstate.results import (
     SessionKeptToEnd,
 )
 from tests.property.model_changes import tell
-from tests.property.model_locks import names
+from tests.property.model_locks import Part, parts, parts_of
 from tests.property.model_records import Hold, ModelState, Plea, Session
 from tests.property.model_views import holder_view, revoked_view
 
 
-def meant(state: ModelState, command: ForceEnd | Revoke) -> list[tuple[Hold, Wanted]] | Refused:
+def meant(state: ModelState, command: ForceEnd | Revoke) -> list[tuple[Hold, Part]] | Refused:
     """Return the holds of this very name and kind, all or the one with this token, or why there are none."""
-    held = [(hold, lock) for hold in state.holds for lock in hold.locks if lock.name == command.name]
-    of_kind = [(hold, lock) for hold, lock in held if hold.kind is command.kind]
+    held = [(hold, part) for hold in state.holds for part in parts(hold) if part.name == command.name]
+    of_kind = [(hold, part) for hold, part in held if part.kind is command.kind]
     found = [(hold, lock) for hold, lock in of_kind if command.token in {0, hold.token}]
     if held and not of_kind:
-        kind = next(kind for kind in HoldKind if any(hold.kind is kind for hold, _ in held))
-        others = [holder_view(state, hold, lock) for hold, lock in held if hold.kind is kind]
+        kind = next(kind for kind in HoldKind if any(part.kind is kind for _, part in held))
+        others = [holder_view(state, hold, part) for hold, part in held if part.kind is kind]
         return Refused(Reason.WRONG_KIND, "", tuple(others[: limits.HOLDERS_SHOWN_MAX]))
     if command.token and not found:
         return Refused(Reason.NOT_HOLDER, "")
@@ -35,8 +35,8 @@ def meant(state: ModelState, command: ForceEnd | Revoke) -> list[tuple[Hold, Wan
 
 def revoke(state: ModelState, command: Revoke) -> Result:
     """Ask holders to give up; one that is to do so earlier is not asked again."""
-    waits = [t for t in state.tickets if t.number == command.ticket and t.kind is command.kind]
-    if command.ticket and not any(command.name in names(ticket) for ticket in waits):
+    waits = [t for t in state.tickets if t.number == command.ticket]
+    if command.ticket and not any(parts_of(ticket, command.kind, command.name) for ticket in waits):
         return Refused(Reason.INVALID_REQUEST, "")
     found = meant(state, command)
     if isinstance(found, Refused):
@@ -77,7 +77,7 @@ def kept(state: ModelState, session: Session) -> SessionKept:
     asked = [plea.hold for plea in state.pleas if plea.hold.session_id == session.session_id]
     if not asked:
         return SessionKept(session.session_id, left_ms)
-    views = tuple(revoked_view(state, hold, hold.locks[0]) for hold in asked[: limits.HOLDERS_SHOWN_MAX])
+    views = tuple(revoked_view(state, hold, parts(hold)[0]) for hold in asked[: limits.HOLDERS_SHOWN_MAX])
     return SessionKeptToEnd(session.session_id, left_ms, views)
 
 

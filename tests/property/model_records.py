@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lockstate.commands import IfHeld, Wanted
+from lockstate.commands import PRIORITY_DEFAULT, Algorithm, IfHeld, Wanted, WantedPermits, WantedRate
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.modes import Mode, Scope
 from lockstate.results import CellEvent, CycleView, Event, HoldKind, Result, Settled
 from lockstate.versions import RULES_FIRST
+from tests.property.model_rates import RateModel
 
 Key: TypeAlias = tuple[str, str | int]
 """Scope and request id of a remembered request."""
@@ -53,7 +54,8 @@ class Hold:
     owner: OwnerName
     has_owner: bool
     token: int
-    lease: Lease
+    lease: Lease | None
+    """None if it has no deadline."""
     session_id: SessionId
     lock_delay_ms: int
     note: str
@@ -67,6 +69,14 @@ class Hold:
     """How many releases end it."""
     others: list[tuple[AttemptId, str]] = field(default_factory=list)
     """Earlier attempts, and the node processes that brought them."""
+    is_secret: bool = False
+    """Whether nobody else is told its value."""
+    is_of_kinds: bool = False
+    """Whether several kinds were asked for."""
+    beside: list[WantedPermits] = field(default_factory=list)
+    """The permits that it has beside its locks, which may be none."""
+    at_ms: int = 0
+    """The moment from which on it may be used, if that was yet to come."""
 
 
 UNKNOWN_NUMBER = -1
@@ -104,8 +114,13 @@ class Ticket:
     """Earlier attempts, and the node processes that keep their clients' connections."""
     to_mode: Mode = Mode.EXCLUSIVE
     if_held: IfHeld = IfHeld.RENEW
+    is_secret: bool = False
+    priority: int = PRIORITY_DEFAULT
     number: int = 0
     """The number by which events name it while it waits, from rules 8 on."""
+    is_of_kinds: bool = False
+    beside: list[WantedPermits] = field(default_factory=list)
+    rates: list[WantedRate] = field(default_factory=list)
 
     @property
     def locks(self) -> list[Wanted]:
@@ -113,6 +128,10 @@ class Ticket:
         if self.converts is None:
             return self.wanted
         return [Wanted(lock.name, self.to_mode, lock.scope) for lock in self.converts.locks]
+
+
+Deadlock: TypeAlias = tuple[Ticket, list[Edge], list[HoldId]]
+"""A refused ticket, which ticket waited for which, and those through which the cycle may go."""
 
 
 @dataclass
@@ -138,6 +157,16 @@ class Plea:
     created: int
     ticket: int = 0
     is_put_off: bool = False
+
+
+@dataclass
+class Rate:
+    """A rate limit that is not whole before `whole_ms`."""
+
+    key: tuple[str, Algorithm, int]
+    taken: RateModel
+    whole_ms: int
+    created: int
 
 
 @dataclass
@@ -189,6 +218,8 @@ class ModelState:
     delays: list[Delay] = field(default_factory=list)
     pleas: list[Plea] = field(default_factory=list)
     """In the order in which they were asked."""
+    rates: list[Rate] = field(default_factory=list)
+    """What was taken together with other things."""
     limits: dict[str, int] = field(default_factory=dict)
     """The limit of each semaphore that exists."""
     fences: dict[str, int] = field(default_factory=dict)
@@ -213,9 +244,10 @@ class ModelState:
     """Of the entry being applied."""
     settled: list[Settled] = field(default_factory=list)
     """Of the entry being applied."""
-    deadlocks: list[tuple[Ticket, list[Edge]]] = field(default_factory=list)
-    """For every refusal for a deadlock in the entry: the refused ticket, and which ticket waited for
-    which."""
+    passed: int = 0
+    """Of the entry being applied: how many requests were granted past those who wait."""
+    deadlocks: list[Deadlock] = field(default_factory=list)
+    """For every refusal for a deadlock in the entry: why it was one."""
     history: list[Event] = field(default_factory=list)
     """The events of the audit, oldest first."""
 
@@ -229,9 +261,9 @@ class ModelState:
         self.next_token += 1
         return self.next_token - 1
 
-    def new_lease(self, ttl_ms: int) -> Lease:
-        """Return a lease that begins now."""
-        return Lease(ttl_ms, self.now_ms + ttl_ms, self.next_created())
+    def new_lease(self, ttl_ms: int, at_ms: int = 0) -> Lease:
+        """Return a lease that begins now, or at a later moment."""
+        return Lease(ttl_ms, max(self.now_ms, at_ms) + ttl_ms, self.next_created())
 
     def restart(self, lease: Lease) -> int:
         """Start a lease anew, never to end earlier than before, and return what is left of it."""
@@ -258,6 +290,8 @@ class ModelState:
         """Return the cell of this key."""
         return next((c for c in self.cells if c.key == key), None)
 
-    def left_ms(self, hold: Hold) -> int:
-        """Return how much of a hold's lease is left."""
+    def left_ms(self, hold: Hold) -> int | None:
+        """Return how much of a hold's lease is left; None if it has no deadline."""
+        if hold.lease is None:
+            return None
         return max(0, hold.lease.expires_at_ms - self.now_ms)

@@ -3,12 +3,15 @@
 from lockstate import limits
 from lockstate.results import HolderView, HoldKind, Reason, Refused
 from tests.property.model_locks import (
+    can_have_locks,
+    clash,
     conflict,
     covers,
     delays_in_the_way,
     holds_in_the_way,
-    names,
+    parts_of,
     queue,
+    used,
 )
 from tests.property.model_records import ModelState, Ticket
 from tests.property.model_views import available, holder_view, holders
@@ -16,23 +19,35 @@ from tests.property.model_views import available, holder_view, holders
 
 def refuse_now(state: ModelState, ticket: Ticket) -> Refused:
     """Return the refusal of a ticket that can neither be granted nor wait."""
-    if ticket.kind is HoldKind.SEMAPHORE:
-        return no_permits(state, ticket)
-    return lock_held(state, ticket)
+    wanted = parts_of(ticket, HoldKind.SEMAPHORE)
+    if not wanted or (ticket.locks and ticket.is_of_kinds and _is_a_lock_taken(state, ticket)):
+        return lock_held(state, ticket)
+    lacking = [
+        part.name
+        for part in wanted
+        if queue(state, part.kind, part.name)
+        or used(state, part.name) + part.permits > state.limits[part.name]
+    ]
+    return no_permits(state, (lacking or [wanted[0].name])[0])
+
+
+def _is_a_lock_taken(state: ModelState, ticket: Ticket) -> bool:
+    """Whether somebody else has or wants any of the locks, also who came later."""
+    others = [t for t in state.tickets if t is not ticket and t.kind is ticket.kind]
+    return not can_have_locks(state, ticket) or any(clash(t.locks, ticket.locks) for t in others)
 
 
 def lock_held(state: ModelState, ticket: Ticket) -> Refused:
     """Return the refusal that says who is in the way, and when to ask again."""
     shown = _in_the_way(state, ticket) or _of_the_names(state, ticket)
     shown = shown[: limits.HOLDERS_SHOWN_MAX]
-    queue_length = max(len(queue(state, ticket.kind, name)) for name in names(ticket))
+    queue_length = max(len(queue(state, ticket.kind, lock.name)) for lock in ticket.locks)
     ends_ms = [d.until_ms - state.now_ms for d in delays_in_the_way(state, ticket)]
     return Refused(Reason.LOCK_HELD, "", tuple(shown), queue_length, _hint(shown, ends_ms))
 
 
-def no_permits(state: ModelState, ticket: Ticket) -> Refused:
+def no_permits(state: ModelState, name: str) -> Refused:
     """Return the refusal that says who has the permits."""
-    (name,) = names(ticket)
     shown = holders(state, HoldKind.SEMAPHORE, name)[: limits.HOLDERS_SHOWN_MAX]
     ends_ms = [
         d.until_ms - state.now_ms for d in state.delays if d.kind is HoldKind.SEMAPHORE and d.name == name
@@ -53,7 +68,7 @@ def _in_the_way(state: ModelState, ticket: Ticket) -> list[HolderView]:
     return [
         next(
             holder_view(state, hold, lock)
-            for lock in hold.locks
+            for lock in parts_of(hold, ticket.kind)
             if any(conflict(lock, wanted) for wanted in ticket.locks)
         )
         for hold in holds_in_the_way(state, ticket)
@@ -63,11 +78,13 @@ def _in_the_way(state: ModelState, ticket: Ticket) -> list[HolderView]:
 def _of_the_names(state: ModelState, ticket: Ticket) -> list[HolderView]:
     views = []
     for hold in state.holds:
-        of_names = [lock for lock in hold.locks if any(covers(lock, name) for name in names(ticket))]
-        if hold.kind is ticket.kind and of_names:
+        mine = parts_of(hold, ticket.kind)
+        of_names = [lock for lock in mine if any(covers(lock, other.name) for other in ticket.locks)]
+        if of_names:
             views.append(holder_view(state, hold, of_names[0]))
     return views
 
 
 def _hint(shown: list[HolderView], ends_ms: list[int]) -> int:
-    return max(1, min([view.expires_in_ms for view in shown] + ends_ms, default=1000))
+    lease_ends_ms = [view.expires_in_ms for view in shown if view.expires_in_ms is not None]
+    return max(1, min(lease_ends_ms + ends_ms, default=1000))

@@ -7,6 +7,7 @@ from lockstate.commands import (
     Command,
     MayWait,
     Renew,
+    RenewByValue,
     TransactCells,
     Undecodable,
 )
@@ -26,8 +27,8 @@ from lockstate.results import (
 from lockstate.versions import RULES_EXPLICIT
 from tests.property.model_attempts import join
 from tests.property.model_cells import read_again
-from tests.property.model_locks import position
-from tests.property.model_records import Key, ModelState, Request, Ticket
+from tests.property.model_locks import names, position
+from tests.property.model_records import Hold, Key, ModelState, Request, Ticket
 from tests.property.model_views import renewed
 from tests.support.vocabulary import NO_OUTCOME, request_content, request_scope
 
@@ -91,6 +92,13 @@ def repeat(state: ModelState, command: Command | Undecodable, remembered: Reques
     return as_it_is_now(state, command, remembered)
 
 
+def _renewed_by(state: ModelState, command: Renew | RenewByValue, result: Renewed) -> Hold | None:
+    """Return the hold that a command has renewed, if it is still there: named by its id, or by its token."""
+    if isinstance(command, Renew):
+        return state.hold(command.hold_id)
+    return next((h for h in state.holds if command.name in names(h) and h.token == result.token), None)
+
+
 def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: Request) -> Result:
     """Answer with an outcome that was, and what is left of the lease by now."""
     if isinstance(command, MayWait):
@@ -109,8 +117,8 @@ def as_it_is_now(state: ModelState, command: Command | Undecodable, remembered: 
                 join(state, hold, command.attempt_id)
             return msgspec.structs.replace(result, expires_in_ms=state.left_ms(hold) if hold else 0)
         case Renewed():
-            assert isinstance(command, Renew)
-            hold = state.hold(command.hold_id)
+            assert isinstance(command, Renew | RenewByValue)
+            hold = _renewed_by(state, command, result)
             return renewed(state, hold, result.token) if hold else Renewed(result.token, 0)
         case PutOffTo():
             left_ms = result.ends_in_ms - (state.now_ms - remembered.outcome_ms)

@@ -4,6 +4,7 @@ import msgspec
 
 from lockstate.commands import Wanted
 from lockstate.ids import NO_OWNER, SessionId
+from lockstate.modes import Mode
 from lockstate.results import (
     ElectionView,
     Event,
@@ -11,11 +12,13 @@ from lockstate.results import (
     FenceView,
     Granted,
     GrantedPermits,
+    GrantedSeveral,
     HolderView,
     Holdings,
     HoldKind,
     HoldView,
     LockView,
+    PermitsHeld,
     Renewed,
     RenewedToEnd,
     RevocationView,
@@ -27,13 +30,14 @@ from lockstate.results import (
     WaiterView,
 )
 from lockstate.versions import RULES_FOLLOWED
-from tests.property.model_locks import covers, names, queue, used
+from tests.property.model_locks import Part, covers, names, parts, parts_of, queue, used
 from tests.property.model_records import Hold, ModelState, Session, Ticket
+from tests.property.model_values import told, with_value
 
 SESSION_NAME = "s-*"
 
 
-def holder_view(state: ModelState, hold: Hold, lock: Wanted) -> HolderView:
+def holder_view(state: ModelState, hold: Hold, lock: Part) -> HolderView:
     """Return a hold as others see it, by one of its locks."""
     return HolderView(
         hold.owner,
@@ -43,8 +47,8 @@ def holder_view(state: ModelState, hold: Hold, lock: Wanted) -> HolderView:
         hold.note,
         lock.name,
         lock.scope,
-        hold.kind,
-        hold.permits,
+        lock.kind,
+        lock.permits,
     )
 
 
@@ -56,7 +60,7 @@ def revocation_of(state: ModelState, hold: Hold) -> RevocationView | None:
     return RevocationView(plea.reason, max(0, plea.until_ms - state.now_ms), plea.ticket, plea.is_put_off)
 
 
-def revoked_view(state: ModelState, hold: Hold, lock: Wanted) -> RevokedView:
+def revoked_view(state: ModelState, hold: Hold, lock: Part) -> RevokedView:
     """Return a hold that is to be given up, by one of its locks."""
     revocation = revocation_of(state, hold)
     assert revocation is not None
@@ -72,7 +76,7 @@ def renewed(state: ModelState, hold: Hold, token: int) -> Renewed:
     return RenewedToEnd(token, state.left_ms(hold), revocation)
 
 
-def hold_view(state: ModelState, hold: Hold, lock: Wanted) -> HoldView:
+def hold_view(state: ModelState, hold: Hold, lock: Part) -> HoldView:
     """Return a hold as reads show it, by one of its locks."""
     shown = holder_view(state, hold, lock)
     session = state.session(hold.session_id)
@@ -82,6 +86,7 @@ def hold_view(state: ModelState, hold: Hold, lock: Wanted) -> HoldView:
         session_name=name_of(session),
         labels=session.labels if session is not None else {},
         revocation=revocation_of(state, hold),
+        value=told(hold) if hold.kind is not HoldKind.ELECTION else "",
     )
 
 
@@ -90,7 +95,7 @@ def name_of(session: Session | None) -> str:
     return SESSION_NAME if session is not None else ""
 
 
-def waiter_view(state: ModelState, ticket: Ticket, lock: Wanted, at: int) -> WaiterView:
+def waiter_view(state: ModelState, ticket: Ticket, lock: Part, at: int) -> WaiterView:
     """Return a waiter as others see it, by one of the locks that it wants."""
     return WaiterView(
         ticket.owner,
@@ -99,10 +104,11 @@ def waiter_view(state: ModelState, ticket: Ticket, lock: Wanted, at: int) -> Wai
         state.now_ms - ticket.queued_at_ms,
         lock.name,
         lock.scope,
-        ticket.kind,
-        ticket.permits,
+        lock.kind,
+        lock.permits,
         ticket.converts is not None,
         session_name=name_of(state.session(ticket.session_id)),
+        priority=ticket.priority,
     )
 
 
@@ -116,11 +122,9 @@ def held(state: ModelState, kind: HoldKind, name: str) -> tuple[HoldView, ...]:
     return tuple(hold_view(state, hold, lock) for hold, lock in holding(state, kind, name))
 
 
-def holding(state: ModelState, kind: HoldKind, name: str) -> list[tuple[Hold, Wanted]]:
+def holding(state: ModelState, kind: HoldKind, name: str) -> list[tuple[Hold, Part]]:
     """Return the holds of `name`, each with the lock by which it is one."""
-    return [
-        (hold, lock) for hold in state.holds if hold.kind is kind for lock in hold.locks if covers(lock, name)
-    ]
+    return [(hold, lock) for hold in state.holds for lock in parts_of(hold, kind) if covers(lock, name)]
 
 
 def waiters(state: ModelState, kind: HoldKind, name: str) -> tuple[WaiterView, ...]:
@@ -128,8 +132,7 @@ def waiters(state: ModelState, kind: HoldKind, name: str) -> tuple[WaiterView, .
     return tuple(
         waiter_view(state, ticket, lock, place)
         for place, ticket in enumerate(queue(state, kind, name), 1)
-        for lock in ticket.locks
-        if lock.name == name
+        for lock in parts_of(ticket, kind, name)
     )
 
 
@@ -146,7 +149,7 @@ def lock_view(state: ModelState, name: str) -> LockView:
 def active_names(state: ModelState) -> list[str]:
     """Return the names of locks that are held, wanted or delayed themselves, in order."""
     things: list[Hold | Ticket] = [*state.holds, *state.tickets]
-    active = {name for thing in things if thing.kind is HoldKind.LOCK for name in names(thing)}
+    active = {part.name for thing in things for part in parts_of(thing, HoldKind.LOCK)}
     return sorted(active | {d.name for d in state.delays if d.kind is HoldKind.LOCK})
 
 
@@ -164,13 +167,13 @@ def session_view(state: ModelState, session_id: SessionId) -> SessionView | None
             hold_view(state, hold, lock)
             for hold in state.holds
             if hold.session_id == session_id
-            for lock in hold.locks
+            for lock in parts(hold)
         ),
         tuple(
-            waiter_view(state, ticket, lock, queue(state, ticket.kind, lock.name).index(ticket) + 1)
+            waiter_view(state, ticket, lock, queue(state, lock.kind, lock.name).index(ticket) + 1)
             for ticket in state.tickets
             if ticket.session_id == session_id
-            for lock in ticket.locks
+            for lock in parts(ticket)
         ),
         name_of(session),
     )
@@ -197,7 +200,7 @@ def semaphore_view(state: ModelState, name: str) -> SemaphoreView:
 def election_view(state: ModelState, name: str) -> ElectionView:
     """Return the election."""
     leaders = [h for h in state.holds if h.kind is HoldKind.ELECTION and names(h) == [name]]
-    leader = hold_view(state, leaders[0], leaders[0].locks[0]) if leaders else None
+    leader = hold_view(state, leaders[0], parts(leaders[0])[0]) if leaders else None
     value = leaders[0].value if leaders else ""
     return ElectionView(name, leader, value, waiters(state, HoldKind.ELECTION, name))
 
@@ -227,23 +230,21 @@ def holdings(state: ModelState, owner: str, label: tuple[str, str] | None, longe
     wanted = [
         (kind, name)
         for kind in kinds
-        for name in sorted({name for thing in things if thing.kind is kind for name in names(thing)})
+        for name in sorted({part.name for thing in things for part in parts_of(thing, kind)})
     ]
     holds = tuple(
         hold_view(state, hold, lock)
         for kind, name in wanted
         for hold in state.holds
-        if hold.kind is kind and is_meant(hold, hold.granted_at_ms)
-        for lock in hold.locks
-        if lock.name == name
+        if is_meant(hold, hold.granted_at_ms)
+        for lock in parts_of(hold, kind, name)
     )
     tickets = tuple(
         waiter_view(state, ticket, lock, place)
         for kind, name in wanted
         for place, ticket in enumerate(queue(state, kind, name), 1)
         if is_meant(ticket, ticket.queued_at_ms)
-        for lock in ticket.locks
-        if lock.name == name
+        for lock in parts_of(ticket, kind, name)
     )
     return Holdings(holds, tickets)
 
@@ -266,13 +267,13 @@ def session_rows(state: ModelState) -> list[SessionRow]:
 
 def ticket_view(state: ModelState, ticket: Ticket) -> TicketView:
     """Return a waiter as it is shown by its number."""
-    things = [(ticket.kind, lock.name) for lock in ticket.locks]
+    things = [(part.kind, part.name) for part in parts(ticket)]
     place = max(queue(state, kind, name).index(ticket) + 1 for kind, name in things)
     guesses = [guess for kind, name in things if (guess := estimate_ms(state, kind, name, place)) is not None]
     return TicketView(
         0,
         ticket.kind,
-        tuple(lock.name for lock in ticket.locks),
+        tuple(names(ticket)),
         ticket.owner,
         place,
         state.now_ms - ticket.queued_at_ms,
@@ -280,6 +281,7 @@ def ticket_view(state: ModelState, ticket: Ticket) -> TicketView:
         max(guesses, default=None),
         name_of(state.session(ticket.session_id)),
         ticket.converts is not None,
+        ticket.priority,
     )
 
 
@@ -291,7 +293,7 @@ def estimate_ms(state: ModelState, kind: HoldKind, name: str, place: int) -> int
     if not times_ms:
         return None
     median_ms = sorted(times_ms)[len(times_ms) // 2]
-    of_it = [hold for hold in state.holds if hold.kind is kind and name in names(hold)]
+    of_it = [hold for hold in state.holds if parts_of(hold, kind, name)]
     passed_ms = max((state.now_ms - hold.granted_at_ms for hold in of_it), default=median_ms)
     return -(-place // max(len(of_it), 1)) * median_ms - min(passed_ms, median_ms)
 
@@ -305,8 +307,31 @@ def audit(state: ModelState, name: str, session_id: SessionId) -> list[Event]:
     ]
 
 
+def granted_several(state: ModelState, hold: Hold) -> GrantedSeveral:
+    """Return the grant of a hold of several kinds."""
+    return GrantedSeveral(
+        hold.hold_id,
+        hold.token,
+        "",
+        Mode.EXCLUSIVE,
+        state.left_ms(hold),
+        locks=tuple(hold.locks),
+        held=tuple(
+            PermitsHeld(part.name, part.permits, available(state, part.name), state.limits[part.name])
+            for part in parts_of(hold, HoldKind.SEMAPHORE)
+        ),
+        at_ms=hold.at_ms,
+    )
+
+
 def granted(state: ModelState, hold: Hold) -> Granted:
     """Return the grant of a hold as its holder sees it."""
+    if hold.is_of_kinds:
+        return granted_several(state, hold)
+    return with_value(hold, _granted(state, hold))
+
+
+def _granted(state: ModelState, hold: Hold) -> Granted:
     if hold.is_several:
         first = hold.locks[0]
         return Granted(hold.hold_id, hold.token, "", first.mode, state.left_ms(hold), locks=tuple(hold.locks))

@@ -5,7 +5,7 @@ All chance comes from a `Random`: one with a seed, or one of Hypothesis, which c
 
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -24,10 +24,14 @@ from lockstate.cell_operations import (
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
+    AcquireAs,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsAs,
     AcquirePermitsOf,
+    AcquireSeveral,
     AdvanceFence,
+    Algorithm,
     Campaign,
     Cancel,
     CloseSession,
@@ -50,13 +54,17 @@ from lockstate.commands import (
     PutCell,
     PutOff,
     Release,
+    ReleaseByValue,
     ReleaseOf,
     Renew,
+    RenewByValue,
     RenewOf,
     ResizeSemaphore,
     Revoke,
     TransactCells,
     Wanted,
+    WantedPermits,
+    WantedRate,
 )
 from lockstate.ids import NO_HOLD, NO_OWNER, NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.kinds import HoldKind
@@ -68,13 +76,15 @@ NAMES = ["e", "e", "a", "a/b", "a/b/c", "a/d"]
 SEMAPHORES = ["a", "pool/x"]
 ELECTIONS = ["a", "boss/x"]
 RESOURCES = ["disk", "a"]
+RATES = [("mail", Algorithm.FIXED_WINDOW), ("a", Algorithm.GCRA), ("log", Algorithm.SLIDING_WINDOW)]
+RATE_WINDOWS_MS = [300, 300, 1000]
 KEYS = [b"c", b"c/a", b"c/b", b"\xff"]
 ORIGINS = ["n1", "n2"]
 SESSION_IDS = [SessionId("s1"), SessionId("s2"), SessionId("s3")]
 OWNERS = [NO_OWNER, NO_OWNER, NO_OWNER, OwnerName("ann"), OwnerName("bob")]
 REQUEST_IDS = ["", "", "", "", "r1", "r2"]
 ATTEMPT_IDS = [AttemptId("a1"), AttemptId("a2")]
-MODES = [Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED, Mode.UPDATE]
+MODES = [*Mode, Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED]
 SCOPES = [Scope.NODE, Scope.NODE, Scope.SUBTREE]
 TTLS_MS = [5000, 50, 200, 500]
 SESSION_TTLS_MS = [5000, 5000, 200, 1000]
@@ -84,6 +94,7 @@ GRACES_MS = [0, 50, 120, 120, 1000]
 LIMITS = [3] * 9 + [2]
 LABELS: list[dict[str, str]] = [{}, {"owner": "ann"}, {"host": "h1"}]
 VALUES = ["", "v1", "v2"]
+PRIORITIES = [5, 0, 1, 4, 6, 9, 9]
 
 MISSING_HOLD_ID = HoldId("h-missing")
 _HX, _TX = HoldId("hx"), HoldId("tx")
@@ -121,9 +132,21 @@ def lock(rng: Random, hold_id: HoldId) -> Command:
         Scope.NODE if several else rng.choice(SCOPES),
         several,
     )
-    if rng.randrange(4):
+    if rng.randrange(2):
         return acquire
-    return AcquireIf(**msgspec.structs.asdict(acquire), if_held=rng.choice(list(IfHeld)))
+    if_held = rng.choice(list(IfHeld))
+    if rng.randrange(2):
+        return AcquireIf(**msgspec.structs.asdict(acquire), if_held=if_held)
+    return AcquireAs(**msgspec.structs.asdict(acquire) | {"if_held": if_held} | _uncommon(rng))
+
+
+def _uncommon(rng: Random) -> dict[str, Any]:
+    """Return what only few holds have."""
+    value = rng.choice(VALUES)
+    uncommon: dict[str, Any] = {"value": value, "is_secret": bool(value) and rng.randrange(2) == 0}
+    if rng.randrange(4) == 0:
+        uncommon |= {"is_endless": True, "session_id": NO_SESSION, "ttl_ms": 0}
+    return uncommon | {"priority": rng.choice(PRIORITIES)}
 
 
 def permits(rng: Random, hold_id: HoldId) -> Command:
@@ -147,7 +170,57 @@ def permits(rng: Random, hold_id: HoldId) -> Command:
         return acquire
     limit = rng.choice([0, acquire.limit, acquire.limit, 4])
     is_strict = rng.randrange(4) == 0
-    return AcquirePermitsOf(**msgspec.structs.asdict(acquire) | {"limit": limit}, is_strict=is_strict)
+    fields = msgspec.structs.asdict(acquire) | {"limit": limit}
+    if rng.randrange(2):
+        return AcquirePermitsOf(**fields, is_strict=is_strict)
+    return AcquirePermitsAs(**fields | {"is_strict": is_strict} | _uncommon(rng))
+
+
+def several(rng: Random, hold_id: HoldId) -> Command:
+    """Ask for things of several kinds, mostly of those that others want too."""
+    asked = lock(rng, hold_id)
+    assert isinstance(asked, Acquire)
+    wanted = tuple(
+        WantedPermits(name, rng.choice([0, *LIMITS]), rng.choice([1, 1, 2]))
+        for name in rng.sample(SEMAPHORES, k=rng.choice([0, 1, 1, 2]))
+    )
+    rates = tuple(
+        WantedRate(name, 2, rng.choice(RATE_WINDOWS_MS), algorithm, rng.choice([1, 2]))
+        for name, algorithm in rng.choice([[], RATES[:1], RATES[:1], RATES[1:2], RATES])
+    )
+    locks = asked.locks or (Wanted(asked.name, asked.mode, asked.scope),)
+    if rates and rng.randrange(2) == 0:
+        # Something that nobody else wants, so that nothing but a rate can be in the way.
+        locks, wanted = (Wanted(f"of/{hold_id}"),), ()
+    elif len(wanted) + len(rates) == 0:
+        wanted = (WantedPermits(SEMAPHORES[0], LIMITS[0]),)
+    if wanted and len(wanted) + len(rates) > 1 and rng.randrange(3) == 0:
+        locks = ()
+    fields = {name: getattr(asked, name) for name in Acquire.__struct_fields__}
+    fields |= {"name": "", "mode": Mode.EXCLUSIVE, "scope": Scope.NODE, "locks": locks}
+    if rates:
+        fields["wait_ms"] = rng.choice([0, 50, 100, 3000])
+    return AcquireSeveral(**fields, permits=wanted, rates=rates)
+
+
+def rush(rng: Random, first_id: HoldId, second_id: HoldId) -> list[Command]:
+    """Ask twice for the same lock and the same places of a rate limit, and give the first hold back."""
+    (name, algorithm), locks = RATES[0], (Wanted(f"of/{first_id}"),)
+    rates = (WantedRate(name, 2, RATE_WINDOWS_MS[-1], algorithm, 2),)
+    first, second = [
+        AcquireSeveral(
+            "",
+            Mode.EXCLUSIVE,
+            hold_id,
+            rng.choice(ATTEMPT_IDS),
+            ttl_ms=5000,
+            wait_ms=rng.choice([100, 300, 3000]),
+            locks=locks,
+            rates=rates,
+        )
+        for hold_id in (first_id, second_id)
+    ]
+    return [first, second, Release(first_id)]
 
 
 def campaign(rng: Random, hold_id: HoldId) -> Command:
@@ -166,12 +239,13 @@ def campaign(rng: Random, hold_id: HoldId) -> Command:
 
 def wish(rng: Random, hold_id: HoldId) -> Command:
     """Ask for something that can be held."""
-    return rng.choice([lock, lock, lock, lock, permits, permits, campaign])(rng, hold_id)
+    kinds = [lock, lock, lock, lock, permits, permits, several, campaign]
+    return rng.choice(kinds)(rng, hold_id)
 
 
 def conversion(rng: Random, state: ModelState, ticket_id: HoldId) -> Command:
     """Ask for another mode of what somebody holds, mostly upwards."""
-    mode = rng.choice([Mode.EXCLUSIVE, Mode.EXCLUSIVE, Mode.UPDATE, Mode.SHARED])
+    mode = rng.choice([*Mode, Mode.EXCLUSIVE, Mode.EXCLUSIVE])
     shared = [h.hold_id for h in state.holds if any(lock.mode is not Mode.EXCLUSIVE for lock in h.locks)]
     holds = shared * 3 + [hold.hold_id for hold in state.holds] + [MISSING_HOLD_ID]
     attempt_id, wait_ms = rng.choice(ATTEMPT_IDS), rng.choice(WAITS_MS)
@@ -213,6 +287,18 @@ def renewal_of(rng: Random, state: ModelState) -> Command:
     """Renew what is mostly of the kind that is named."""
     hold_id = _id(rng, state)
     return RenewOf(hold_id, rng.choice([0, 0, 50]), rng.choice(REQUEST_IDS), _kind_of(rng, state, hold_id))
+
+
+def by_value(rng: Random, state: ModelState) -> Command:
+    """Release or renew what mostly has the value."""
+    marked = [hold for hold in state.holds if hold.value and hold.kind is not HoldKind.ELECTION]
+    hold = rng.choice(marked or state.holds) if state.holds else None
+    kind = hold.kind if hold is not None and rng.randrange(8) else rng.choice(list(HoldKind))
+    name = rng.choice(names(hold) if hold is not None and rng.randrange(8) else NAMES)
+    value = hold.value if hold is not None and rng.randrange(4) else rng.choice(VALUES)
+    if rng.randrange(2):
+        return ReleaseByValue(name, value, kind, rng.choice(REQUEST_IDS))
+    return RenewByValue(name, value, rng.choice([0, 0, 50, 1]), kind, rng.choice(REQUEST_IDS))
 
 
 def force_end(rng: Random, state: ModelState) -> Command:
@@ -321,7 +407,7 @@ def frame(rng: Random, state: ModelState, new_id: Callable[[str], HoldId]) -> Nu
                 other(rng, state),
             ]
         )
-        if isinstance(command, NumberedCommand):
+        if isinstance(command, NumberedCommand) and not isinstance(command, AcquireSeveral):
             commands.append(command)
     seen = [number for number in stream.kept if rng.randrange(3)]
     acked = tuple((number, number + rng.randrange(2)) for number in seen)
@@ -353,11 +439,16 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: ForceRelease(r.choice(NAMES), "because", r.choice(DELAYS_MS), r.choice(REQUEST_IDS)),
     release_of,
     renewal_of,
+    by_value,
+    by_value,
+    _some_names,
     force_end,
     force_end,
     lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), r.randint(1, 4), r.choice(REQUEST_IDS)),
     lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), 1),
+    lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), 1),
     lambda r, w: Proclaim(_id(r, w), r.choice(VALUES), r.choice(REQUEST_IDS)),
+    lambda r, _: AbandonWaits(r.choice(ORIGINS)),
     lambda r, _: AbandonWaits(r.choice(ORIGINS)),
     lambda r, _: put_cell(r),
     lambda r, _: put_cell(r),
@@ -395,6 +486,27 @@ BAD_COMMANDS: Final[list[Command]] = [
     AcquirePermits("a", 3, 4, _HX, _A1, ttl_ms=100),
     AcquirePermits("a", limits.SEMAPHORE_LIMIT_MAX + 1, 1, _HX, _A1, ttl_ms=100),
     AcquirePermits("", 3, 1, _HX, _A1, ttl_ms=100),
+    *[
+        AcquireSeveral("", Mode.EXCLUSIVE, _HX, _A1, ttl_ms=100, locks=locks, permits=permits, rates=rates)
+        for locks, permits, rates in (
+            ((), (), ()),
+            ((Wanted("e"), Wanted("a")), (), ()),
+            ((), (), (WantedRate("mail", 2, 50), WantedRate("post", 2, 50))),
+            ((), (WantedPermits("a", 3),), ()),
+            ((Wanted("e"), Wanted("e")), (WantedPermits("a", 3),), ()),
+            ((Wanted("e"),), (WantedPermits("a", 3), WantedPermits("a", 3)), ()),
+            ((Wanted("e"),), (WantedPermits("a", 3, 4),), ()),
+            ((Wanted("e"),), (WantedPermits("a", -1),), ()),
+            ((Wanted("e"),), (WantedPermits("", 3),), ()),
+            ((Wanted("e"),), tuple(WantedPermits(f"p{i}", 3) for i in range(17)), ()),
+            ((Wanted("e"),), (), (WantedRate("mail", 2, 50), WantedRate("mail", 2, 60))),
+            ((Wanted("e"),), (), (WantedRate("mail", 2, 50, cost=3),)),
+            ((Wanted("e"),), (), (WantedRate("mail", 2, 1),)),
+            ((Wanted("e"),), (), tuple(WantedRate(f"r{i}", 2, 50) for i in range(17))),
+        )
+    ],
+    AcquireSeveral("e", Mode.EXCLUSIVE, _HX, _A1, ttl_ms=100, permits=(WantedPermits("a", 3),) * 2),
+    AcquireSeveral("", Mode.EXCLUSIVE, _HX, _A1, locks=(Wanted("e"),), permits=(WantedPermits("a", 3),)),
     Campaign("boss", NO_SESSION, "v1", _HX, _A1),
     Campaign("boss", _S1, "v" * 1025, _HX, _A1),
     Campaign("boss", SessionId("s-missing"), "v1", _HX, _A1, wait_ms=100),
@@ -434,4 +546,14 @@ BAD_COMMANDS: Final[list[Command]] = [
     ForgetFence("", "because", "r1"),
     ForgetFence("disk", "w" * 1025),
     KeepAliveFor(_S1, limits.TTL_MS_MIN - 1),
+    AcquireAs("e", _X, _HX, _A1, ttl_ms=100, is_secret=True),
+    AcquireAs("e", _X, _HX, _A1, ttl_ms=100, is_endless=True),
+    AcquirePermitsAs("a", 3, 1, _HX, _A1, _S1, is_endless=True),
+    AcquireAs("e", _X, _HX, _A1, ttl_ms=100, value="v" * 1025),
+    AcquirePermitsAs("a", 3, 1, _HX, _A1, ttl_ms=100, is_secret=True),
+    AcquirePermitsAs("a", 3, 1, _HX, _A1, ttl_ms=100, value="\n"),
+    ReleaseByValue("e", ""),
+    ReleaseByValue("", "v1"),
+    RenewByValue("e", "v" * 1025),
+    RenewByValue("e", ""),
 ]

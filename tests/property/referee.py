@@ -3,9 +3,18 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from lockstate.commands import Entry, Wanted
+from lockstate import limits
+from lockstate.commands import (
+    PRIORITY_DEFAULT,
+    AcquireAs,
+    AcquirePermitsAs,
+    Entry,
+    Numbered,
+    Wanted,
+)
+from lockstate.ids import HoldId
 from lockstate.modes import Mode
-from lockstate.results import Event, EventKind, Granted, HoldKind, Left, Outcome
+from lockstate.results import Event, EventKind, Granted, HoldKind, Left, NumberedDone, Outcome, Queued, Result
 from tests.property.model_locks import conflict
 from tests.support.ticket_book import TicketBook
 
@@ -25,12 +34,20 @@ class Referee:
     """The grant of each lock that is held."""
     waiting: list[Event] = field(default_factory=list)
     """The arrival of each lock that is waited for, in order."""
+    mixed: list[tuple[Event, list[Event]]] = field(default_factory=list)
+    """What was taken for converted, and what was just like it: it may have been one of those."""
     unsure: list[Event] = field(default_factory=list)
     """Arrivals that may be those of one waiter or of another just like it."""
     waited: set[tuple[int, Mode]] = field(default_factory=set)
     """Token and mode of every wait that this outcome ends with a grant."""
+    waits: set[HoldId] = field(default_factory=set)
+    """All waits that were told of."""
     shared: Counter[int] = field(default_factory=Counter)
     """How many more waits share a hold, by its token."""
+    at_once: dict[int, int] = field(default_factory=dict)
+    """The priority of each request that this outcome grants at once, by its token."""
+    priorities: dict[int, int] = field(default_factory=dict)
+    """The priorities of waits, by the numbers of their tickets."""
     tickets: TicketBook = field(default_factory=TicketBook)
 
     def watch(self, entry: Entry, outcome: Outcome) -> None:
@@ -45,16 +62,48 @@ class Referee:
             for mode in (s.result.mode, *(lock.mode for lock in s.result.locks))
         }
         ids = {s.hold_id for s in outcome.settled}
+        given = {result.hold_id for result in _results(outcome) if isinstance(result, Granted)} | ids
         self.shared = Counter(
             s.result.token
             for s in outcome.settled
-            if isinstance(s.result, Granted) and s.result.hold_id != s.hold_id and s.result.hold_id in ids
+            if isinstance(s.result, Granted) and s.result.hold_id != s.hold_id and s.result.hold_id in given
         )
+        self._note_priorities(entry, outcome, ids)
         objection = self.tickets.watch(outcome.events)
         assert objection is None, objection
         for event in outcome.events:
             assert (event.revision, event.now_ms) == (self.revision, self.now_ms)
             self._watch_event(event)
+
+    def _note_priorities(self, entry: Entry, outcome: Outcome, waited: set[HoldId]) -> None:
+        """Note with which priorities something was granted at once or told to wait, in their order."""
+        asked = {
+            command.hold_id: command.priority
+            for batch in entry.batches
+            for whole in batch.commands
+            for command in (whole.commands if isinstance(whole, Numbered) else (whole,))
+            if isinstance(command, AcquireAs | AcquirePermitsAs)
+        }
+        results = _results(outcome)
+        self.at_once = {
+            result.token: asked.get(result.hold_id, PRIORITY_DEFAULT)
+            for result in results
+            if isinstance(result, Granted) and result.hold_id not in waited
+        }
+        queued = dict.fromkeys(result.hold_id for result in results if isinstance(result, Queued))
+        new = [hold_id for hold_id in queued if hold_id in asked]
+        numbers = dict.fromkeys(e.ticket for e in outcome.events if e.kind is EventKind.QUEUED)
+        if new:
+            known = [hold_id for hold_id in queued if hold_id not in self.waits]
+            for hold_id, number in zip(known, numbers, strict=True):
+                self.priorities[number] = asked.get(hold_id, PRIORITY_DEFAULT)
+        self.waits |= queued.keys()
+
+    def _place(self, arrival: Event) -> tuple[int, int]:
+        """Return the place of a wait: of two at one time the earlier one comes first."""
+        priority = self.priorities.get(arrival.ticket, PRIORITY_DEFAULT)
+        ahead_ms = (priority - PRIORITY_DEFAULT) * limits.PRIORITY_STEP_MS
+        return arrival.now_ms - ahead_ms, self.waiting.index(arrival)
 
     def _watch_event(self, event: Event) -> None:
         if event.kind is EventKind.QUEUED:
@@ -71,9 +120,19 @@ class Referee:
             for _ in range(self.shared[event.token]):
                 self._leave(event)
         elif event.kind in ENDS:
-            grant = next((h for h in self.held if _is_of_one(h, event) and h.token == event.token), None)
-            assert grant is not None, f"{event} ends a hold that nobody has"
-            self.held.remove(grant)
+            self.held.remove(self._grant_of(event))
+
+    def _grant_of(self, event: Event) -> Event:
+        """Return the grant of the hold that ends.
+
+        Of several just alike one may have been converted, with a new token: then it was another one of them.
+        """
+        mine = [h for h in self.held if _is_of_one(h, event) and h.token == event.token]
+        for taken, others in self.mixed:
+            if _is_of_one(taken, event) and taken.token == event.token:
+                mine += [one for one in others if one in self.held]
+        assert mine, f"{event} ends a hold that nobody has"
+        return mine[0]
 
     def _is_proclaimed(self, event: Event) -> bool:
         """Whether a leader only changes its value."""
@@ -85,9 +144,7 @@ class Referee:
         """Check that tokens rise; several locks that come together have one."""
         last = self.last
         if last is not None and event.token == last.token:
-            one, other = (
-                (e.revision, e.kind, e.session_id, e.owner, HoldKind.LOCK, e.of) for e in (event, last)
-            )
+            one, other = ((e.revision, e.kind, e.session_id, e.owner) for e in (event, last))
             assert one == other, f"the token of {last} is drawn again"
         else:
             assert last is None or event.token > last.token, f"the token of {event} does not rise"
@@ -95,12 +152,16 @@ class Referee:
 
     def _watch_order(self, event: Event) -> None:
         """Check that a grant overtakes no waiter it conflicts with; a request that did not wait came last."""
-        earlier = self.waiting
-        if (event.token, event.mode) in self.waited:
+        if event.token in self.at_once:
+            ahead_ms = (self.at_once[event.token] - PRIORITY_DEFAULT) * limits.PRIORITY_STEP_MS
+            place = event.now_ms - ahead_ms, len(self.waiting)
+            earlier = [other for other in self.waiting if self._place(other) < place]
+        else:
             arrival = self._arrivals(event)[0]
-            index = self.waiting.index(arrival)
-            earlier = [] if arrival in self.unsure else self.waiting[:index]
-            self.waiting = self.waiting[:index] + self.waiting[index + 1 :]
+            place = self._place(arrival)
+            earlier = [other for other in self.waiting if self._place(other) < place]
+            earlier = [] if arrival in self.unsure else earlier
+            self.waiting.remove(arrival)
         for other in earlier:
             assert not _conflict(other, event), f"{event} overtakes {other}"
 
@@ -117,6 +178,8 @@ class Referee:
         The time of its arrival is known, except for conversions and for waiters just like one.
         """
         alike = [w for w in self.waiting if _is_of_one(w, event)]
+        if event.ticket and any(w.ticket == event.ticket for w in alike):
+            return [w for w in alike if w.ticket == event.ticket]
         return [w for w in alike if w.now_ms == event.now_ms - event.lasted_ms] or alike
 
     def _watch_grant(self, event: Event) -> None:
@@ -128,7 +191,7 @@ class Referee:
         self.held.append(event)
 
     def _watch_conversion(self, event: Event) -> None:
-        """Put a hold in its new mode in place of the old one; only what becomes exclusive draws a token."""
+        """Put a hold in its new mode in place of the old one; to read without protection draws no token."""
         mine = [
             h
             for h in self.held
@@ -137,15 +200,26 @@ class Referee:
         ]
         known = [h for h in mine if h.token == event.token]
         if not known:
-            assert event.mode is Mode.EXCLUSIVE, f"{event} draws a token for nothing"
+            assert event.mode is not Mode.CONCURRENT_READ, f"{event} draws a token for nothing"
             self._watch_token(event)
         assert mine, f"{event} converts what nobody has"
-        self.held.remove((known or mine)[0])
+        taken = (known or mine)[0]
+        self.held.remove(taken)
+        if not known and len(mine) > 1:
+            self.mixed.append((taken, mine[1:]))
         if (event.token, event.mode) in self.waited:
             arrivals = [w for w in self.waiting if _is_of_one(w, event)]
             self.waiting.remove(arrivals[0])
             self.unsure += arrivals[1:]
         self._watch_grant(event)
+
+
+def _results(outcome: Outcome) -> list[Result]:
+    """Return the results of all commands, those in frames included."""
+    results = [result for batch in outcome.batches for result in batch.results]
+    return [
+        one for whole in results for one in (whole.results if isinstance(whole, NumberedDone) else (whole,))
+    ]
 
 
 def _is_of_one(one: Event, other: Event) -> bool:

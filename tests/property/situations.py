@@ -11,6 +11,9 @@ from lockstate.results import (
     EventKind,
     FrameRefused,
     Granted,
+    GrantedAs,
+    GrantedPermitsAs,
+    GrantedSeveral,
     HoldKind,
     NumberedDone,
     Reason,
@@ -22,9 +25,9 @@ from lockstate.results import (
     WaitsAbandoned,
 )
 from tests.property.model_changes import due
-from tests.property.model_deadlock import party, tickets_needed, to_be_given_back
-from tests.property.model_locks import covers, delays_in_the_way, earlier, used
-from tests.property.model_records import Hold, Key, ModelState, Party
+from tests.property.model_deadlock import party, reachable, tickets_needed, to_be_given_back
+from tests.property.model_locks import covers, delays_in_the_way, earlier, parts, used
+from tests.property.model_records import Deadlock, Hold, Key, ModelState, Party
 
 SITUATIONS: Final[dict[str, int]] = {
     "a conversion waits": 150,
@@ -35,7 +38,7 @@ SITUATIONS: Final[dict[str, int]] = {
     "two conversions in one's way": 6,
     "a ticket waits for several locks": 250,
     "several locks are served": 8,
-    "a part is released": 3,
+    "a part is released": 1,
     "a subtree waits for what is in it": 170,
     "a delay is in the way": 200,
     "a deadlock of one": 20,
@@ -55,15 +58,31 @@ SITUATIONS: Final[dict[str, int]] = {
     "a session expires": 100,
     "a session is ended by force": 10,
     "a delay is lifted": 3,
-    "a fence is forgotten": 5,
+    "a fence is forgotten": 2,
     "waits are abandoned": 14,
     "some abandoned waits are left": 2,
     "a number is applied": 60,
     "a number waits": 60,
-    "the wait of a number is served": 3,
+    "the wait of a number is served": 1,
     "a number comes again": 20,
-    "a number comes again while it waits": 3,
+    "a number comes again while it waits": 1,
     "a frame has no effect": 30,
+    "a secret is held": 100,
+    "a value is waited for": 3,
+    "something has no deadline": 100,
+    "a ticket stands ahead of an earlier one": 90,
+    "a ticket of a lower priority has become older": 40,
+    "permits are queued ahead": 12,
+    "a request passes those who wait": 3,
+    "a deadlock by passing": 3,
+    "a deadlock of others by passing": 2,
+    "several kinds are waited for": 100,
+    "several kinds are served": 5,
+    "several kinds go at once": 50,
+    "a moment is reserved for several kinds": 60,
+    "several kinds find no rate": 8,
+    "a wait for several kinds ends for a rate": 10,
+    "a deadlock over several kinds": 15,
 }
 """Each situation, and how often the seeds must lead to it at least: about a third of how often they do."""
 
@@ -92,7 +111,12 @@ def _over(results: list[Result], kind: HoldKind) -> bool:
 
 def _conversion_deadlock(state: ModelState, results: list[Result]) -> bool:
     """Whether a conversion was refused for a cycle of more than conversions."""
-    return bool(_cycles(results)) and any(ticket.converts for ticket, _ in state.deadlocks[-len(results) :])
+    return any(ticket.converts for ticket, *_ in _deadlocks(state, results))
+
+
+def _deadlocks(state: ModelState, results: list[Result]) -> list[Deadlock]:
+    """Return about those that the entry led to; none if it led to none."""
+    return state.deadlocks[-len(results) :] if _cycles(results) else []
 
 
 def _subtree_waits(state: ModelState) -> bool:
@@ -162,10 +186,40 @@ _LOOKS: Final[dict[str, _Look]] = {
     "a number comes again": lambda w, _: w.numbers_again,
     "a number comes again while it waits": lambda w, _: w.numbers_waiting_again,
     "a frame has no effect": lambda _, results: any(isinstance(r, FrameRefused) for r in results),
+    "a ticket stands ahead of an earlier one": lambda w, _: any(
+        other.created > t.created and not other.converts for t in w.tickets for other in tickets_needed(w, t)
+    ),
+    "a ticket of a lower priority has become older": lambda w, _: any(
+        other.priority < t.priority for t in w.tickets for other in tickets_needed(w, t)
+    ),
+    "permits are queued ahead": lambda w, _: any(
+        other.created > t.created for t in w.tickets if t.permits for other in tickets_needed(w, t)
+    ),
+    "a request passes those who wait": lambda w, _: w.passed,
+    "a deadlock by passing": lambda w, results: any(len(starts) > 1 for *_, starts in _deadlocks(w, results)),
+    "a deadlock of others by passing": lambda w, results: any(
+        starts[0] not in reachable(every, starts[0]) for _, every, starts in _deadlocks(w, results)
+    ),
     "a session expires": lambda w, _: any(e.kind is EventKind.SESSION_EXPIRED for e in w.events),
     "a session is ended by force": lambda w, _: any(e.kind is EventKind.SESSION_FORCED for e in w.events),
     "a delay is lifted": lambda w, _: any(e.kind is EventKind.DELAY_LIFTED for e in w.events),
+    "several kinds are waited for": lambda w, _: any(t.is_of_kinds for t in w.tickets),
+    "several kinds are served": lambda w, _: any(isinstance(g, GrantedSeveral) for _, g in _served(w)),
+    "several kinds go at once": lambda _, results: any(isinstance(r, GrantedSeveral) for r in results),
+    "a moment is reserved for several kinds": lambda w, _: any(h.at_ms > w.now_ms for h in w.holds),
+    "several kinds find no rate": lambda _, results: any(
+        isinstance(r, Refused) and r.reason is Reason.RATE_LIMITED for r in results
+    ),
+    "a wait for several kinds ends for a rate": lambda w, _: _settled(w, Reason.RATE_LIMITED),
+    "a deadlock over several kinds": lambda _, results: any(
+        len({step.kind for step in cycle}) > 1 for cycle in _cycles(results)
+    ),
     "a fence is forgotten": lambda w, _: any(e.kind is EventKind.FENCE_FORGOTTEN for e in w.events),
+    "a secret is held": lambda w, _: any(hold.is_secret for hold in w.holds),
+    "something has no deadline": lambda w, _: any(hold.lease is None for hold in w.holds),
+    "a value is waited for": lambda w, _: any(
+        isinstance(granted, GrantedAs | GrantedPermitsAs) for _, granted in _served(w)
+    ),
 }
 
 
@@ -204,10 +258,10 @@ def _waiting_for(state: ModelState, hold: Hold) -> list[Party]:
 
 def _wish(state: ModelState, one: Hold, other: Hold) -> Acquisition:
     """Return a wish of the party of `one` for what `other` is of."""
-    lock = other.locks[0]
+    lock = parts(other)[-1]
     ttl_ms = 0 if one.session_id else 5000
     owner = one.owner if one.has_owner else NO_OWNER
-    if other.kind is HoldKind.SEMAPHORE:
+    if lock.kind is HoldKind.SEMAPHORE:
         limit = state.limits[lock.name]
         return AcquirePermits(
             lock.name,

@@ -29,6 +29,8 @@ from lockstate.commands import (
     Tick,
     Undecodable,
     Wanted,
+    WantedPermits,
+    WantedRate,
 )
 from lockstate.kinds import HoldKind
 from lockstate.machine import LockMachine
@@ -62,7 +64,8 @@ def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     return st.builds(kind, **{field: _BY_TYPE[types[field]] for field in types})
 
 
-_BY_TYPE[tuple[Wanted, ...]] = st.lists(structs(Wanted), max_size=3).map(tuple)
+for _wanted in (Wanted, WantedPermits, WantedRate):
+    _BY_TYPE[tuple[_wanted, ...]] = st.lists(structs(_wanted), max_size=3).map(tuple)  # type: ignore[valid-type]
 for union, parts in (
     (Compare, (CellCompare, HoldCompare)),
     (CellOperation, (CellPut, CellDelete, CellGet)),
@@ -110,9 +113,22 @@ def test_an_entry_survives_its_encoding(
 
 
 def _as_read(command: Command, rules: int) -> Command | Undecodable:
-    """Return a command as a node reads it by these rules."""
-    is_known = VOCABULARY[type(command)].tag <= versions.RULES[rules].command_tag_max
-    return command if is_known else Undecodable()
+    """Return a command as a node reads it by these rules: as a whole, or not at all."""
+    return command if _can_read(command, rules) else Undecodable()
+
+
+def _can_read(part: object, rules: int) -> bool:
+    """Whether a node of these rules knows all that a command, or a part of one, says."""
+    if isinstance(part, Mode):
+        return rules >= 9 or part in {Mode.EXCLUSIVE, Mode.SHARED, Mode.UPDATE}
+    if isinstance(part, tuple):
+        return all(_can_read(item, rules) for item in part)
+    if not isinstance(part, msgspec.Struct):
+        return True
+    tag = part.__struct_config__.tag
+    if isinstance(tag, int) and type(part) in VOCABULARY and tag > versions.RULES[rules].command_tag_max:
+        return False
+    return all(_can_read(getattr(part, field), rules) for field in part.__struct_fields__)
 
 
 @given(times_ms, st.lists(batches, max_size=3))

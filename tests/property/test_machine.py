@@ -4,7 +4,7 @@ What a seed finds, Hypothesis may find again and make smaller; what it finds, it
 """
 
 from collections import Counter
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cache
 from random import Random
 from typing import Any
@@ -28,12 +28,16 @@ ENDS_MAX = [None, 1, 3]
 """How many things one entry or command ends at most: the real limit, or so few that something is left."""
 
 
-def bounded(ends_max: int | None) -> AbstractContextManager[object]:
-    """Return a context with that limit."""
-    if ends_max is None:
-        return nullcontext()
-    names = ("EXPIRIES_PER_ENTRY_MAX", "ABANDONED_PER_COMMAND_MAX", "CELLS_DELETED_MAX")
-    bounds: dict[str, Any] = dict.fromkeys(names, ends_max)
+STEPS_MS = [limits.PRIORITY_STEP_MS, 40]
+"""What a step of priority is worth: the real time, which no history takes, or so little that waits age."""
+
+
+def bounded(ends_max: int | None, step_ms: int) -> AbstractContextManager[object]:
+    """Return a context with these limits."""
+    bounds: dict[str, Any] = {"PRIORITY_STEP_MS": step_ms}
+    if ends_max is not None:
+        names = ("EXPIRIES_PER_ENTRY_MAX", "ABANDONED_PER_COMMAND_MAX", "CELLS_DELETED_MAX")
+        bounds |= dict.fromkeys(names, ends_max)
     patched: AbstractContextManager[object] = patch.multiple(limits, **bounds)
     return patched
 
@@ -45,17 +49,22 @@ class Lockstep(RuleBasedStateMachine):
         super().__init__()
         self.pair = MachineWithModel()
         self.ends_max: int | None = None
+        self.step_ms = limits.PRIORITY_STEP_MS
 
-    @initialize(rng=st.randoms(use_true_random=False), ends_max=st.sampled_from(ENDS_MAX))
-    def begin(self, rng: Random, ends_max: int | None) -> None:
+    @initialize(
+        rng=st.randoms(use_true_random=False),
+        ends_max=st.sampled_from(ENDS_MAX),
+        step_ms=st.sampled_from(STEPS_MS),
+    )
+    def begin(self, rng: Random, ends_max: int | None, step_ms: int) -> None:
         """Some sessions are open."""
-        self.ends_max = ends_max
+        self.ends_max, self.step_ms = ends_max, step_ms
         self.pair.come_back(rng)
 
     @rule(rng=st.randoms(use_true_random=False))
     def step(self, rng: Random) -> None:
         """Something happens."""
-        with bounded(self.ends_max):
+        with bounded(self.ends_max, self.step_ms):
             self.pair.step(rng)
 
 
@@ -69,7 +78,7 @@ def run(seed: int) -> tuple[Counter[str], AssertionError | None]:
     rng = Random(seed)
     pair = MachineWithModel(RULES_BOUNDED if seed % RULES_OLD_EVERY == 0 else RULES_NEWEST)
     try:
-        with bounded(ENDS_MAX[seed % len(ENDS_MAX)]):
+        with bounded(ENDS_MAX[seed % len(ENDS_MAX)], STEPS_MS[seed % len(STEPS_MS)]):
             pair.come_back(rng)
             for _ in range(STEPS):
                 pair.step(rng)

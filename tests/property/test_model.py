@@ -163,8 +163,8 @@ def test_a_cycle_is_checked_step_by_step() -> None:
     model.lock("s2", "b", "h2")
     model.lock("s2", "a", "h3")
     assert reason(model.lock("s1", "b", "h4")) is Reason.DEADLOCK
-    ((ticket, edges),) = model.state.deadlocks
-    check_cycle(ticket, edges, [CycleView(OwnerName("s1"), "b"), CycleView(OwnerName("s2"), "a")])
+    ((_, edges, starts),) = model.state.deadlocks
+    check_cycle(edges, starts, [CycleView(OwnerName("s1"), "b"), CycleView(OwnerName("s2"), "a")])
     for wrong in (
         [CycleView(OwnerName("s1"), "b"), CycleView(OwnerName("s3"), "a")],
         [CycleView(OwnerName("s1"), "a"), CycleView(OwnerName("s2"), "b")],
@@ -173,7 +173,7 @@ def test_a_cycle_is_checked_step_by_step() -> None:
         [],
     ):
         with pytest.raises(AssertionError):
-            check_cycle(ticket, edges, wrong)
+            check_cycle(edges, starts, wrong)
 
 
 def test_conversions_stand_ahead_of_tickets() -> None:

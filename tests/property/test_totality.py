@@ -19,6 +19,7 @@ from lockstate.commands import (
     AbandonWaits,
     Acquire,
     AcquirePermits,
+    AcquireSeveral,
     AdvanceFence,
     Algorithm,
     Barrier,
@@ -46,6 +47,8 @@ from lockstate.commands import (
     TakeRate,
     Tick,
     Wanted,
+    WantedPermits,
+    WantedRate,
 )
 from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.kinds import HoldKind
@@ -164,7 +167,7 @@ class Chance:
 
     def mode(self) -> Mode:
         """Return a mode."""
-        return self.rng.choice([Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED, Mode.UPDATE])
+        return self.rng.choice([Mode.SHARED, *list(Mode)])
 
     def scope(self) -> Scope:
         """Return a scope."""
@@ -211,6 +214,31 @@ def _acquire(chance: Chance) -> Command:
         chance.scope(),
         locks,
     )
+
+
+def _several(chance: Chance) -> Command:
+    """Ask for several kinds: mostly for locks, permits and rates that others ask for too."""
+    asked = _acquire(chance)
+    fields = {name: getattr(asked, name) for name in Acquire.__struct_fields__}
+    if chance.rng.randrange(ODD_IN):
+        fields["name"] = ""
+    permits = tuple(
+        WantedPermits(
+            chance.pick([name], ODD_NAMES), chance.number([0, 3, 3, 3, 2]), chance.number([1, 1, 2])
+        )
+        for name in chance.rng.sample(["a", "q"], chance.rng.randrange(3))
+    )
+    rates = tuple(
+        WantedRate(
+            chance.pick([name], ODD_NAMES),
+            chance.number([1, 3, 2_000]),
+            chance.number([10, 1000, 3_000_000]),
+            chance.rng.choice(list(Algorithm)),
+            chance.number([1, 1, 2]),
+        )
+        for name in chance.rng.sample(["a", "q"], chance.rng.randrange(3))
+    )
+    return AcquireSeveral(**fields, permits=permits, rates=rates)
 
 
 def _permits(chance: Chance) -> Command:
@@ -288,7 +316,9 @@ def _frame(chance: Chance) -> Command:
     known = chance.machine.stream(session_id)
     epoch, last = (known.epoch, known.last) if known is not None else (1, 0)
     drawn = [chance.command() for _ in range(chance.rng.randrange(4))]
-    commands: list[NumberedCommand] = [each for each in drawn if isinstance(each, NumberedCommand)]
+    commands: list[NumberedCommand] = [
+        each for each in drawn if isinstance(each, NumberedCommand) and not isinstance(each, AcquireSeveral)
+    ]
     commands += [EndWait(chance.number([1, last, last + 1]))] * chance.rng.randrange(2)
     first = chance.number([last + 1, last + 1, last + 1, last, last - 1, 1])
     acked = [(chance.number([1, last]), chance.number([last, limits.TOKEN_MAX]))] * chance.rng.randrange(2)
@@ -298,6 +328,7 @@ def _frame(chance: Chance) -> Command:
 
 _COMMANDS: Final[list[Callable[[Chance], Command]]] = [
     *[_acquire] * 10,
+    *[_several] * 5,
     *[_permits] * 4,
     *[_campaign] * 3,
     *[_convert] * 8,

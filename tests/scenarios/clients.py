@@ -1,8 +1,12 @@
 """The clients of a scenario, and how a line that they speak becomes a command.
 
     C open ttl=3 [owner=, label:KEY=VALUE, request=]          C keepalive / C close [request=]
-    C acquire NAME [shared | update, subtree, ttl=, wait=, delay=, note=, owner=, request=, held=]
+    C acquire NAME [shared | update, subtree, ttl=, wait=, delay=, note=, owner=, request=, held=, priority=]
     C acquire a, b shared, c subtree [...]                    several locks, all or none
+    C acquire ... [value=, secret=yes]                        a hold that carries a value
+    C acquire ... deadline=none                               a hold that ends when somebody ends it
+    C release KIND NAME value= [request=] / C renew KIND NAME value= [ttl=, request=]
+    C acquire together a, 2 permits of q, 1 in 60 of rate [limit=, ...]    several kinds, all or none
     C acquire 2 permits of NAME limit=3 [...]                 of a semaphore
     C acquire 2 permits of NAME [limit=3, strict=yes | no]    of one that may have another limit
     C convert NAME MODE [wait=, request=]                     C renew NAME [ttl=]
@@ -33,10 +37,14 @@ from typing import Any
 
 from lockstate.cell_operations import CellCompare, CellField, CellGet, CellPut, Compare, HoldCompare
 from lockstate.commands import (
+    PRIORITY_DEFAULT,
     Acquire,
+    AcquireAs,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsAs,
     AcquirePermitsOf,
+    AcquireSeveral,
     AdvanceFence,
     Algorithm,
     Campaign,
@@ -60,8 +68,10 @@ from lockstate.commands import (
     PutCell,
     PutOff,
     Release,
+    ReleaseByValue,
     ReleaseOf,
     Renew,
+    RenewByValue,
     RenewOf,
     ResizeSemaphore,
     ResumeStream,
@@ -69,6 +79,8 @@ from lockstate.commands import (
     TakeRate,
     TransactCells,
     Wanted,
+    WantedPermits,
+    WantedRate,
 )
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, OwnerName, SessionId
 from lockstate.kinds import HoldKind
@@ -169,9 +181,9 @@ class CommandParser:
             case "acquire", [permits, "permit" | "permits", "of", name]:
                 fields = self._ids(client, (name,)) | _terms(client, line)
                 fields |= {"name": name, "limit": int(line.options.get("limit", 0)), "permits": int(permits)}
-                if "limit" in line.options and "strict" not in line.options:
-                    return AcquirePermits(**fields)
-                return AcquirePermitsOf(**fields, is_strict=line.options.get("strict") == "yes")
+                return _permits(fields, line)
+            case "acquire", ["together", *words]:
+                return self._several(client, words, line)
             case "acquire", words:
                 return self._acquire(client, words, line)
             case "put", ["off", name, "as", kind]:
@@ -232,12 +244,35 @@ class CommandParser:
     def _acquire(self, client: Client, words: list[str], line: Line) -> Acquire:
         wanted = [_wanted(part.split()) for part in " ".join(words).split(",")]
         fields = self._ids(client, tuple(lock.name for lock in wanted)) | _terms(client, line)
+        if _is_uncommon(line):
+            one = wanted[0] if len(wanted) == 1 else Wanted("")
+            fields["locks"] = tuple(wanted) if len(wanted) > 1 else ()
+            fields["if_held"] = IfHeld(line.options.get("held", IfHeld.RENEW))
+            return AcquireAs(name=one.name, mode=one.mode, scope=one.scope, **fields, **_uncommon(line))
         if len(wanted) > 1:
             return Acquire(name="", mode=Mode.EXCLUSIVE, locks=tuple(wanted), **fields)
         if "held" in line.options:
             fields["if_held"] = IfHeld(line.options["held"])
             return AcquireIf(name=wanted[0].name, mode=wanted[0].mode, scope=wanted[0].scope, **fields)
         return Acquire(name=wanted[0].name, mode=wanted[0].mode, scope=wanted[0].scope, **fields)
+
+    def _several(self, client: Client, words: list[str], line: Line) -> AcquireSeveral:
+        """Return an acquire of several kinds: of locks, "2 permits of NAME", and "1 in SECONDS of NAME"."""
+        locks: list[Wanted] = []
+        permits: list[WantedPermits] = []
+        rates: list[WantedRate] = []
+        for part in " ".join(words).split(","):
+            match part.split():
+                case [count, "permit" | "permits", "of", name]:
+                    permits.append(WantedPermits(name, int(line.options.get("limit", 0)), int(count)))
+                case [limit, "in", window, "of", name]:
+                    rates.append(WantedRate(name, int(limit), milliseconds(window)))
+                case wanted:
+                    locks.append(_wanted(wanted))
+        names = tuple([one.name for one in locks] + [one.name for one in permits])
+        fields = self._ids(client, names) | _terms(client, line)
+        fields |= {"locks": tuple(locks), "permits": tuple(permits), "rates": tuple(rates)}
+        return AcquireSeveral(name="", mode=Mode.EXCLUSIVE, **fields)
 
     def _convert(self, client: Client, name: str, mode: Mode, line: Line) -> Convert:
         hold_id = client.holds[name]
@@ -294,16 +329,39 @@ def _open(client: Client, line: Line) -> OpenSession:
 
 def _terms(client: Client, line: Line) -> dict[str, Any]:
     """Return the fields that every kind of hold has."""
-    for_session = client.has_session and "ttl" not in line.options
+    for_session = client.has_session and not {"ttl", "deadline"} & line.options.keys()
     return {
         "session_id": client.session_id if for_session else "",
-        "ttl_ms": 0 if for_session else milliseconds(line.options["ttl"]),
+        "ttl_ms": line.ms("ttl"),
         "owner": line.options.get("owner", "" if for_session else client.name),
         "wait_ms": line.ms("wait"),
         "lock_delay_ms": line.ms("delay"),
         "note": line.text("note"),
         "request_id": line.request_id,
     }
+
+
+def _permits(fields: dict[str, Any], line: Line) -> AcquirePermits:
+    if _is_uncommon(line):
+        is_strict = line.options.get("strict") == "yes"
+        return AcquirePermitsAs(**fields, is_strict=is_strict, **_uncommon(line))
+    if "limit" in line.options and "strict" not in line.options:
+        return AcquirePermits(**fields)
+    return AcquirePermitsOf(**fields, is_strict=line.options.get("strict") == "yes")
+
+
+def _uncommon(line: Line) -> dict[str, Any]:
+    """Return what only few holds have."""
+    return {
+        "value": line.text("value"),
+        "is_secret": line.options.get("secret") == "yes",
+        "is_endless": "deadline" in line.options,
+        "priority": int(line.options.get("priority", PRIORITY_DEFAULT)),
+    }
+
+
+def _is_uncommon(line: Line) -> bool:
+    return bool({"value", "deadline", "priority"} & line.options.keys())
 
 
 def _wanted(words: list[str]) -> Wanted:
@@ -317,7 +375,7 @@ def _wanted(words: list[str]) -> Wanted:
     return wanted
 
 
-def _without_hold(verb: str, line: Line) -> Command:
+def _without_hold(verb: str, line: Line) -> Command:  # noqa: C901 - a table
     options, request_id = line.options, line.request_id
     match verb, line.words:
         case "force-release", [name]:
@@ -334,6 +392,10 @@ def _without_hold(verb: str, line: Line) -> Command:
             grace_ms, reason = line.ms("grace"), line.text("reason")
             numbers = int(options.get("token", 0)), int(options.get("ticket", 0))
             return Revoke(name, reason, grace_ms, HoldKind(kind), *numbers, request_id)
+        case "renew", [kind, name] if "value" in line.options:
+            return RenewByValue(name, line.text("value"), line.ms("ttl"), HoldKind(kind), line.request_id)
+        case "release", [kind, name] if "value" in line.options:
+            return ReleaseByValue(name, line.text("value"), HoldKind(kind), line.request_id)
         case "forget", ["fence", resource]:
             return ForgetFence(resource, line.text("reason"), request_id)
         case "resize", [name, "to", limit]:

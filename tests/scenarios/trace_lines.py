@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from lockstate.commands import Wanted
+from lockstate.commands import PRIORITY_DEFAULT, Wanted
 from lockstate.modes import Mode, Scope
 from lockstate.owners import shown_owner
 from lockstate.results import (
@@ -25,9 +25,14 @@ from lockstate.results import (
     FrameRefused,
     Granted,
     GrantedAgain,
+    GrantedAgainAs,
+    GrantedAs,
     GrantedPermits,
+    GrantedPermitsAs,
+    GrantedSeveral,
     HolderView,
     HoldKind,
+    HoldView,
     LockView,
     NumberedDone,
     Proclaimed,
@@ -131,7 +136,7 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
         case Queued():
             return f"queued at position {result.position}"
         case RenewedToEnd():
-            lease = f"renewed token {result.token} for {seconds(result.expires_in_ms)} s"
+            lease = f"renewed token {result.token} {_for(result.expires_in_ms)}"
             return f"{lease}, to give up {_revocation_text(result.revocation)}"
         case Revoked():
             asked = ", ".join(
@@ -142,7 +147,7 @@ def result_text(result: Result, names: tuple[str, ...], *, fully: bool) -> str: 
         case PutOffTo():
             return f"put off, {seconds(result.ends_in_ms)} s left"
         case Renewed():
-            return f"renewed token {result.token} for {seconds(result.expires_in_ms)} s"
+            return f"renewed token {result.token} {_for(result.expires_in_ms)}"
         case ReleasedOnce():
             return f"released once, to be released {result.depth} more time{'s' if result.depth > 1 else ''}"
         case Released():
@@ -190,7 +195,15 @@ def _revocation_text(revocation: RevocationView) -> str:
 
 
 def _granted_text(granted: Granted) -> str:
-    left = f"token {granted.token}, {seconds(granted.expires_in_ms)} s left"
+    left = f"token {granted.token}, {_still(granted.expires_in_ms)}"
+    if isinstance(granted, GrantedAs | GrantedAgainAs | GrantedPermitsAs):
+        left += f', value "{granted.value}"'
+    if isinstance(granted, GrantedSeveral):
+        held = [f"{_permits_text(one.permits)} of {one.name}" for one in granted.held]
+        rates = [f"{one.remaining} left of {one.name}" for one in granted.rates]
+        parts = [_listed(granted.locks)] * bool(granted.locks) + held + rates
+        later = f", may go at {seconds(granted.at_ms)}" if granted.at_ms else ""
+        return f"granted {', '.join(parts)} {left}{later}"
     if granted.permits:
         permits = _permits_text(granted.permits)
         return f"granted {permits} of {granted.name} {left}; {granted.available} available" + (
@@ -200,6 +213,14 @@ def _granted_text(granted: Granted) -> str:
         return f"leads {granted.name} {left}"
     locks = granted.locks or (Wanted(granted.name, granted.mode, granted.scope),)
     return f"granted {_listed(locks)} {left}"
+
+
+def _for(expires_in_ms: int | None) -> str:
+    return "for ever" if expires_in_ms is None else f"for {seconds(expires_in_ms)} s"
+
+
+def _still(expires_in_ms: int | None) -> str:
+    return "no deadline" if expires_in_ms is None else f"{seconds(expires_in_ms)} s left"
 
 
 def _changed_text(changed: CellWritten | CellsDeleted) -> str:
@@ -256,6 +277,8 @@ def event_text(event: Event, wait_ended: Refused | None = None) -> str:
         text += f" token {event.token}"
     if event.kind is EventKind.ELECTED:
         text += f' says "{event.value}"'
+    elif event.value and event.of is not HoldKind.ELECTION:
+        text += f' value "{event.value}"'
     if event.ticket:
         text += f" ticket {event.ticket}"
     if event.reason:
@@ -365,9 +388,12 @@ def fence_line(name: str, token: int, view: FenceView) -> str:
 
 def _left(holder: HolderView) -> str:
     note = f" ({holder.note})" if holder.note else ""
-    return f"token {holder.token}, {seconds(holder.expires_in_ms)} s left{note}"
+    value = f', value "{holder.value}"' if isinstance(holder, HoldView) and holder.value else ""
+    return f"token {holder.token}, {_still(holder.expires_in_ms)}{note}{value}"
 
 
 def _waiter_text(waiter: WaiterView, what: str) -> str:
     converts = " converts to" if waiter.is_conversion else ""
-    return f"{waiter.position}. {waiter.owner}{converts} {what}, waits for {seconds(waiter.waited_ms)} s"
+    priority = f", priority {waiter.priority}" if waiter.priority != PRIORITY_DEFAULT else ""
+    waits = f"waits for {seconds(waiter.waited_ms)} s"
+    return f"{waiter.position}. {waiter.owner}{converts} {what}, {waits}{priority}"

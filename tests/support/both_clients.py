@@ -25,6 +25,7 @@ TWINS: dict[type, type] = {
     holdfast.SyncLock: holdfast.Lock,
     holdfast.SyncRateLimiter: holdfast.RateLimiter,
     holdfast.SyncSemaphore: holdfast.Semaphore,
+    holdfast.SyncTogether: holdfast.Together,
     holdfast.SyncSession: holdfast.Session,
     holdfast.SyncSessionContext: holdfast.SessionContext,
     holdfast.SyncTransaction: holdfast.Transaction,
@@ -96,7 +97,14 @@ class Threaded:
         return self
 
     async def __anext__(self) -> Any:
-        return await self.in_thread(self.thing.__next__)
+        item = await self.in_thread(next, self.thing, _END)
+        if item is _END:
+            raise StopAsyncIteration
+        return item
+
+
+_END = object()
+"""What an iterator gives in a thread when it has ended: StopIteration is not for another thread."""
 
 
 def _bare(thing: Any) -> Any:

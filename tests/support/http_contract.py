@@ -9,7 +9,7 @@ from typing import Final
 from holdfast import wire
 
 # Words of `mode`, `scope`, `algorithm` and `kind`, and of the `state` of locks and members.
-MODES: Final = ("exclusive", "shared", "update")
+MODES: Final = ("exclusive", "shared", "update", "concurrent-read", "concurrent-write")
 SCOPES: Final = ("node", "subtree")
 ALGORITHMS: Final = ("fixed-window", "sliding-window", "gcra")
 KINDS: Final = ("lock", "semaphore", "election")
@@ -22,12 +22,17 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.SESSION_KEEPALIVE}": ("ttl_ms", "request_id"),
     f"POST {wire.SESSION_FORCE_CLOSE}": ("session_name", "reason", "request_id"),
     f"DELETE {wire.SESSION}": ("request_id",),
+    f"POST {wire.ACQUIRE}": (
+        "locks", "permits", "rates", "session_id", "ttl_ms", "owner",
+        "wait_ms", "lock_delay_ms", "note", "request_id",
+    ),
     f"POST {wire.LOCK_ACQUIRE}": (
         "name", "locks", "session_id", "ttl_ms", "owner", "mode", "scope",
-        "wait_ms", "lock_delay_ms", "note", "request_id", "if_held",
+        "wait_ms", "lock_delay_ms", "note", "request_id", "if_held", "value", "value_secret", "no_deadline",
+        "priority",
     ),
-    f"POST {wire.LOCK_RENEW}": ("hold_id", "ttl_ms", "request_id"),
-    f"POST {wire.LOCK_RELEASE}": ("hold_id", "names", "request_id"),
+    f"POST {wire.LOCK_RENEW}": ("hold_id", "name", "value", "ttl_ms", "request_id"),
+    f"POST {wire.LOCK_RELEASE}": ("hold_id", "name", "value", "names", "request_id"),
     f"POST {wire.LOCK_CONVERT}": ("hold_id", "mode", "wait_ms", "request_id"),
     f"POST {wire.LOCK_FORCE_RELEASE}": ("name", "reason", "token", "lock_delay_ms", "request_id"),
     f"POST {wire.LOCK_LIFT_DELAY}": ("name", "reason", "request_id"),
@@ -35,10 +40,11 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.LOCK_PUT_OFF}": ("hold_id", "request_id"),
     f"POST {wire.SEMAPHORE_ACQUIRE}": (
         "name", "limit", "permits", "session_id", "ttl_ms", "owner",
-        "wait_ms", "lock_delay_ms", "note", "request_id", "strict",
+        "wait_ms", "lock_delay_ms", "note", "request_id", "strict", "value", "value_secret", "no_deadline",
+        "priority",
     ),
-    f"POST {wire.SEMAPHORE_RENEW}": ("hold_id", "ttl_ms", "request_id"),
-    f"POST {wire.SEMAPHORE_RELEASE}": ("hold_id", "request_id"),
+    f"POST {wire.SEMAPHORE_RENEW}": ("hold_id", "name", "value", "ttl_ms", "request_id"),
+    f"POST {wire.SEMAPHORE_RELEASE}": ("hold_id", "name", "value", "request_id"),
     f"POST {wire.SEMAPHORE_RESIZE}": ("name", "limit", "request_id"),
     f"POST {wire.SEMAPHORE_LIFT_DELAY}": ("name", "reason", "request_id"),
     f"POST {wire.SEMAPHORE_REVOKE}": ("name", "reason", "grace_ms", "token", "ticket", "request_id"),
@@ -108,6 +114,15 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.SEMAPHORE_REVOKE}": ("revoked", "revision", "left"),
     f"POST {wire.SEMAPHORE_PUT_OFF}": ("token", "ends_in_ms", "revision"),
     f"POST {wire.FENCE_FORGET}": ("forgotten", "highest_token", "revision"),
+    f"POST {wire.ACQUIRE}": (
+        "hold_id",
+        "token",
+        "locks",
+        "permits",
+        "rates",
+        "expires_in_ms",
+        "revision",
+    ),
     f"POST {wire.LOCK_ACQUIRE}": ("hold_id", "token", "name", "mode", "expires_in_ms", "revision"),
     f"POST {wire.LOCK_RENEW}": ("token", "expires_in_ms", "revision"),
     f"POST {wire.LOCK_RELEASE}": ("released", "revision"),
@@ -164,9 +179,9 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"DELETE {wire.CLUSTER_MEMBERS}": ("members", "revision"),
     f"POST {wire.CLUSTER_TRANSFER_LEADERSHIP}": ("leader",),
 }
-GRANTED_EXTRA_FIELDS: Final = ("scope", "already_held", "depth")
+GRANTED_EXTRA_FIELDS: Final = ("scope", "already_held", "depth", "value", "no_deadline")
 """Of a lock that covers its subtree; of one that the session had already, and that several releases end."""
-SEVERAL_EXTRA_FIELDS: Final = ("already_held", "depth")
+SEVERAL_EXTRA_FIELDS: Final = ("already_held", "depth", "value", "no_deadline")
 """Of a hold of several locks that the session had already."""
 SEVERAL_FIELDS: Final = ("hold_id", "token", "locks", "expires_in_ms", "revision")
 """What an acquire or a conversion of several locks answers."""
@@ -177,6 +192,12 @@ ELECTED_EXTRA_FIELDS: Final = ("already_held",)
 LOCK_FIELDS: Final = ("name", "mode", "scope")
 """Of each lock in `locks`, in requests and answers."""
 HOLDER_FIELDS: Final = ("owner", "mode", "token", "expires_in_ms", "note", "name", "scope")
+PERMITS_EXTRA_FIELDS: Final = ("value", "no_deadline")
+"""Of granted permits that carry a value."""
+HOLDER_EXTRA_FIELDS: Final = ("value", "no_deadline")
+"""Of holders in reads that carry a value which is not secret; of all that have no deadline."""
+RENEWED_EXTRA_FIELDS: Final = ("no_deadline",)
+"""Of a renewal of what has no deadline."""
 HOLDER_READ_FIELDS: Final = ("since_ms", "session_name", "labels")
 """Of holders and leaders in reads; the last two if they hold in a session."""
 REVOKED_FIELDS: Final = ("revocation",)
@@ -185,7 +206,7 @@ REVOCATION_FIELDS: Final = ("reason", "ends_in_ms", "put_off", "ticket")
 """What was asked of them; `ticket` if it is for somebody who waits."""
 KEPT_EXTRA_FIELDS: Final = ("revoked",)
 """Of a keepalive of a session that is to give up some of what it holds."""
-TICKET_EXTRA_FIELDS: Final = ("session_name", "conversion")
+TICKET_EXTRA_FIELDS: Final = ("session_name", "conversion", "priority")
 SESSION_ROW_FIELDS: Final = (
     "session_name",
     "owner",
@@ -212,7 +233,7 @@ PERMITS_HOLDER_FIELDS: Final = ("owner", "token", "expires_in_ms", "note", "name
 PERMITS_WAITER_FIELDS: Final = ("owner", "position", "waited_ms", "name", "permits", "ticket")
 CANDIDATE_FIELDS: Final = ("owner", "position", "waited_ms", "name", "ticket")
 """Holders and waiters of locks, of semaphores, and who waits to lead. A session's have `kind` besides."""
-WAITER_EXTRA_FIELDS: Final = ("conversion", "session_name")
+WAITER_EXTRA_FIELDS: Final = ("conversion", "session_name", "priority")
 CELL_EXTRA_FIELDS: Final = ("key_base64", "value_base64", "owner", "expires_in_ms")
 """Of cells that are not text, that live with a session, and that end by themselves."""
 CELL_EVENT_FIELDS: Final = ("revision", "event", "kind", "name", "mod_revision", "version", "at_ms")
@@ -232,6 +253,6 @@ REPEATED_FIELDS: Final = ("repeated",)
 PROBLEM_FIELDS: Final = ("type", "title", "status", "detail", "instance", "code", "outcome", "request_id")
 PROBLEM_EXTRA_FIELDS: Final = (
     "retry_after_ms", "holders", "queue_length", "cycle", "hidden",
-    "available", "limit", "highest_token", "version",
+    "available", "limit", "remaining", "highest_token", "version",
     "mod_revision", "oldest", "repeated", "revision", "lag_ms",
 )  # fmt: skip

@@ -56,9 +56,11 @@ class LocalNode(MemoryNode):
         return begun
 
     def abandon(self, command: Command, begun: object) -> None:
-        """Note what was given up."""
-        assert any(begun is known for _, known in self.begun)
-        self.abandoned.append(command)
+        """Note what was given up; what was acquired and waited for its moment is released."""
+        if any(begun is known for _, known in self.begun):
+            self.abandoned.append(command)
+        else:
+            super().abandon(command, begun)
 
     async def acquire(self, command: MayWait, timeout_s: float) -> LocalAnswer:
         """Apply a request and wait for its end; undo it when cancelled."""

@@ -29,6 +29,7 @@ from lockstate.commands import (
     AcquirePermits,
     AcquirePermitsAs,
     AcquirePermitsOf,
+    AcquireSeveral,
     AdvanceFence,
     Algorithm,
     Barrier,
@@ -53,8 +54,10 @@ from lockstate.commands import (
     PutCell,
     PutOff,
     Release,
+    ReleaseByValue,
     ReleaseOf,
     Renew,
+    RenewByValue,
     RenewOf,
     ResizeSemaphore,
     ResumeStream,
@@ -64,6 +67,8 @@ from lockstate.commands import (
     TransactCells,
     Undecodable,
     Wanted,
+    WantedPermits,
+    WantedRate,
 )
 from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
 from lockstate.kinds import HoldKind
@@ -170,6 +175,23 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     AcquirePermitsAs: Word(
         77,
         AcquirePermitsAs("q", 5, 2, _HOLD, _ATTEMPT, request_id="r", priority=7, is_endless=True),
+        _PARTY,
+        _HOLD_IDS,
+    ),
+    ReleaseByValue: Word(79, ReleaseByValue("a", "v", HoldKind.SEMAPHORE), ("value",)),
+    RenewByValue: Word(80, RenewByValue("a", "v", 2000), ("value",)),
+    AcquireSeveral: Word(
+        81,
+        AcquireSeveral(
+            "",
+            Mode.SHARED,
+            _HOLD,
+            _ATTEMPT,
+            _SESSION,
+            locks=_SEVERAL,
+            permits=(WantedPermits("q", 5, 2),),
+            rates=(WantedRate("mail", 5, 1000, Algorithm.GCRA, 2),),
+        ),
         _PARTY,
         _HOLD_IDS,
     ),

@@ -17,6 +17,9 @@ _SLICES_MAX: Final = 100
 """Reads that one call makes, each of a limited number of names: together a million names."""
 
 
+_CONDITIONS: Final = {"owner", "label", "held_longer_than_ms", "no_deadline", "prefix", "after", "limit"}
+"""What may be said of the holds that are to be listed, unless it is those of one session."""
+
 _ENDED: Final = "nobody waits with this number: it was granted or has given up, or never was"
 
 
@@ -28,7 +31,7 @@ async def list_holds(gateway: Gateway, call: Call) -> Reply:
     prefix, after, limit = schema.page(call)
     whose, name = schema.whose(call), schema.session_name_in_query(call)
     if name is not None:
-        if call.query_values.keys() & {"owner", "label", "held_longer_than_ms", "prefix", "after", "limit"}:
+        if call.query_values.keys() & _CONDITIONS:
             raise invalid("session_name: goes with no other condition")
         return await reads.answer(
             gateway,

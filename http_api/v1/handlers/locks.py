@@ -10,6 +10,7 @@ from api.requests.locks import (
     ForceReleaseRequest,
     ForcingRequest,
     ReleaseHoldRequest,
+    ReleasePermitsRequest,
     ReleaseRequest,
     RenewRequest,
 )
@@ -64,7 +65,11 @@ async def release(gateway: Gateway, call: Call) -> Reply:
 
 async def release_whole(gateway: Gateway, call: Call, kind: HoldKind) -> Reply:
     """Release a hold of a kind that has no parts."""
-    request = await schema.read(call, ReleaseHoldRequest)
+    request: ReleaseHoldRequest | ReleasePermitsRequest
+    if kind is HoldKind.ELECTION:
+        request = await schema.read(call, ReleaseHoldRequest)
+    else:
+        request = await schema.read(call, ReleasePermitsRequest)
     _, revision, is_repeated = await gateway.submit(request.command(kind), results.Released, call.timeout_s)
     return Reply(answers.told(answers.Released(released=True, revision=revision), is_repeated=is_repeated))
 

@@ -8,7 +8,8 @@ def queue_order(history: History) -> list[Violation]:
     """No waiter is overtaken by one that asked after it was seen in the queue.
 
     Waiters that had to ask twice are left out: the second request may be a new one, at the end. Only locks of
-    one mode are compared, so that the tokens say who was first.
+    one mode are compared, so that the tokens say who was first. Who has a higher priority may go first,
+    whenever it came.
     """
     by_name: dict[str, list[Operation]] = {}
     for operation in history.operations:
@@ -41,4 +42,9 @@ def _overtaken(group: list[Operation]) -> list[Violation]:
         for other in grants
         if seen_ns[waiter.arguments["owner"]] < other.call_ns
         and other.result["token"] < waiter.result["token"]
+        and _priority(other) <= _priority(waiter)
     ]
+
+
+def _priority(operation: Operation) -> int:
+    return int(operation.arguments.get("priority", 5))

@@ -6,7 +6,7 @@ from typing import Final
 
 from lockstate.commands import AcquirePermits, ResizeSemaphore
 from lockstate.ids import HoldId
-from lockstate.results import HoldKind, Resized
+from lockstate.results import GrantedSeveral, HoldKind, Resized
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
@@ -38,12 +38,11 @@ class Beliefs:
         others = [
             item for item in beliefs.values() if item.kind is belief.kind and item.hold_id != belief.hold_id
         ]
-        if belief.kind is HoldKind.SEMAPHORE:
-            self._check_permits(
-                belief, [item for item in others if item.locks[0].name == belief.locks[0].name]
-            )
-        else:
+        if belief.kind is not HoldKind.SEMAPHORE:
             self._check_locks(belief, others)
+        for name in belief.permits_of:
+            rivals = [item for item in beliefs.values() if name in item.permits_of]
+            self._check_permits(name, belief, [one for one in rivals if one.hold_id != belief.hold_id])
         beliefs[belief.hold_id] = belief
 
     def _check_locks(self, belief: Belief, others: Iterable[Belief]) -> None:
@@ -57,9 +56,8 @@ class Beliefs:
                     two=belief,
                 )
 
-    def _check_permits(self, belief: Belief, others: list[Belief]) -> None:
-        name = belief.locks[0].name
-        used = belief.permits + sum(item.permits for item in others)
+    def _check_permits(self, name: str, belief: Belief, others: list[Belief]) -> None:
+        used = sum(item.permits_of[name] for item in (belief, *others))
         since_us = min(item.since_us for item in (*others, belief))
         limit = self._limit(name, since_us)
         if used > limit:
@@ -79,6 +77,9 @@ class Beliefs:
     def applied(self, step: Step, now_us: int) -> None:
         """Count beliefs no more that somebody ended on request; and record limits."""
         self.void(step.voided)
+        for result in [answer.result for answer in step.answers] + [told for _, told in step.wait_ends]:
+            for one in result.held if isinstance(result, GrantedSeveral) else ():
+                self._set_limit(one.name, one.limit, now_us)
         for answer in step.answers:
             match answer.command, answer.result:
                 case AcquirePermits() as command, result if getattr(result, "hold_id", "") == command.hold_id:

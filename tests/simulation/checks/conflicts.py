@@ -9,6 +9,11 @@ from lockstate.modes import Mode, Scope
 _TOGETHER: Final = (
     {Mode.SHARED},
     {Mode.SHARED, Mode.UPDATE},
+    {Mode.CONCURRENT_READ},
+    {Mode.CONCURRENT_READ, Mode.SHARED},
+    {Mode.CONCURRENT_READ, Mode.UPDATE},
+    {Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE},
+    {Mode.CONCURRENT_WRITE},
 )
 """The sets of modes in which one name may be held by several at a time."""
 
@@ -34,5 +39,17 @@ def conflict(ones: Iterable[Wanted], others: Iterable[Wanted]) -> bool:
 
 
 def is_stronger(one: Mode, other: Mode) -> bool:
-    """Whether the first mode keeps more away than the second."""
-    return sum(are_compatible(one, mode) for mode in Mode) < sum(are_compatible(other, mode) for mode in Mode)
+    """Whether the first mode keeps anything away that the second does not."""
+    return any(are_compatible(other, mode) and not are_compatible(one, mode) for mode in Mode)
+
+
+def draws_token(before: Mode, after: Mode) -> bool:
+    """Whether a hold that is converted gets a new token.
+
+    It does when it may write and others may have read what it did not exclude, and when it is kept from
+    writers that it was not kept from.
+    """
+    if not is_stronger(after, before):
+        return False
+    may_write = after in (Mode.EXCLUSIVE, Mode.CONCURRENT_WRITE)
+    return may_write or before in (Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE)

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from itertools import islice
 from typing import Final, TypeVar
 
-from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert
+from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, RenewByValue
 from lockstate.ids import NO_HOLD, HoldId
 from lockstate.modes import Mode
 from lockstate.results import Granted, Proclaimed, Renewed, Result
@@ -28,7 +28,7 @@ class Tokens:
         self._tokens: OrderedDict[str, int] = OrderedDict()
         self._holds: OrderedDict[int, str] = OrderedDict()
         self._converting: OrderedDict[str, int] = OrderedDict()
-        """By hold id: what was known when it was first to become exclusive. It draws a new token then."""
+        """By hold id: what was known when it was first to exclude more. It may draw a new token then."""
 
     def called(self, call: Call) -> None:
         """Record what was known when a hold was asked for, or was to be converted."""
@@ -36,7 +36,7 @@ class Tokens:
             case Acquire(hold_id=hold_id) | AcquirePermits(hold_id=hold_id) | Campaign(hold_id=hold_id):
                 self._known_before[hold_id] = call.known_token
                 shorten(self._known_before)
-            case Convert(hold_id=hold_id, mode=Mode.EXCLUSIVE):
+            case Convert(hold_id=hold_id, mode=mode) if mode is not Mode.CONCURRENT_READ:
                 self._converting.setdefault(hold_id, call.known_token)
                 shorten(self._converting)
 
@@ -44,7 +44,8 @@ class Tokens:
         """Check the token of a grant or a renewal."""
         if isinstance(result, Granted):
             self._granted(call, result)
-        elif isinstance(result, Renewed | Proclaimed):
+        elif isinstance(result, Renewed | Proclaimed) and not isinstance(call.command, RenewByValue):
+            # Which hold has a value, only the log tells.
             self._same(call, getattr(call.command, "hold_id", NO_HOLD), result.token)
 
     def _granted(self, call: Call, granted: Granted) -> None:

@@ -18,11 +18,12 @@ from lockstate.results import (
     ForceReleased,
     Granted,
     GrantedAgain,
+    GrantedSeveral,
     HoldKind,
     Queued,
     Resized,
 )
-from tests.simulation.checks.conflicts import conflict, is_stronger
+from tests.simulation.checks.conflicts import conflict, draws_token, is_stronger
 from tests.simulation.checks.model_replay import Step
 from tests.simulation.checks.report import Report
 
@@ -58,14 +59,20 @@ class _Kept:
     until_ms: int
 
 
+_Place = tuple[int, str]
+"""A token, and the semaphore whose permits it is for, empty if it is for something else."""
+
+
 class Ledger:
     """All holds, from grant to end."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._held: dict[int, _Held] = {}
+        self._held: dict[_Place, _Held] = {}
         self.kept: list[_Kept] = []
         self._highest_token = 0
+        self._drawn_by: tuple[object, ...] = ()
+        """The revision and the holder for whom the highest token was drawn."""
         self._limits: dict[str, int] = {}
         self._allowed: dict[str, int] = {}
         """The largest limit that each semaphore had during the entry."""
@@ -86,8 +93,9 @@ class Ledger:
         """Record what an entry did."""
         self._read_commands(step)
         self.kept = [kept for kept in self.kept if kept.until_ms >= step.now_ms]
-        for (kind, token, _, _), group in groupby(
-            events, lambda event: (event.kind, event.token, event.session_id, event.of)
+        for (kind, token, *_), group in groupby(
+            events,
+            lambda event: (event.kind, event.token, event.session_id, event.of, _semaphore(event)),
         ):
             told = list(group)
             if kind in _BEGIN:
@@ -99,8 +107,8 @@ class Ledger:
                 for event in told:
                     self._ended(event) if kind in _END else self._lifted(event)
         for token, delay_ms in self._taken_ms.items():
-            if token in self._held:
-                self._held[token].lock_delay_ms = delay_ms
+            if (token, "") in self._held:
+                self._held[token, ""].lock_delay_ms = delay_ms
 
     def _take(self, token: int, delay_ms: int) -> None:
         """Record that a session asked for what it holds with a lock-delay, which counts from then on.
@@ -117,6 +125,9 @@ class Ledger:
         self._delays_ms.clear()
         self._taken_ms.clear()
         self._forced_ms.clear()
+        for result in [answer.result for answer in step.answers] + [told for _, told in step.wait_ends]:
+            for one in result.held if isinstance(result, GrantedSeveral) else ():
+                self._limit(one.name, one.limit)
         for answer in step.answers:
             match answer.command, answer.result:
                 case AcquirePermits(hold_id=asked) as command, Granted(hold_id=got) | Queued(hold_id=got):
@@ -151,7 +162,8 @@ class Ledger:
 
     def _begun(self, told: list[Event], token: int) -> None:
         event = told[0]
-        if event.kind is EventKind.ELECTED and token in self._held:
+        place = token, _semaphore(event)
+        if event.kind is EventKind.ELECTED and place in self._held:
             return  # the leader says something else
         self._draw(token, event)
         held = _Held(
@@ -164,7 +176,7 @@ class Ledger:
             self._delays_ms.get(token, 0),
         )
         self._check(held, held.locks, event)
-        self._held[token] = held
+        self._held[place] = held
 
     def _converted(self, told: list[Event], token: int) -> None:
         event, locks = told[0], _locks(told)
@@ -175,32 +187,33 @@ class Ledger:
             if (held.kind, held.session_id, held.owner, held.places)
             == (HoldKind.LOCK, event.session_id, event.owner, places)
         ]
-        if token in self._held:
+        if (token, "") in self._held:
             whose = [held for held in whose if held.token == token]
         if len(whose) != 1:
             self._fail("events-true", f"{len(whose)} holds may be what was converted", event)
         (held,) = whose
-        if event.mode is Mode.EXCLUSIVE:
+        before = {lock.name: lock.mode for lock in held.locks}
+        if any(draws_token(before[lock.name], lock.mode) for lock in locks):
             self._draw(token, event)
         elif token != held.token:
             self._fail("token-drawn", f"token {held.token} changed in a conversion that draws none", event)
-        del self._held[held.token]
+        del self._held[held.token, ""]
         if held.token in self._taken_ms:
             self._taken_ms[token] = self._taken_ms.pop(held.token)
-        before = {lock.name: lock.mode for lock in held.locks}
         raised = [lock for lock in locks if is_stronger(lock.mode, before[lock.name])]
         held.token, held.locks = token, locks
         self._check(held, raised, event)
-        self._held[token] = held
+        self._held[token, ""] = held
 
     def _ended(self, event: Event) -> None:
-        held = self._held.get(event.token)
+        place = event.token, _semaphore(event)
+        held = self._held.get(place)
         gone = [lock for lock in held.locks if lock.name == event.name] if held is not None else []
         if held is None or held.kind is not event.of or not gone:
             self._fail("events-true", "what nobody had has ended", event)
         held.locks = [lock for lock in held.locks if lock not in gone]
         if not held.locks:
-            del self._held[event.token]
+            del self._held[place]
         forced_ms = self._forced_ms.get(event.token, 0) if event.kind is EventKind.FORCED else 0
         own_ms = min(held.lock_delay_ms, self._taken_ms.get(event.token, held.lock_delay_ms))
         delay_ms = max(own_ms, forced_ms)
@@ -223,10 +236,13 @@ class Ledger:
     # -- what must be ---------------------------------------------------------------------------------------
 
     def _draw(self, token: int, event: Event) -> None:
-        """Record a new token; all kinds of holds draw from one sequence."""
+        """Record a new token. All kinds draw from one sequence, and several kinds at once one token."""
+        drawn_by = (event.revision, event.kind, event.session_id, event.owner)
+        if token == self._highest_token and drawn_by == self._drawn_by:
+            return
         if token <= self._highest_token:
             self._fail("token-drawn", f"a token was drawn after {self._highest_token}", event)
-        self._highest_token = token
+        self._highest_token, self._drawn_by = token, drawn_by
 
     def _check(self, held: _Held, gained: list[Wanted], event: Event) -> None:
         """Check that what a hold has now leaves all others what they have, and that nothing kept it away."""
@@ -256,6 +272,11 @@ class Ledger:
 
     def _fail(self, checker: str, sentence: str, event: Event) -> NoReturn:
         self._report.fail(checker, f"{event.name!r} at revision {event.revision}: {sentence}", event=event)
+
+
+def _semaphore(event: Event) -> str:
+    """Return the semaphore that an event is about, empty if it is about something else."""
+    return event.name if event.of is HoldKind.SEMAPHORE else ""
 
 
 def _split(told: Sequence[Event]) -> list[list[Event]]:

@@ -37,15 +37,12 @@ from tests.property.model import advance, pass_time, run
 from tests.property.model_cells import cell_view, in_order
 from tests.property.model_changes import end_wait, serve
 from tests.property.model_checks import refuse_bad_request_id
-from tests.property.model_records import UNKNOWN_NUMBER, Edge, Hold, Key, Lease, ModelState, Ticket
+from tests.property.model_records import UNKNOWN_NUMBER, Deadlock, Hold, Key, Lease, ModelState, Ticket
 from tests.property.model_requests import forget, remember, repeat, request_key
 from tests.simulation.checks.expected_rates import ExpectedRates
 
 PURGE_MS = 60_000
 """Seconds between two sweeps of forgotten requests; a look-up checks the age of what it finds."""
-
-Deadlock = tuple[Ticket, list[Edge]]
-"""Who was refused for one, and who waited for whom."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -84,10 +81,10 @@ class _RecordingState(ModelState):
 
     step = Step(0, 0)
 
-    def new_lease(self, ttl_ms: int) -> Lease:
-        """Return a lease that begins now."""
-        lease = super().new_lease(ttl_ms)
-        self.step.leases_begun[lease.created] = ttl_ms
+    def new_lease(self, ttl_ms: int, at_ms: int = 0) -> Lease:
+        """Return a lease that begins now, or at a later moment: the time until then counts as its own."""
+        lease = super().new_lease(ttl_ms, at_ms)
+        self.step.leases_begun[lease.created] = lease.expires_at_ms - self.now_ms
         return lease
 
     def restart(self, lease: Lease) -> int:
@@ -97,7 +94,7 @@ class _RecordingState(ModelState):
 
     def leases(self) -> set[int]:
         """Return the leases that are alive."""
-        own = {hold.lease.created for hold in self.holds if not hold.session_id}
+        own = {hold.lease.created for hold in self.holds if hold.lease and not hold.session_id}
         own |= {cell.lease.created for cell in self.cells if cell.lease}
         return own | {session.lease.created for session in self.sessions}
 
@@ -106,7 +103,7 @@ class _RecordingState(ModelState):
         now_ms = self.now_ms
         return (
             any(session.lease.expires_at_ms < now_ms for session in self.sessions)
-            or any(hold.lease.expires_at_ms < now_ms for hold in self.holds)
+            or any(hold.lease.expires_at_ms < now_ms for hold in self.holds if hold.lease)
             or any(ticket.deadline_ms < now_ms for ticket in self.tickets)
             or any(delay.until_ms < now_ms for delay in self.delays)
             or any(plea.until_ms < now_ms for plea in self.pleas)
@@ -158,8 +155,8 @@ class Expected:
         # What was to be given up is forced before its lease is over.
         left = {hold.hold_id for hold in state.holds}
         gone = [hold for hold in held if hold.hold_id not in left]
-        forced = [hold for hold in gone if hold.lease.expires_at_ms >= state.now_ms]
-        early = {hold.lease.created for hold in forced}
+        forced = [hold for hold in gone if not hold.lease or hold.lease.expires_at_ms >= state.now_ms]
+        early = {hold.lease.created for hold in forced if hold.lease}
         step.leases_ended = [(created, created not in early) for created in sorted(before - alive)]
         holds, first_token = [hold.hold_id for hold in state.holds], state.next_token
         step.answers = self._run_all(entry)

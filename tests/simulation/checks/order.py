@@ -1,16 +1,30 @@
 """Grants seen from outside: who came first is served first, and who converts before all who only wait.
 
+A priority moves the time at which somebody came.
+
 What arrived where is read from the log; who got which token, and when, from what clients are told.
 """
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from lockstate.commands import Acquire, AcquirePermits, Campaign, Command, Convert, Wanted
+from lockstate import limits
+from lockstate.commands import (
+    PRIORITY_DEFAULT,
+    Acquire,
+    AcquireAs,
+    AcquirePermits,
+    AcquirePermitsAs,
+    Campaign,
+    Command,
+    Convert,
+    Undecodable,
+    Wanted,
+)
 from lockstate.ids import HoldId
 from lockstate.modes import Mode
-from lockstate.results import Granted, HoldKind, Queued, Result
+from lockstate.results import Granted, GrantedSeveral, HoldKind, Queued, Result
 from tests.simulation.checks.conflicts import conflict
 from tests.simulation.checks.grants import shorten
 from tests.simulation.checks.model_replay import Step
@@ -21,12 +35,27 @@ GRANTS_KEPT: Final = 200
 """Grants of one kind whose order is compared."""
 
 
+class _Arrival(NamedTuple):
+    """Where a request came in the log, and when, and with which priority."""
+
+    revision: int
+    nth: int
+    now_ms: int
+    priority: int = PRIORITY_DEFAULT
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """By what those who wait are in order."""
+        ahead_ms = (self.priority - PRIORITY_DEFAULT) * limits.PRIORITY_STEP_MS
+        return self.now_ms - ahead_ms, self.revision, self.nth
+
+
 @dataclass(slots=True, frozen=True)
 class _Grant:
     """A hold that somebody was told of: its place of arrival in the log, and its token."""
 
     hold_id: HoldId
-    arrived: tuple[int, int]
+    arrived: _Arrival
     token: int
     revision: int
     """At which it was granted."""
@@ -39,7 +68,7 @@ class Order:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._arrived: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._arrived: OrderedDict[str, _Arrival] = OrderedDict()
         """By what waits: the hold id of what was asked for, the ticket of a conversion."""
         self._granted: OrderedDict[str, int] = OrderedDict()
         """By the same: the revision at which it was granted, whenever somebody is told."""
@@ -55,11 +84,12 @@ class Order:
                     Acquire(hold_id=asked) | AcquirePermits(hold_id=asked) | Campaign(hold_id=asked),
                     Granted(hold_id=made) | Queued(hold_id=made),
                 ) if asked == made:
-                    self._arrived[made] = (step.revision, place)
+                    priority = _priority_of(answer.command)
+                    self._arrived[made] = _Arrival(step.revision, place, step.now_ms, priority)
                     if isinstance(answer.result, Granted):
                         self._granted[made] = step.revision
                 case Convert(ticket_id=asked), Queued(hold_id=made) if asked == made:
-                    self._arrived[made] = (step.revision, place)
+                    self._arrived[made] = _Arrival(step.revision, place, step.now_ms)
             if isinstance(answer.command, Convert):
                 self._converted[answer.command.hold_id] = None
         for waited_for, told in step.wait_ends:
@@ -86,25 +116,28 @@ class Order:
         arrived, revision = self._arrived.get(waited_for), self._granted.get(waited_for)
         if arrived is None or revision is None or kind is None:
             return
-        mode = Mode.EXCLUSIVE if kind is not HoldKind.LOCK else result.mode
-        locks = result.locks or (Wanted(result.name, mode, result.scope),)
-        grant = _Grant(result.hold_id, arrived, result.token, revision, locks, is_conversion)
-        grants = self._grants[kind]
-        for other in grants:
-            if conflict(other.locks, grant.locks):
-                self._compare(other, grant)
-        grants.append(grant)
+        for of, locks in _things(kind, result):
+            grant = _Grant(result.hold_id, arrived, result.token, revision, locks, is_conversion)
+            grants = self._grants[of]
+            for other in grants:
+                if conflict(other.locks, grant.locks):
+                    self._compare(other, grant)
+            grants.append(grant)
 
     def _compare(self, one: _Grant, other: _Grant) -> None:
         """Object to two that came in another order than they were served."""
         if one.hold_id == other.hold_id or one.token == other.token:
             return
         if one.is_conversion == other.is_conversion:
-            in_order = (one.arrived < other.arrived) == (one.token < other.token)
+            first, second = (one, other) if one.token < other.token else (other, one)
+            in_order = first.arrived.place < second.arrived.place
+            if first.arrived.priority != second.arrived.priority:
+                # Who was served before the other came is not overtaken by it.
+                in_order = in_order or first.revision <= second.arrived.revision
         else:
             conversion, plain = (one, other) if one.is_conversion else (other, one)
             # A waiter that was served before the conversion came does not concern it.
-            in_order = plain.revision <= conversion.arrived[0] or conversion.token < plain.token
+            in_order = plain.revision <= conversion.arrived.revision or conversion.token < plain.token
         if not in_order:
             self._report.fail(
                 "first-come",
@@ -112,6 +145,20 @@ class Order:
                 one=one,
                 two=other,
             )
+
+
+def _priority_of(command: Command | Undecodable) -> int:
+    return command.priority if isinstance(command, AcquireAs | AcquirePermitsAs) else PRIORITY_DEFAULT
+
+
+def _things(kind: HoldKind, result: Granted) -> list[tuple[HoldKind, tuple[Wanted, ...]]]:
+    """Return what was granted, by kind. Permits are given in the order in which they were asked for."""
+    if isinstance(result, GrantedSeveral):
+        permits = tuple([Wanted(one.name) for one in result.held])
+        things = [(HoldKind.LOCK, result.locks), (HoldKind.SEMAPHORE, permits)]
+        return [(of, locks) for of, locks in things if locks]
+    mode = Mode.EXCLUSIVE if kind is not HoldKind.LOCK else result.mode
+    return [(kind, result.locks or (Wanted(result.name, mode, result.scope),))]
 
 
 def _kind_of(command: Command) -> HoldKind | None:

@@ -11,8 +11,9 @@ from lockstate.codec import encode_command
 from lockstate.commands import AbandonWaits, Barrier, Cancel, Command, Tick, Undecodable
 from lockstate.results import Granted, Queued, Refused, Result
 from tests.property.model_deadlock import check_cycle
+from tests.property.model_records import Deadlock
 from tests.simulation.checks.comparable import DEADLOCKS, plain
-from tests.simulation.checks.model_replay import Answer, Deadlock, Step
+from tests.simulation.checks.model_replay import Answer, Step
 from tests.simulation.checks.report import Report
 from tests.simulation.workload.history import NOT_APPLIED, Call, FailureOutcome
 
@@ -133,7 +134,8 @@ class Replies:
         said = ""
         if effect.deadlock is not None:
             try:
-                check_cycle(*effect.deadlock, result.cycle)
+                _, edges, starts = effect.deadlock
+                check_cycle(edges, starts, result.cycle)
             except AssertionError as error:
                 said = str(error)
         elif result.cycle:

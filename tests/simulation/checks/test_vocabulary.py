@@ -5,6 +5,7 @@ import pytest
 
 from lockstate.commands import (
     Acquire,
+    AcquireAs,
     AcquirePermits,
     AdvanceFence,
     Algorithm,
@@ -34,7 +35,7 @@ from lockstate.results import (
     Refused,
 )
 from tests.simulation.checks.cells import Cells
-from tests.simulation.checks.conflicts import are_compatible, conflict, is_stronger
+from tests.simulation.checks.conflicts import are_compatible, conflict, draws_token, is_stronger
 from tests.simulation.checks.fences import Fences
 from tests.simulation.checks.model_replay import Answer, Step
 from tests.simulation.checks.order import Order
@@ -44,6 +45,7 @@ from tests.simulation.checks.scripted_cluster import ScriptedCluster, acquire, o
 from tests.simulation.workload.history import Belief, Call
 
 S, U, X = Mode.SHARED, Mode.UPDATE, Mode.EXCLUSIVE
+CR, CW = Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE
 GRANTED, CONVERTED, EXPIRED = EventKind.GRANTED, EventKind.CONVERTED, EventKind.EXPIRED
 
 
@@ -98,9 +100,15 @@ def test_the_whole_vocabulary_passes() -> None:
 
 
 def test_the_table_of_modes() -> None:
-    """Readers go together, one writer to be may join them, and nobody joins a writer."""
-    together = [(one.value, other.value) for one in Mode for other in Mode if are_compatible(one, other)]
-    assert together == [("shared", "shared"), ("shared", "update"), ("update", "shared")]
+    """Readers go together, one writer to be may join them, and nobody joins a writer that is exclusive."""
+    with_each = {mode: {other for other in Mode if are_compatible(mode, other)} for mode in Mode}
+    assert with_each == {X: set(), S: {S, U, CR}, U: {S, CR}, CR: {S, U, CR, CW}, CW: {CR, CW}}
+    assert is_stronger(S, CW)
+    assert is_stronger(CW, S)
+    assert not is_stronger(CR, S)
+    assert [(one, other) for one in (U, S, CW) for other in (U, S, CW) if draws_token(one, other)] == [
+        *[(U, CW), (S, CW), (CW, U), (CW, S)],
+    ]
     assert is_stronger(X, U)
     assert is_stronger(U, S)
     assert not is_stronger(S, S)
@@ -230,6 +238,46 @@ def test_permits_out_of_order() -> None:
     order.replied(called(light), first)
     with objects("first-come"):
         order.replied(called(heavy), second)
+
+
+def _asked(hold_id: str, priority: int) -> AcquireAs:
+    return AcquireAs(**msgspec.structs.asdict(acquire(hold_id)), priority=priority)
+
+
+def _served(order: Order, first: AcquireAs, second: AcquireAs) -> None:
+    """Let two be served one after the other, and tell both."""
+    for token, command in enumerate((first, second), 4):
+        granted = Granted(command.hold_id, token, "x", X, 1)
+        order.applied(Step(6 + token, 0, wait_ends=[(command.hold_id, granted)]))
+        order.replied(called(command), granted)
+
+
+@pytest.mark.parametrize(("later_ms", "high_goes_first"), [(0, True), (40_000, False)])
+def test_a_priority_that_counts_for_nothing(later_ms: int, high_goes_first: bool) -> None:  # noqa: FBT001
+    """Of two that wait, the one with the higher priority goes first, unless the other has waited for it."""
+    for is_right in (True, False):
+        order = Order(Report())
+        low, high = _asked("h1", 5), _asked("h2", 9)
+        order.applied(Step(1, 0, [Answer("a", low, Queued(HoldId("h1"), 1))]))
+        order.applied(Step(2, later_ms, [Answer("a", high, Queued(HoldId("h2"), 1))]))
+        in_order = (high, low) if high_goes_first else (low, high)
+        if is_right:
+            _served(order, *in_order)
+        else:
+            with objects("first-come"):
+                _served(order, *in_order[::-1])
+
+
+def test_who_was_served_is_not_overtaken() -> None:
+    """A higher priority that comes when the other one has the lock is right to come second."""
+    order = Order(Report())
+    low, high = _asked("h1", 5), _asked("h2", 9)
+    granted = [Granted(HoldId("h1"), 4, "x", X, 1), Granted(HoldId("h2"), 5, "x", X, 1)]
+    order.applied(Step(1, 0, [Answer("a", low, granted[0])]))
+    order.applied(Step(2, 0, [Answer("a", high, Queued(HoldId("h2"), 1))]))
+    order.applied(Step(3, 0, wait_ends=[(HoldId("h2"), granted[1])]))
+    order.replied(called(low), granted[0])
+    order.replied(called(high), granted[1])
 
 
 def test_a_deadlock_that_is_none() -> None:

@@ -8,14 +8,18 @@ from tests.simulation.mutations.cells import CELLS
 from tests.simulation.mutations.consensus import CONSENSUS
 from tests.simulation.mutations.disks import DISKS
 from tests.simulation.mutations.held_already import HELD_ALREADY
+from tests.simulation.mutations.hold_values import HOLD_VALUES
 from tests.simulation.mutations.links import LINKS
 from tests.simulation.mutations.liveness import LIVENESS
 from tests.simulation.mutations.membership import MEMBERSHIP
+from tests.simulation.mutations.modes import MODES
 from tests.simulation.mutations.mutation import Mutation
 from tests.simulation.mutations.overrides import OVERRIDES
 from tests.simulation.mutations.pleas import PLEAS
+from tests.simulation.mutations.priorities import PRIORITIES
 from tests.simulation.mutations.requests import REQUESTS
 from tests.simulation.mutations.rules import RULES
+from tests.simulation.mutations.several import SEVERAL
 from tests.simulation.mutations.snapshots import SNAPSHOTS
 from tests.simulation.mutations.states import STATES
 from tests.simulation.mutations.survivors import SURVIVORS
@@ -39,5 +43,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *HELD_ALREADY,
     *OVERRIDES,
     *PLEAS,
+    *MODES,
+    *HOLD_VALUES,
+    *PRIORITIES,
+    *SEVERAL,
     *CELLS,
 )

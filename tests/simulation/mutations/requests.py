@@ -97,7 +97,7 @@ REQUESTS: Final = (
     Mutation(
         name="late-attempt-takes-over",
         sentence="The attempt that came last takes back what another attempt of the request was granted.",
-        found_by=("model-events", "model-state", "reply", "holds-exclude", "hold-kept"),
+        found_by=("model-events", "model-state", "reply", "holds-exclude"),
         apply=replaced(attempts, "join", _only_the_last),
         surroundings=_BEHIND,
     ),

@@ -11,7 +11,7 @@ from lockstate import limits, queues
 from lockstate.claims import Claims
 from lockstate.commands import Batch, Cancel, Command, Renew, Undecodable
 from lockstate.machine import LockMachine
-from lockstate.modes import CLAIMS, CONFLICTING, FIELD, Mode
+from lockstate.modes import CONFLICTING, FIELD, Mode, Scope, claim_of, intent_of
 from lockstate.records import Hold, Session, Ticket
 from lockstate.requests import RequestMemory
 from lockstate.results import BatchOutcome, Cancelled, EventKind, HoldKind, Reason, Refused, Renewed, Result
@@ -102,7 +102,7 @@ def _candidates_all(state: State, freed: Freed) -> Iterator[Ticket]:
     yield from reversed(waiting)
 
 
-def _can_overtake(state: State, ticket: Ticket, claims: Claims) -> bool:
+def can_overtake(state: State, ticket: Ticket, claims: Claims) -> bool:
     """Look at holds only, and not at waiters."""
     records = [lock for name, _ in claims if (lock := state.locks.get(name)) is not None]
     waiting = [lock.waiting for lock in records]
@@ -180,10 +180,10 @@ def _prune_early(requests: RequestMemory, now_ms: int) -> None:
 
 def beside(one: Mode, other: Mode) -> Apply:
     """Return what lets two modes stand beside each other."""
-    modes = tuple(Mode) * 3
+    modes = {claim: mode for mode in Mode for claim in (*[claim_of(mode, s) for s in Scope], intent_of(mode))}
     conflicting = tuple(
-        tuple([item for item in CONFLICTING[claim] if {modes[claim], modes[item]} != {one, other}])
-        for claim in CLAIMS
+        tuple([item for item in row if {modes[claim], modes[item]} != {one, other}])
+        for claim, row in enumerate(CONFLICTING)
     )
     conflicts = tuple([sum([FIELD[item] for item in row]) for row in conflicting])
     return together(replaced(queues, "CONFLICTING", conflicting), replaced(queues, "CONFLICTS", conflicts))
@@ -226,7 +226,7 @@ STATES: Final = (
         found_by=("first-come", "model-events", "model-state", "reply"),
         apply=together(
             replaced(lockstate.holds, "candidates", _candidates_all),
-            replaced(lockstate.holds, "can_go", _can_overtake),
+            replaced(lockstate.holds, "can_go", can_overtake),
         ),
         surroundings=CONTENDED,
     ),

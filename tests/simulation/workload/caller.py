@@ -8,6 +8,7 @@ from cluster.errors import ClusterError, Overloaded
 from cluster.node import Node
 from lockstate.commands import Command, KeepAlive, MayWait
 from lockstate.ids import AttemptId, HoldId
+from lockstate.modes import Mode
 from lockstate.results import Result
 from lockstate.versions import RULES, RULES_WHOLE
 from tests.simulation.checks.turns import Kind
@@ -26,6 +27,8 @@ SLACK_S: Final = 0.2
 """How long a client waits beyond the time that it gave the node."""
 USUAL_CHANCE: Final = 0.5
 """How many calls give a node the longest time."""
+_WHOLE: Final = frozenset({Mode.CONCURRENT_READ, Mode.CONCURRENT_WRITE})
+"""The modes that older rules than those do not know."""
 REQUESTS_CHANCE: Final = 0.8
 """How many commands carry a request id."""
 HURRY_CHANCE: Final = 0.15
@@ -37,7 +40,10 @@ CAREFUL_S: Final = 40.0
 
 def knows(rules: int, command: Command) -> bool:
     """Whether a command may be asked for under these rules: the gateway refuses what they do not know."""
-    return VOCABULARY[type(command)].tag <= RULES[rules].command_tag_max
+    if VOCABULARY[type(command)].tag > RULES[rules].command_tag_max:
+        return False
+    modes = [lock.mode for lock in getattr(command, "locks", ())]
+    return rules >= RULES_WHOLE or _WHOLE.isdisjoint([*modes, getattr(command, "mode", Mode.EXCLUSIVE)])
 
 
 class Caller:

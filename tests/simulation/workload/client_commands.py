@@ -1,14 +1,17 @@
 """What a client may want of the whole vocabulary: commands made at random, from names that meet."""
 
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from lockstate.commands import (
     Acquire,
+    AcquireAs,
     AcquireIf,
     AcquirePermits,
+    AcquirePermitsAs,
+    AcquireSeveral,
     AdvanceFence,
     Algorithm,
     Campaign,
@@ -19,10 +22,14 @@ from lockstate.commands import (
     IfHeld,
     LiftDelay,
     PutOff,
+    ReleaseByValue,
+    RenewByValue,
     ResizeSemaphore,
     Revoke,
     TakeRate,
     Wanted,
+    WantedPermits,
+    WantedRate,
 )
 from lockstate.ids import NO_OWNER, NO_SESSION, HoldId, OwnerName, SessionId
 from lockstate.kinds import HoldKind
@@ -39,12 +46,25 @@ AGAIN_CHANCE: Final = 0.4
 """That a session asks for what it asked for last."""
 PLAIN_CHANCE: Final = 0.3
 """That it does not say what it means by that."""
+VALUE_CHANCE: Final = 0.4
+"""That a hold is to carry a value."""
+SECRET_CHANCE: Final = 0.4
+ENDLESS_CHANCE: Final = 0.05
+"""That a hold is to have no deadline."""
+GUESS_CHANCE: Final = 0.3
+"""That a value is named that nobody has, though it looks like one."""
+PRIORITY_CHANCE: Final = 0.3
+PRIORITIES: Final = (0, 4, 4, 6, 6, 9)
+"""Of requests that have one: most are worth so little that a wait may make up for it."""
 LIMIT: Final = 3
 """Of a semaphore that nobody has resized."""
 LIMIT_MAX: Final = 6
 RATE_WINDOW_MS: Final = 5_000
 RATE_LIMITS: Final = {"r0": (3,), "r1": (2, 5)}
 """What is asked of each rate limit."""
+SEVERAL_RATES: Final = ("k0", "k1")
+SEVERAL_WINDOW_MS: Final = 1_000
+"""Rate limits that are only taken from together with other things."""
 SEMAPHORES: Final = ("s0", "s1")
 ELECTIONS: Final = ("e0", "e1")
 RESOURCES: Final = ("f0", "f1")
@@ -62,6 +82,7 @@ class ClientCommands:
         self._random = random
         self._last: Acquire | None = None
         """What was asked for last in a session."""
+        self._values_made = 0
         self.limits: dict[str, int] = {}
         """What this client was told of semaphores."""
 
@@ -124,10 +145,51 @@ class ClientCommands:
 
     def _meant(self, acquire: Acquire) -> Acquire:
         """Return an acquire that mostly says, in a session, what it means if that is held already."""
-        random = self._random
-        if not acquire.session_id or random.random() < PLAIN_CHANCE:
+        random, uncommon = self._random, self._uncommon()
+        if_held = IfHeld.RENEW
+        if acquire.session_id and random.random() >= PLAIN_CHANCE:
+            if_held = random.choice(list(IfHeld))
+        elif not uncommon:
             return acquire
-        return AcquireIf(**msgspec.structs.asdict(acquire), if_held=random.choice(list(IfHeld)))
+        fields = msgspec.structs.asdict(acquire) | {"if_held": if_held}
+        return AcquireAs(**fields | uncommon) if uncommon else AcquireIf(**fields)
+
+    def _uncommon(self) -> dict[str, Any]:
+        """Return what only few have or want: a value that no other request gives, no deadline, a priority."""
+        random = self._random
+        uncommon: dict[str, Any] = {}
+        if random.random() < VALUE_CHANCE:
+            self._values_made += 1
+            is_secret = random.random() < SECRET_CHANCE
+            uncommon |= {"value": f"{self._name}'s {self._values_made}.", "is_secret": is_secret}
+        if random.random() < ENDLESS_CHANCE:
+            uncommon |= {"is_endless": True, "session_id": NO_SESSION, "ttl_ms": 0}
+        if random.random() < PRIORITY_CHANCE:
+            uncommon["priority"] = random.choice(PRIORITIES)
+        return uncommon
+
+    def release_by_value(self, held: Held) -> ReleaseByValue:
+        """Return a release of a hold by its value."""
+        name = self._random.choice(held.locks).name
+        return ReleaseByValue(name, held.value, held.kind, self._caller.request_id())
+
+    def guess_a_value(self, held: Held) -> ReleaseByValue | RenewByValue:
+        """Return what names a hold by something that is not quite its name, its value or its kind."""
+        random, name, request_id = self._random, held.locks[0].name, self._caller.request_id()
+        wrong = random.choice(["value", "name", "kind"])
+        value = held.value[:-1] if wrong == "value" else held.value
+        if wrong == "name":
+            name = random.choice([other for other in self._settings.names if other != name])
+        kinds = [kind for kind in HoldKind if kind is not held.kind]
+        kind = random.choice(kinds) if wrong == "kind" else held.kind
+        if random.random() < 0.5:
+            return RenewByValue(name, value, 0, kind, request_id)
+        return ReleaseByValue(name, value, kind, request_id)
+
+    def renew_by_value(self, held: Held) -> RenewByValue:
+        """Return a renewal of a hold by its value."""
+        name = self._random.choice(held.locks).name
+        return RenewByValue(name, held.value, 0, held.kind, self._caller.request_id())
 
     def _new_ids(self) -> dict[str, str]:
         return {
@@ -177,7 +239,7 @@ class ClientCommands:
         name = random.choice(SEMAPHORES)
         limit = self.limits.get(name, LIMIT)
         session_id, ttl_ms = self._lease(sessions)
-        return AcquirePermits(
+        acquire = AcquirePermits(
             name,
             limit,
             random.randint(1, random.choice([1, limit])),
@@ -190,6 +252,31 @@ class ClientCommands:
             lock_delay_ms=random.choice([0, 0, 0, 0, 0, 0, 500, 3000]),
             request_id=self._caller.request_id(),
         )
+        uncommon = self._uncommon()
+        if not uncommon:
+            return acquire
+        return AcquirePermitsAs(**msgspec.structs.asdict(acquire) | {"is_strict": True} | uncommon)
+
+    def several_kinds(self, sessions: list[SessionId]) -> AcquireSeveral:
+        """Return an acquire of locks and permits that others want too, and sometimes of rates."""
+        random = self._random
+        asked = self.rich_lock(sessions)
+        fields = {name: getattr(asked, name) for name in Acquire.__struct_fields__} | self._new_ids()
+        if not asked.session_id:
+            fields["ttl_ms"] = asked.ttl_ms or self.pick_ttl()  # none of them is without a deadline
+        locks = asked.locks or (Wanted(asked.name, asked.mode, asked.scope),)
+        names = random.sample(SEMAPHORES, random.choice([0, 1, 1, 2]))
+        permits = [
+            WantedPermits(name, self.limits.get(name, LIMIT), random.choice([1, 1, 2])) for name in names
+        ]
+        rates = [
+            WantedRate(name, random.choice([1, 2]), SEVERAL_WINDOW_MS, random.choice(list(Algorithm)))
+            for name in random.sample(SEVERAL_RATES, random.choice([0, 0, 1, 2]) if names else 2)
+        ]
+        if len(permits) + len(rates) > 1 and permits and random.random() < 0.3:
+            locks = ()
+        fields |= {"name": "", "mode": Mode.EXCLUSIVE, "scope": Scope.NODE, "locks": locks}
+        return AcquireSeveral(**fields, permits=tuple(permits), rates=tuple(rates))
 
     def resize(self) -> ResizeSemaphore:
         """Return another limit for a semaphore."""
@@ -204,7 +291,7 @@ class ClientCommands:
         kind, delay_ms, token = random.choice(list(HoldKind)), random.choice([0, 1000]), 0
         if held and random.random() < 0.6:
             one = random.choice(held)
-            kind, name = one.kind, random.choice(one.locks).name
+            kind, name = random.choice(one.places)
             token = random.choice([0, one.token])
         else:
             name = random.choice((*self._settings.names, *SEMAPHORES, *ELECTIONS))

@@ -6,7 +6,7 @@ from typing import Final
 from lockstate.commands import AcquirePermits, Campaign, MayWait, Wanted
 from lockstate.ids import NO_SESSION, HoldId, SessionId
 from lockstate.modes import Mode
-from lockstate.results import Granted, HoldKind
+from lockstate.results import Granted, GrantedAgainAs, GrantedAs, GrantedPermitsAs, GrantedSeveral, HoldKind
 from tests.simulation.checks.conflicts import is_stronger
 from tests.simulation.workload.history import Belief, History
 from tests.simulation.world.event_loop import NodeLoop
@@ -15,6 +15,8 @@ ROUNDING_US: Final = 1_000
 RATE_DIVISOR: Final = 500
 """What a client takes off a lease, as the SDK does: rounding, and the error of clock rates."""
 OLD_US: Final = 5_000_000
+FOR_EVER_MS: Final = 24 * 3_600_000
+"""For how long a client relies on what has no deadline: longer than any simulation."""
 
 
 @dataclass
@@ -33,10 +35,21 @@ class Held:
     permits: int
     since_us: int
     """In true time: it was not asked for before."""
+    value: str = ""
+    """What it carried when that was last heard."""
     is_renewing: bool = False
     is_converting: bool = False
+    is_of_kinds: bool = False
+    beside: tuple[tuple[str, int], ...] = ()
+    """Of several kinds: the permits of each semaphore."""
     is_changed: bool = False
     """Whether it was ever to become another hold than the one that was granted."""
+
+    @property
+    def places(self) -> list[tuple[HoldKind, str]]:
+        """Return the kind and the name of all that it is of."""
+        locks = [(self.kind, lock.name) for lock in self.locks]
+        return locks + [(HoldKind.SEMAPHORE, name) for name, _ in self.beside]
 
 
 @dataclass
@@ -81,8 +94,10 @@ class ClientHolds:
             kind = HoldKind.LOCK
             if isinstance(command, Campaign | AcquirePermits):
                 kind = HoldKind.ELECTION if isinstance(command, Campaign) else HoldKind.SEMAPHORE
+            parts = granted.held if isinstance(granted, GrantedSeveral) else ()
+            beside = tuple([(one.name, one.permits) for one in parts])
             held = Held(
-                granted.locks or (Wanted(granted.name, granted.mode, granted.scope),),
+                granted.locks or (() if beside else (Wanted(granted.name, granted.mode, granted.scope),)),
                 granted.hold_id,
                 granted.token,
                 session_id,
@@ -91,8 +106,12 @@ class ClientHolds:
                 kind,
                 granted.permits,
                 since_us,
+                is_of_kinds=isinstance(granted, GrantedSeveral),
+                beside=beside,
             )
             self.held[granted.hold_id] = held
+        if isinstance(granted, GrantedAs | GrantedAgainAs | GrantedPermitsAs):
+            held.value = granted.value
         self.believe(held, asked_us, granted.expires_in_ms)
 
     def session_kept(self, session: Session, asked_us: int, expires_in_ms: int) -> None:
@@ -107,8 +126,10 @@ class ClientHolds:
         for hold_id in session.holds:
             self.give_up(hold_id)
 
-    def believe(self, held: Held, asked_us: int, expires_in_ms: int) -> None:
+    def believe(self, held: Held, asked_us: int, expires_in_ms: int | None) -> None:
         """Rely on a lease, from before it was asked for, on this client's own clock."""
+        if expires_in_ms is None:
+            expires_in_ms = FOR_EVER_MS
         until_us = _until_us(asked_us, expires_in_ms)
         if until_us > held.until_us and until_us > self._loop.local_us():
             held.until_us = until_us
@@ -139,6 +160,7 @@ class ClientHolds:
                 kind=held.kind,
                 permits=held.permits,
                 since_us=held.since_us,
+                beside=held.beside,
             )
         )
 
@@ -157,11 +179,16 @@ class ClientHolds:
             self.give_up(hold_id)
 
 
+def _weaker_mode(one: Mode, other: Mode) -> Mode:
+    """Return the mode that keeps away what both modes do; neither of the two may be it."""
+    if not is_stronger(one, other):
+        return one
+    return Mode.CONCURRENT_READ if is_stronger(other, one) else other
+
+
 def weaker(locks: tuple[Wanted, ...], mode: Mode) -> tuple[Wanted, ...]:
-    """Return what is sure of locks while they may or may not have got another mode."""
-    return tuple(
-        [Wanted(item.name, mode if is_stronger(item.mode, mode) else item.mode, item.scope) for item in locks]
-    )
+    """Return what is sure of locks while they may or may not have got another mode: what both keep away."""
+    return tuple([Wanted(item.name, _weaker_mode(item.mode, mode), item.scope) for item in locks])
 
 
 def _until_us(asked_us: int, expires_in_ms: int) -> int:

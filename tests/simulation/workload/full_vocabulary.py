@@ -18,7 +18,7 @@ from lockstate.commands import (
 from lockstate.ids import SessionId
 from lockstate.results import Granted, HoldKind, Reason, Refused, Resized, Result, SessionKept
 from tests.simulation.workload.caller import Caller
-from tests.simulation.workload.client_commands import ELECTIONS, SEMAPHORES, ClientCommands
+from tests.simulation.workload.client_commands import ELECTIONS, GUESS_CHANCE, SEMAPHORES, ClientCommands
 from tests.simulation.workload.client_holds import ClientHolds, Held, Session, weaker
 from tests.simulation.workload.history import CheckToken, Query, ReadElection, ReadSemaphore
 from tests.support.vocabulary import NO_OUTCOME
@@ -63,9 +63,10 @@ class FullVocabulary:
         elif dice < 0.45:
             await self._convert()
         elif dice < 0.50:
-            await self._release_part()
+            await (self._release_part() if dice < 0.47 else self._name_a_value())
         elif dice < 0.65:
-            await self._wish(actor.commands.permits(sessions))
+            make = actor.commands.permits if dice < 0.57 else actor.commands.several_kinds
+            await self._wish(make(sessions))
         elif dice < 0.68:
             await self._resize()
         elif dice < 0.82:
@@ -98,6 +99,21 @@ class FullVocabulary:
             return
         actor.holdings.give_up(one.hold_id)
         await actor.caller.insist(ReleaseOf(one.hold_id, request_id, (), kind), patience_s=5)
+
+    async def _name_a_value(self) -> None:
+        """Release or renew a hold by its value, or by something that looks like it."""
+        actor, random = self._actor, self._actor.random
+        marked = [held for held in actor.holdings.held.values() if held.value and not held.is_converting]
+        if not marked:
+            return
+        one = random.choice(marked)
+        if random.random() < GUESS_CHANCE:
+            await actor.caller.insist(actor.commands.guess_a_value(one), patience_s=5)
+        elif random.random() < RENEW_CHANCE:
+            await actor.caller.insist(actor.commands.renew_by_value(one), patience_s=5)
+        else:
+            actor.holdings.give_up(one.hold_id)
+            await actor.caller.insist(actor.commands.release_by_value(one), patience_s=5)
 
     async def _override(self) -> None:
         """Do what operators do to what others have, or live by another ttl from now on."""
@@ -152,7 +168,8 @@ class FullVocabulary:
         await self._actor.acquire(command, leaves=leaves)
 
     def _any(self, kind: HoldKind) -> Held | None:
-        held = [item for item in self._actor.holdings.held.values() if item.kind is kind]
+        every = self._actor.holdings.held.values()
+        held = [item for item in every if item.kind is kind and not item.is_of_kinds]
         return self._actor.random.choice(held) if held else None
 
     # -- locks ----------------------------------------------------------------------------------------------

@@ -180,7 +180,8 @@ class Read:
 class Belief:
     """From `from_us` until `until_us` the client believes that it holds all of `locks`. True times.
 
-    Told again when prolonged or changed. A semaphore or election is one lock, asked for at `since_us`.
+    Told again when prolonged or changed. A semaphore or election is one lock, asked for at `since_us`. Of
+    several kinds, `beside` are the permits of each semaphore.
     """
 
     client: str
@@ -192,6 +193,12 @@ class Belief:
     kind: HoldKind = HoldKind.LOCK
     permits: int = 0
     since_us: int = 0
+    beside: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def permits_of(self) -> dict[str, int]:
+        """Return how many permits it has of each semaphore."""
+        return {self.locks[0].name: self.permits} if self.kind is HoldKind.SEMAPHORE else dict(self.beside)
 
 
 class Watcher(Protocol):

@@ -76,7 +76,7 @@ class ClientLines:
             "believes",
             belief.hold_id,
             belief.token,
-            belief.locks[0].name,
+            [*[lock.name for lock in belief.locks], *belief.permits_of][0],
             belief.until_us,
         )
 

@@ -73,6 +73,7 @@ def test_the_id_of_a_session_comes_with_the_command() -> None:
         ({"name": "a", "ttl_ms": 1000, "session_id": "s"}, "session_id and ttl_ms"),
         ({"name": "a", "ttl_ms": 1000, "wait_ms": -1}, "wait_ms"),
         ({"name": "a", "ttl_ms": 1000, "owner": "\n"}, "owner"),
+        ({"name": "a", "ttl_ms": 1000, "priority": 10}, "priority"),
         ({"name": "a", "ttl_ms": 1000, "request_id": ""}, "request_id"),
         ({"name": "a", "locks": [], "ttl_ms": 1000}, "name and locks"),
         ({"locks": [], "ttl_ms": 1000}, "locks"),

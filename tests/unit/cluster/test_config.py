@@ -191,6 +191,7 @@ def test_what_is_no_address(text: str) -> None:
             "allow_host: 'a.example,http://b' (flag --allow-host): 'http",
         ),
         (["--allow-host", "a.example:80"], {}, "'a.example:80' must be a name, .DOMAIN or *"),
+        (["--allow-priority", "jobs/"], {}, "'jobs/' must be a name without a slash at its end, or *"),
         (
             [],
             {"HOLDFAST_ALLOW_ORIGIN": "a.example"},
@@ -241,6 +242,22 @@ def test_clients_may_call_a_node_by_the_names_that_it_was_given() -> None:
     assert set(config.hosts) == {".svc.cluster.local", "other.example", *own}
     assert config.allow_origins == ("https://admin.example", "null")
     assert load([], {}).allow_hosts == load([], {}).allow_origins == ()
+
+
+@pytest.mark.parametrize("setting", ["allow_priority", "allow_no_deadline"])
+def test_what_few_may_have_is_allowed_under_prefixes(tmp_path: Path, setting: str) -> None:
+    """By a flag, which may be repeated, a variable or the file; by default nowhere."""
+    flag = "--" + setting.replace("_", "-")
+    config = load([flag, "jobs, db/nightly,", flag, "x"], {})
+    assert getattr(config, setting) == ("jobs", "db/nightly", "x")
+    assert getattr(load([], {f"HOLDFAST_{setting.upper()}": "*"}), setting) == ("*",)
+    path = _write(tmp_path, f'{setting} = "jobs"')
+    assert getattr(load(["--config", path], {}), setting) == ("jobs",)
+    assert getattr(load([], {f"HOLDFAST_{setting.upper()}": ""}), setting) == ()
+    assert getattr(load([], {}), setting) == ()
+    for wrong in ("/", "a/", "a//b"):
+        with pytest.raises(ConfigError, match=rf"{setting}: .* must be a name"):
+            load([flag, wrong], {})
 
 
 @pytest.mark.parametrize("http", ["10.0.0.1:7700", "0.0.0.0:7700", "[::]:7700", "n1.example:7700"])

@@ -25,7 +25,7 @@ def new_client(request: pytest.FixtureRequest) -> NewClient:
 
 
 @contextlib.asynccontextmanager
-async def a_node() -> AsyncIterator[tuple[Served, str]]:
+async def a_node(*allow_priority: str) -> AsyncIterator[tuple[Served, str]]:
     """Give a real node with a real state machine, and its URL."""
-    async with serving() as served:
+    async with serving(allow_priority=allow_priority) as served:
         yield served, f"http://127.0.0.1:{served.port}"

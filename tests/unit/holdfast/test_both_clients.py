@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 import holdfast
+from lockstate.owners import session_name
 from tests.unit.holdfast.conftest import NewClient, a_node
 from tests.unit.http_api.serving import Served
 
@@ -169,6 +170,26 @@ async def test_permits_of_a_semaphore(new_client: NewClient) -> None:
         assert (await client.get_semaphore("gpu")).holders == ()
 
 
+async def test_several_kinds_at_once(new_client: NewClient) -> None:
+    """Locks, permits and places of rate limits are one hold, used like a lock."""
+    rates = [holdfast.WantedRate("starts", limit=1, per=86_400)]
+    workers = [holdfast.WantedPermits("workers", permits=2, limit=3)]
+    async with a_node() as (_, url), new_client(url) as client:
+        async with client.together("dir/a", permits=workers, rates=rates) as hold:
+            await hold.renew()
+            assert hold.names == ("dir/a", "workers")
+            (holder,) = (await client.get_semaphore("workers")).holders
+            assert (holder.permits, holder.token) == (2, hold.token)
+            again = [holdfast.WantedPermits("workers")]
+            assert await client.together("dir/a", permits=again).try_acquire() is None
+        assert (await client.get_semaphore("workers")).holders == ()
+        with pytest.raises(holdfast.RateLimited) as caught:
+            await client.together("dir/a", rates=rates).acquire(timeout=0)
+        assert caught.value.retry_after > 0
+        with pytest.raises(holdfast.InvalidRequest):
+            await client.together("dir/a").acquire()
+
+
 def _asked(one: Any) -> tuple[str, bool]:
     """Return what was asked of a holder, and whether it has put that off."""
     return one.revocation.reason, one.revocation.put_off
@@ -233,6 +254,95 @@ async def test_a_session_hears_for_what_it_holds(new_client: NewClient) -> None:
         assert _asked(other) == ("maintenance", False)
         with pytest.raises(ValueError, match="kind"):
             await client.revoke("b", reason="x", kind=cast("Any", "cell"))
+
+
+async def test_a_hold_is_renewed_and_released_by_its_value(new_client: NewClient) -> None:
+    """Whoever knows name and value can do so; everybody may read it unless it is secret."""
+    async with a_node() as (served, url), new_client(url) as client:
+        hold = await client.acquire("a", ttl=60, value="worker-7")
+        (holder,) = (await client.inspect("a")).holders
+        assert holder.value == "worker-7"
+        assert 80 < await client.renew_by_value("a", "worker-7", ttl=90) <= 90
+        for value in ("worker-8", ""):
+            with pytest.raises(holdfast.Refused) as caught:
+                await client.release_by_value("a", value)
+            assert caught.value.code == ("not-holder" if value else "invalid-request")
+        await client.release_by_value("a", "worker-7")
+        assert _holds(served) == 0
+        with pytest.raises(holdfast.LeaseExpired):
+            await hold.renew()
+
+
+async def test_a_secret_value_is_not_shown(new_client: NewClient) -> None:
+    """Of a lock, of several, and of permits; leaving the block releases them as ever."""
+    async with a_node() as (served, url), new_client(url) as client:
+        secret: dict[str, Any] = {"value": "hunter2", "value_secret": True}
+        async with (
+            client.lock("a", **secret),
+            client.locks("b", "c", **secret),
+            client.semaphore("q", limit=1, **secret),
+        ):
+            shown = [*(await client.inspect("a")).holders, *(await client.inspect("b")).holders]
+            shown += (await client.get_semaphore("q")).holders
+            assert [holder.value for holder in shown] == ["", "", ""]
+            assert await client.renew_by_value("q", "hunter2", kind="semaphore") > 20
+            with pytest.raises(ValueError, match="kind"):
+                await client.renew_by_value("q", "hunter2", kind=cast("Any", "election"))
+        assert _holds(served) == 0
+
+
+async def test_what_has_no_deadline_is_valid_until_it_is_released(new_client: NewClient) -> None:
+    """Nothing renews it; whoever asks hears that it was ended by others."""
+    async with a_node() as (served, url), new_client(url) as client:
+        async with client.lock("batch/a", no_deadline=True) as hold:
+            assert (hold.state, hold.remaining) == ("held", float("inf"))
+            hold.ensure(86_400)
+            await hold.renew()
+            (holder,) = (await client.inspect("batch/a")).holders
+            assert holder.no_deadline
+        assert _holds(served) == 0
+        permits = await client.semaphore("batch", limit=1, no_deadline=True).acquire()
+        plain = await client.acquire("batch/b", no_deadline=True)
+        assert permits.is_valid
+        await client.force_release("batch/b", reason="x")
+        with pytest.raises(holdfast.LeaseExpired):
+            await plain.renew()
+        with pytest.raises(holdfast.Refused) as caught:
+            await client.acquire("other", no_deadline=True)
+        assert caught.value.code == "invalid-request"
+        with pytest.raises(ValueError, match="no_deadline"):
+            client.lock("batch/c", ttl=5, no_deadline=True)
+
+
+@pytest.mark.parametrize("kind", ["lock", "locks", "semaphore"])
+async def test_a_priority_goes_first(new_client: NewClient, kind: str) -> None:
+    """Where the node allows it; elsewhere it is refused, and the default is sent to nobody."""
+
+    def wish(client: holdfast.Client, priority: int) -> Any:
+        if kind == "semaphore":
+            return client.semaphore("a", limit=1, priority=priority)
+        if kind == "locks":
+            return client.locks("a", "a/b", priority=priority)
+        return client.lock("a", priority=priority)
+
+    async with (
+        a_node("a") as (served, url),
+        new_client(url) as client,
+        new_client(url) as patient,
+        new_client(url) as urgent,
+    ):
+        tickets = served.node.machine.state.tickets
+        held = await wish(client, 5).acquire()
+        low = asyncio.ensure_future(wish(patient, 0).acquire())
+        await _until(lambda: len(tickets) == 1)
+        high = asyncio.ensure_future(wish(urgent, 9).acquire())
+        await _until(lambda: len(tickets) == 2)
+        read = client.get_semaphore("a") if kind == "semaphore" else client.inspect("a")
+        assert [waiter.priority for waiter in (await read).queue] == [9, 0]
+        for holding in (held, high, low):
+            await (await holding if isinstance(holding, asyncio.Future) else holding).release()
+        with pytest.raises(holdfast.InvalidRequest, match="priority: 9"):
+            await client.lock("b", priority=9).acquire()
 
 
 async def test_a_rate_limit_is_shared(new_client: NewClient) -> None:
@@ -322,6 +432,36 @@ async def test_a_watch_misses_nothing(new_client: NewClient) -> None:
             await anext(client.watch(since=10_000))
         with pytest.raises(holdfast.InvalidRequest):
             await anext(client.watch(since="never"))
+
+
+async def test_a_session_is_watched_to_its_end(new_client: NewClient) -> None:
+    """What it loses is told at once, nothing of others; the iteration ends with the session."""
+    async with a_node() as (served, url), new_client(url, owner="me") as client, new_client(url) as other:
+        async with client.session() as session:
+            watch = session.watch()
+            await watch.begin()
+            async with other.lock("b"):
+                """Held by somebody else."""
+            lost = client.lock("a", session=session)
+            await lost.acquire()
+            await other.force_release("a", reason="because")
+            events = [await anext(watch) for _ in range(2)]
+            assert [(event.event, event.name, event.reason) for event in events] == [
+                ("granted", "a", ""),
+                ("forced", "a", "because"),
+            ]
+            session_id = session.session_id
+        assert [event.event async for event in watch] == []
+        session = await client.session().open()
+        watch = session.watch()
+        await watch.begin()
+        (opened,) = served.node.machine.state.sessions.values()
+        await other.force_close_session(session_name(opened), reason="because")
+        assert [event.event async for event in watch] == ["session-forced"]
+        assert session_id not in str(events)
+        with pytest.raises(holdfast.SessionExpired):
+            await anext(session.watch())
+        assert len(served.node.machine.state.sessions) == 0
 
 
 async def test_a_fence_refuses_smaller_tokens(new_client: NewClient) -> None:

@@ -351,6 +351,30 @@ async def test_run_takes_one_of_several_permits() -> None:
             assert wrong.returncode == 2
 
 
+async def test_a_lock_is_taken_in_any_mode() -> None:
+    """`--mode` says in which; beside others as the mode allows."""
+    async with a_node() as (_, url), holdfast.Client(url) as client:
+        async with client.lock("a", mode="concurrent-write"):
+            for option, code in (("concurrent-write", 0), ("concurrent-read", 0), ("shared", 75), ("odd", 2)):
+                taken = await start(url, "acquire", "a", "--mode", option)
+                await taken.communicate()
+                assert taken.returncode == code, option
+        assert [holder.mode for holder in (await client.inspect("a")).holders] == [
+            "concurrent-write",
+            "concurrent-read",
+        ]
+
+
+@pytest.mark.parametrize("more", [(), ("--semaphore", "2")])
+async def test_run_with_a_priority(more: tuple[str, ...]) -> None:
+    """It is asked for where the node allows it, and refused elsewhere."""
+    async with a_node("gpu") as (_, url):
+        for name, code in (("gpu", 0), ("cpu", 124)):
+            running = await start(url, "run", name, *more, "--priority", "9", "--", "true")
+            _, err = await running.communicate()
+            assert running.returncode == code, err
+
+
 # -- top --------------------------------------------------------------------------------------------------
 
 

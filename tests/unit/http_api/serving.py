@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 import aiohttp
 from aiohttp import web
 
+from api.allowed_names import allowed
 from api.gateway import Gateway
 from holdfast import token_lines, wire
 from http_api.app import build_server
@@ -133,13 +134,15 @@ async def serving(
     tls: TlsDoor | None = None,
     trust: ssl.SSLContext | None = None,
     tokens: bytes | None = None,
+    allow_priority: Sequence[str] = (),
+    allow_no_deadline: Sequence[str] = ("batch",),
 ) -> AsyncIterator[Served]:
     """Run a server for the length of a test; with `tls` its clients use `trust`.
 
     `tokens` are the lines of a tokens file.
     """
     node = LocalNode()
-    authentication = Authentication(Gateway(node))
+    authentication = Authentication(Gateway(node, allowed=allowed(allow_priority, allow_no_deadline)))
     if tokens is not None:
         authentication.principals = principals_of(authentication, tokens)
     server = build_server(

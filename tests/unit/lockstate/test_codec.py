@@ -7,18 +7,27 @@ from lockstate import codec, limits
 from lockstate.codec import NOW_MS_MAX, decode_entry, encode_command, encode_entry, entry_format, entry_time
 from lockstate.commands import (
     Acquire,
+    AcquireAs,
     AdvanceVersion,
     Batch,
     EndWait,
     Entry,
     KeepAlive,
     Numbered,
+    ReleaseByValue,
     Tick,
     Undecodable,
 )
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
-from lockstate.versions import RULES, RULES_FIRST, RULES_NEWEST, UnknownVersionError
+from lockstate.versions import (
+    RULES,
+    RULES_FIRST,
+    RULES_FOLLOWED,
+    RULES_NEWEST,
+    RULES_WHOLE,
+    UnknownVersionError,
+)
 from tests.support.vocabulary import VOCABULARY, Word
 
 RULES_NEXT = RULES_NEWEST + 1
@@ -42,6 +51,17 @@ def test_every_command_keeps_its_tag(word: Word) -> None:
     assert msgspec.msgpack.decode(data)[0] == word.tag
     entry = decode_entry(encode_entry(0, [("n1", [1], [data])], rules=RULES_NEWEST))
     assert entry.batches[0].commands == (word.example,)
+
+
+@pytest.mark.parametrize("spoiled", [b"", b"\x91\x01"], ids=["whole", "piecewise"])
+def test_a_frame_with_a_newer_command_is_undecodable(spoiled: bytes) -> None:
+    """A release that ends with rules 8 cannot read it, so while these are active nobody does."""
+    newer = AcquireAs("a", Mode.SHARED, HoldId("h"), AttemptId("t"), ttl_ms=50, priority=9)
+    frames = [Numbered(1, SessionId("s"), 1, 1, (), (each,)) for each in (EndWait(1), newer)]
+    encoded = [encode_command(frame) for frame in frames] + ([spoiled] if spoiled else [])
+    data = encode_entry(0, [("n1", list(range(len(encoded))), encoded)], rules=RULES_NEWEST)
+    assert decode_entry(data, RULES_FOLLOWED).batches[0].commands[:2] == (frames[0], Undecodable())
+    assert decode_entry(data).batches[0].commands[:2] == tuple(frames)
 
 
 def test_a_shorter_command_gets_defaults() -> None:
@@ -187,6 +207,18 @@ def test_a_frame_says_how_many_commands_are_in_it(count: int) -> None:
     """Who fills an entry need not decode it. Whatever a frame claims, it fits an entry."""
     frame = Numbered(count, SessionId("s"), 1, 1, (), (EndWait(1),) * count)
     assert codec.commands_in(codec.encode_command(frame)) == max(count, 1)
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_frame_is_as_new_as_what_is_in_it(is_alone: bool) -> None:  # noqa: FBT001 - a case
+    """Releases of older rules cannot read it: no node does, also beside what cannot be read at all."""
+    newer = ReleaseByValue("a", "v")
+    frames = [Numbered(1, SessionId("s"), 1, 1, (), (each,)) for each in (EndWait(1), newer)]
+    encoded = [codec.encode_command(frame) for frame in frames] + ([] if is_alone else [b"\x92\x7f\x01"])
+    data = encode_entry(7, [("n1", list(range(len(encoded))), encoded)], rules=RULES_FOLLOWED)
+    unread = () if is_alone else (Undecodable(),)
+    assert decode_entry(data, RULES_FOLLOWED).batches[0].commands == (frames[0], Undecodable(), *unread)
+    assert decode_entry(data, RULES_WHOLE).batches[0].commands == (*frames, *unread)
 
 
 @pytest.mark.parametrize("count", [1025, 70_000, -1, 2**40])

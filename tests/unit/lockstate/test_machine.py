@@ -147,4 +147,5 @@ def test_counts_tell_the_sizes() -> None:
         "fences": 1,
         "cells": 1,
         "streams": 0,
+        "holds_without_deadline": 0,
     }

@@ -150,4 +150,4 @@ def test_a_delay_covers_a_lock_unless_it_says_otherwise() -> None:
     """A lock-delay is of a node and of no permits by default."""
     delay = Delay(1, 50, "a")
     assert (delay.scope, delay.kind, delay.permits) == (NODE, HoldKind.LOCK, 0)
-    assert [mode.place for mode in Mode] == [0, 1, 2]
+    assert [mode.place for mode in Mode] == [0, 1, 2, 9, 10]

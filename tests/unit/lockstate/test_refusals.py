@@ -7,6 +7,7 @@ from lockstate import limits
 from lockstate.commands import (
     Acquire,
     AcquireIf,
+    AcquireSeveral,
     AdvanceFence,
     Batch,
     Cancel,
@@ -18,8 +19,10 @@ from lockstate.commands import (
     PutOff,
     ReleaseOf,
     Renew,
+    TakeRate,
     Tick,
     Undecodable,
+    WantedRate,
 )
 from lockstate.ids import NO_SESSION, AttemptId, HoldId, SessionId
 from lockstate.kinds import HoldKind
@@ -385,6 +388,17 @@ ALL_REASONS = {
     Reason.STALE_TOKEN: lambda driver: driver.run(AdvanceFence("disk", 4)),
     Reason.NOT_REVOKED: lambda driver: driver.run(PutOff(HoldId("h1"))),
     Reason.WRONG_KIND: lambda driver: driver.run(ReleaseOf(HoldId("h1"), kind=HoldKind.SEMAPHORE)),
+    Reason.RATE_LIMITED: lambda driver: driver.run(
+        AcquireSeveral(
+            "",
+            EXCLUSIVE,
+            HoldId("x"),
+            AttemptId("t"),
+            ttl_ms=1000,
+            locks=wanted("d"),
+            rates=(WantedRate("r", 1, 1000),),
+        )
+    ),
     Reason.ALREADY_HELD: lambda driver: driver.run(
         AcquireIf("c", SHARED, HoldId("x"), AttemptId("t"), SessionId("s1"), if_held=IfHeld.REFUSE)
     ),
@@ -406,6 +420,7 @@ def test_every_reason_occurs(monkeypatch: pytest.MonkeyPatch, expected: Reason) 
     driver.granted("c", mode=SHARED, session_id="s1")
     driver.permitted("q", 1)
     driver.run(AdvanceFence("disk", 5))
+    driver.run(TakeRate("r", 1, 1000))
     before = driver.machine.counts()
     assert reason(ALL_REASONS[expected](driver)) is expected
     assert driver.events == ()

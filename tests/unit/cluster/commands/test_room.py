@@ -19,6 +19,7 @@ TAKES_ROOM = {
     "AcquirePermitsOf",
     "AcquireAs",
     "AcquirePermitsAs",
+    "AcquireSeveral",
     "ResizeSemaphore",
     "Campaign",
     "Proclaim",

@@ -100,6 +100,12 @@ async def _wrong_kind(served: Served) -> Got:
     return await served.post(wire.SEMAPHORE_RELEASE, hold_id=got.body["hold_id"])
 
 
+async def _rate_limited(served: Served) -> Got:
+    rate = {"name": "a", "limit": 1, "window_ms": 86_400_000}
+    await served.post(wire.RATE_TAKE, **rate)
+    return await served.post(wire.ACQUIRE, locks=[{"name": "a"}], rates=[rate], ttl_ms=1000)
+
+
 async def _not_revoked(served: Served) -> Got:
     got = await served.acquire("a")
     return await served.post(wire.LOCK_PUT_OFF, hold_id=got.body["hold_id"])
@@ -157,6 +163,7 @@ WAYS: dict[str, Way] = {
     "forbidden": _with_token,
     "already-held": _held_already,
     "not-revoked": _not_revoked,
+    "rate-limited": _rate_limited,
     "invalid-request": _call("POST", wire.LOCK_ACQUIRE, {}),
     "name-too-long": _call("GET", f"/v1/locks/{'x' * 513}"),
     "ttl-out-of-range": _call("POST", wire.SESSIONS, {"ttl_ms": 1}),

@@ -4,15 +4,16 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from api import cursors
 from cluster.observing.event_log import Cut, EventLog, Position
 from http_api.v1 import event_feeds
-from http_api.v1.event_feeds import EventFeeds, render
+from http_api.v1.event_feeds import EventFeeds, OfSession, Topic, render
 from lockstate.ids import OwnerName, SessionId
 from lockstate.modes import Mode, Scope
-from lockstate.results import Event, EventKind, HoldKind
+from lockstate.results import CellEvent, CellEventKind, Event, EventKind, HoldKind
 from tests.unit.http_api.serving import until
 
 
@@ -51,8 +52,8 @@ def ids(text: bytes) -> list[str]:
 class Client:
     """A watcher. `is_slow` means that it cannot take more."""
 
-    def __init__(self, prefix: str, since: int = 0) -> None:
-        self.prefix, self.position = prefix, Position.behind(since)
+    def __init__(self, topic: Topic, since: int = 0) -> None:
+        self.topic, self.position = topic, Position.behind(since)
         self.got: list[bytes] = []
         self.cuts: list[Cut] = []
         self.is_slow = False
@@ -61,6 +62,9 @@ class Client:
         """Take news."""
         self.got.append(text)
         return not self.is_slow
+
+    def look(self) -> None:
+        """Do nothing: what is watched is always there."""
 
     def cut(self, reason: Cut) -> None:
         """Record the end."""
@@ -72,9 +76,9 @@ class Client:
         return ids(b"".join(self.got))
 
 
-def fed(feeds: EventFeeds, prefix: str, since: int = 0) -> Client:
+def fed(feeds: EventFeeds, topic: Topic, since: int = 0) -> Client:
     """Return a watcher that is up to date."""
-    client = Client(prefix, since)
+    client = Client(topic, since)
     feeds.add(client)
     assert feeds.is_up_to_date(client)
     feeds.start_feeding(client)
@@ -162,7 +166,7 @@ async def test_those_who_are_fed_get_what_matches(monkeypatch: pytest.MonkeyPatc
     assert len(encoded) == 9, "nine events, whoever watches"
     for group in clients.values():
         for client in group:
-            assert b"".join(client.got) == render(HISTORY[1:], client.prefix, Position(0))
+            assert b"".join(client.got) == render(HISTORY[1:], client.topic, Position(0))
     assert [client.ids for client in (below[0], one[0], nothing[0])] == [
         ["3.1", "3.3", "3", "8.1", "8"],
         ["3"],
@@ -259,7 +263,7 @@ async def test_the_loop_goes_on_between_watchers(monkeypatch: pytest.MonkeyPatch
     assert len(seen) > 6, f"one at a time: {seen}"
     await until(lambda: bool(clients[0].got and clients[1].got))
     for client in clients:
-        assert b"".join(client.got) == render(HISTORY, client.prefix, Position(0))
+        assert b"".join(client.got) == render(HISTORY, client.topic, Position(0))
 
 
 async def test_who_leaves_before_its_turn_knows_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,3 +351,20 @@ async def test_there_is_a_largest_number_of_watchers(monkeypatch: pytest.MonkeyP
     full.append(feeds.is_full)
     feeds.remove(one)
     assert [*full, feeds.is_full] == [False, True, False]
+
+
+async def test_sessions_are_fed_beside_prefixes() -> None:
+    """Who watches a session gets its events of all names, and none of cells; who watches names, theirs."""
+    of = [("a", "s1"), ("b", "s2"), ("a", "s2"), ("", "s1")]
+    changed = CellEvent(2, 5, CellEventKind.PUT, b"a", 1, 1)
+    events = [msgspec.structs.replace(event(2, name), session_id=SessionId(who)) for name, who in of]
+    log = EventLog(asyncio.get_running_loop())
+    feeds = EventFeeds(log)
+    topics: tuple[Topic, ...] = (OfSession("s1"), OfSession("s2"), "a", OfSession("a"))
+    clients = [fed(feeds, topic) for topic in topics]
+    log.append((*events, changed))
+    await until(lambda: all(client.got for client in clients[:3]))
+    assert [client.ids for client in clients] == [["2.1", "2"], ["2.2", "2"], ["2.1", "2.3", "2"], []]
+    for client, topic in zip(clients, topics, strict=True):
+        assert b"".join(client.got) == render([(*events, changed)], topic, Position(0))
+        feeds.remove(client)

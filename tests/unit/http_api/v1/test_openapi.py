@@ -16,8 +16,9 @@ from tests.unit.http_api.serving import serving
 
 EXTRA: dict[type[Any], set[str]] = {
     answers.Granted: {*http_contract.GRANTED_EXTRA_FIELDS},
+    answers.PermitsGranted: {*http_contract.PERMITS_EXTRA_FIELDS},
     cells.Cell: {*http_contract.CELL_EXTRA_FIELDS},
-    answers.Renewed: {*http_contract.REVOKED_FIELDS},
+    answers.Renewed: {*http_contract.REVOKED_FIELDS, *http_contract.RENEWED_EXTRA_FIELDS},
     answers.SessionKept: {*http_contract.KEPT_EXTRA_FIELDS},
     answers.Elected: {*http_contract.ELECTED_EXTRA_FIELDS},
     answers.Released: {*http_contract.RELEASED_EXTRA_FIELDS},
@@ -107,9 +108,12 @@ def test_bounds_are_told() -> None:
     assert acquire["properties"]["mode"]["default"] == "exclusive"
     assert acquire["properties"]["locks"]["maxItems"] == 64
     lease, locks = acquire["allOf"]
-    assert lease["oneOf"] == [{"required": ["session_id"]}, {"required": ["ttl_ms"]}]
+    assert [one["required"] for one in lease["oneOf"]] == [["session_id"], ["ttl_ms"], ["no_deadline"]]
     assert locks["oneOf"][0] == {"required": ["name"]}
     assert locks["oneOf"][1]["required"] == ["locks"]
+    (hold,) = DOCUMENT["components"]["schemas"]["ReleaseRequest"]["allOf"]
+    assert [one["required"] for one in hold["oneOf"]] == [["hold_id"], ["name", "value"]]
+    assert "expires_in_ms" not in DOCUMENT["components"]["schemas"]["Granted"]["required"]
     body = DOCUMENT["paths"][wire.LOCK_ACQUIRE]["post"]["requestBody"]
     assert body["required"] is True
 
@@ -135,6 +139,7 @@ def test_what_is_told_of_others_has_the_fields_of_the_wire() -> None:
     }
     of_reads = {*http_contract.HOLDER_READ_FIELDS, *http_contract.REVOKED_FIELDS}
     holder = {*http_contract.HOLDER_FIELDS, *http_contract.PERMITS_HOLDER_FIELDS, *of_reads}
+    holder |= {*http_contract.HOLDER_EXTRA_FIELDS}
     for kind, fields in (
         (views.Holder, holder),
         (views.Held, {*holder, "kind"}),

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from api.allowed_names import allowed
 from api.gateway import Gateway
 from cluster.config import load
 from cluster.errors import ClusterError, NoLeader, OutcomeUnknown, WaitCutOff
@@ -17,7 +18,7 @@ from cluster.node import Node
 from http_api.app import build_server
 from http_api.server.authentication import Authentication
 from http_api.v1 import stream
-from lockstate.versions import RULES_NEWEST
+from lockstate.versions import RULES_FOLLOWED, RULES_NEWEST
 from tests.support.stream_client import (
     DONE,
     END_WAIT,
@@ -62,7 +63,7 @@ async def streamed(tmp_path: Path, tokens: bytes = b"") -> AsyncIterator[Streame
     """Run a cluster of one node, by the newest rules; `tokens` are the lines of its tokens file."""
     node = Node(load([f"--data-dir={tmp_path / 'data'}", "--node-id=n1", "--http=127.0.0.1:0"], {}))
     await node.start()
-    authentication = Authentication(Gateway(node))
+    authentication = Authentication(Gateway(node, allowed=allowed(no_deadline=["batch"])))
     if tokens:
         authentication.principals = principals_of(authentication, tokens)
     server = build_server(node, 5_000, authentication=authentication)
@@ -315,6 +316,57 @@ async def test_a_wait_out_of_sight_has_to_be_asked_for_again(tmp_path: Path) -> 
 
 WORKER, BOSS = "w" * 40, "b" * 40
 TOKENS = token_line("worker", WORKER, "acquire@mine") + token_line("boss", BOSS, "read,acquire")
+
+
+def _acquire_as(
+    name: str, *, value: str = "", is_secret: bool = False, is_endless: bool = False
+) -> list[Any]:
+    """Return the command that asks for a lock with what only few holds have."""
+    plain = [name, "exclusive", "", "", "", 0, "", 0, 0, "", "", "node", []]
+    return [76, *plain, "renew", value, is_secret, 5, is_endless]
+
+
+async def test_holds_carry_values(tmp_path: Path) -> None:
+    """The stream gives its session, and release and renewal by value are numbered like all else."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        granted = await client.call(*_acquire_as("a", value="v", is_secret=True))
+        assert (granted[0], granted[-1]) == (79, "v")
+        again = await client.acquire("a")
+        assert (again[0], again[-2:]) == (80, [1, "v"])
+        permits = ["q", 2, 1, "", "", "", 0, "", 0, 0, "", "", False, "w"]
+        assert (await client.call(77, *permits))[-1] == "w"
+        assert (await client.call(80, "a", "v"))[0] == RENEWED
+        assert (await client.call(79, "a", "x"))[:2] == [REFUSED, "not-holder"]
+        assert (await client.call(79, "a", "v"))[0] == RELEASED
+        assert (await client.call(79, "q", "w", "semaphore"))[0] == RELEASED
+        assert not served.node.machine.state.holds
+
+
+async def test_a_hold_without_a_deadline_needs_leave_on_a_stream_too(tmp_path: Path) -> None:
+    """Otherwise the message was wrong. Where it is allowed, the hold outlives the session."""
+    async with streamed(tmp_path) as served:
+        async with served.stream() as client:
+            granted = await client.call(*_acquire_as("batch/a", is_endless=True))
+            assert (granted[0], granted[5]) == (4, None)
+            client.send([5])
+            with pytest.raises(Closed):
+                await client.receive()
+        assert served.node.machine.lock("batch/a").state == "held"
+        async with served.stream() as client:
+            client.ask(acquire("b"), _acquire_as("a", is_endless=True))
+            with pytest.raises(Closed) as closed:
+                await client.receive()
+            assert closed.value.code == stream.INVALID
+        assert served.node.machine.lock("b").state == "free"
+
+
+async def test_before_all_nodes_know_it_no_frame_has_it(tmp_path: Path) -> None:
+    """A node of an older release could not read such a frame, though it knows frames."""
+    async with streamed(tmp_path) as served, served.stream() as client:
+        served.node.machine.state.rules = RULES_FOLLOWED
+        for command in (_acquire_as("a", value="v"), [79, "a", "v"]):
+            assert (await client.call(*command))[2] == "upgrade-pending"
+        assert (await client.acquire("a"))[0] == GRANTED
 
 
 async def test_rights_count_for_each_command(tmp_path: Path) -> None:

@@ -49,6 +49,15 @@ def test_a_waiter_that_asked_twice() -> None:
     assert queue_order(script.history) == []
 
 
+def test_a_waiter_that_a_higher_priority_overtakes() -> None:
+    """Who asks with a higher priority may be served first; who asks with a lower one may not."""
+    for priority, is_wrong in ((9, False), (5, True), (4, True)):
+        script = served(3, 2, 20)
+        [other] = [item for item in script.history.operations if item.arguments.get("owner") == "h2"]
+        other.arguments["priority"] = priority
+        assert bool(queue_order(script.history)) is is_wrong
+
+
 def write(script: Script, base: int, before: int, *, is_fenced: bool) -> None:
     """Add a write to a register."""
     fields: dict[str, Any] = {"is_fenced": is_fenced, "base": base, "value": base + 1, "token": 1}

@@ -1,0 +1,114 @@
+"""Several kinds at once: locks, permits and places of rate limits, acquired as one hold, all or none."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from holdfast import _operations, _values, wire
+from holdfast._acquiring import Acquirable, Terms
+from holdfast._durations import Seconds, to_ms
+from holdfast._errors import RateLimited, Refused
+from holdfast._hold import Hold, Session
+from holdfast._keeping import Kept
+from holdfast._lease import Lease
+from holdfast._names import Name, to_name
+from holdfast._operation import Operation, TimedAnswer, decode, write
+from holdfast._operations import Grant, Wanted
+from holdfast._transport import Transport
+
+
+class WantedPermits(msgspec.Struct, frozen=True):
+    """Permits of one semaphore. The limit may be left out while somebody uses it."""
+
+    name: Name
+    permits: int = 1
+    limit: int | None = None
+
+    def fields(self) -> dict[str, object]:
+        """Return what a request says of it."""
+        return {"name": to_name(self.name), "permits": self.permits} | _given("limit", self.limit)
+
+
+class WantedRate(msgspec.Struct, frozen=True):
+    """A place of one rate limit: `cost` of the `limit` that there is in each `per` seconds."""
+
+    name: Name
+    limit: int
+    per: Seconds
+    algorithm: str = "fixed-window"
+    cost: int = 1
+
+    def fields(self) -> dict[str, object]:
+        """Return what a request says of it."""
+        return {
+            "name": to_name(self.name),
+            "limit": self.limit,
+            "window_ms": to_ms(self.per, "per"),
+            "algorithm": self.algorithm,
+            "cost": self.cost,
+        }
+
+
+def _given(field: str, value: object) -> dict[str, object]:
+    return {} if value is None else {field: value}
+
+
+class Together(Acquirable[Hold]):
+    """Locks, permits and places of rate limits that are granted all or none. The hold is one of locks."""
+
+    kind = "lock"
+
+    def __init__(
+        self,
+        transport: Transport,
+        kept: set[Kept],
+        locks: tuple[str, ...],
+        terms: Terms,
+        *,
+        permits: Sequence[WantedPermits],
+        rates: Sequence[WantedRate],
+        mode: str,
+        scope: str,
+    ) -> None:
+        super().__init__(transport, kept, (*locks, *[to_name(one.name) for one in permits]), terms)
+        self._mode = mode
+        self._fields: dict[str, object] = {
+            "locks": [{"name": name, "mode": mode, "scope": scope} for name in locks],
+            "permits": [one.fields() for one in permits],
+            "rates": [one.fields() for one in rates],
+        }
+        self._rate_names = ", ".join([to_name(one.name) for one in rates])
+
+    def _operation(self, wanted: Wanted) -> Operation[Grant]:
+        return write(
+            wire.ACQUIRE,
+            self._fields | wanted.fields(),
+            self._granted,
+            wait_ms=wanted.longest_wait_ms,
+            waits_for_ever=wanted.wait_ms is None,
+            undo=lambda grant: _operations.release("lock", grant.hold_id),
+        )
+
+    def _granted(self, answer: TimedAnswer) -> Grant:
+        granted = decode(answer, _values.Granted)
+        return Grant(
+            kind="lock",
+            hold_id=granted.hold_id,
+            token=granted.token,
+            names=self._names,
+            mode=self._mode,
+            lease=Lease(answer.asked_at_s, granted.expires_in_ms),
+        )
+
+    def _hold(self, granted: Grant, session: Session | None) -> Hold:
+        return Hold(self._transport, granted, session)
+
+    async def _acquire(self, terms: Terms, is_alive: Callable[[], bool]) -> Hold:
+        try:
+            return await super()._acquire(terms, is_alive)
+        except Refused as error:
+            if error.code != "rate-limited":
+                raise
+            retry_after_ms = error.problem.get("retry_after_ms")
+            retry_after_s = retry_after_ms / 1000 if isinstance(retry_after_ms, int) else 0.0
+            raise RateLimited(self._rate_names, retry_after_s) from error

@@ -1,0 +1,81 @@
+"""Values in the model: what a hold is marked with, and what is asked of the hold that has a value."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from lockstate import limits
+from lockstate.commands import (
+    Acquire,
+    AcquireAs,
+    AcquirePermits,
+    AcquirePermitsAs,
+    Release,
+    ReleaseByValue,
+    Renew,
+    RenewByValue,
+)
+from lockstate.results import (
+    Granted,
+    GrantedAgain,
+    GrantedAgainAs,
+    GrantedAs,
+    GrantedPermits,
+    GrantedPermitsAs,
+    HoldKind,
+    Reason,
+    Refused,
+)
+from tests.property.model_locks import names
+from tests.property.model_records import Hold, ModelState, Ticket
+
+AS: dict[type[Granted], Callable[..., Granted]] = {
+    Granted: GrantedAs,
+    GrantedAgain: GrantedAgainAs,
+    GrantedPermits: GrantedPermitsAs,
+}
+"""What a grant is of a hold that has a value."""
+
+
+def mark(ticket: Ticket, command: Acquire | AcquirePermits) -> None:
+    """Let a ticket have the value that a command gives."""
+    if isinstance(command, AcquireAs | AcquirePermitsAs):
+        ticket.value, ticket.is_secret = command.value, command.is_secret
+
+
+def take(hold: Hold, ticket: Ticket) -> None:
+    """Let a hold have the value of another acquire of it, if that gives one."""
+    if ticket.value:
+        hold.value, hold.is_secret = ticket.value, ticket.is_secret
+
+
+def told(thing: Hold | Ticket) -> str:
+    """Return the value of something as everybody may know it: of those that wait, only candidates say one."""
+    if thing.kind is HoldKind.ELECTION:
+        return thing.value
+    return thing.value if isinstance(thing, Hold) and not thing.is_secret else ""
+
+
+def with_value(hold: Hold, granted: Granted) -> Granted:
+    """Return a grant with the value, which the holder is told."""
+    if hold.kind is HoldKind.ELECTION or not hold.value:
+        return granted
+    return AS[type(granted)](**msgspec.structs.asdict(granted), value=hold.value)
+
+
+def refuse_bad_value(command: Acquire | AcquirePermits) -> list[Refused | None]:
+    """Return what is wrong with the value that an acquire gives."""
+    if not isinstance(command, AcquireAs | AcquirePermitsAs):
+        return []
+    bad = Refused(Reason.INVALID_REQUEST, "") if command.is_secret and not command.value else None
+    return [bad, limits.check_text("value", command.value, limits.HOLD_VALUE_BYTES_MAX)]
+
+
+def by_id(state: ModelState, command: ReleaseByValue | RenewByValue) -> Release | Renew | Refused:
+    """Return the same for the oldest hold of this name and kind that has the value."""
+    for hold in state.holds:
+        if hold.kind is command.kind and command.name in names(hold) and hold.value == command.value:
+            if isinstance(command, RenewByValue):
+                return Renew(hold.hold_id, command.ttl_ms)
+            return Release(hold.hold_id)
+    return Refused(Reason.NOT_HOLDER, "")

@@ -1,0 +1,131 @@
+"""Defects of what only few holds have: a value, and no deadline."""
+
+from typing import Final
+
+import msgspec
+
+from lockstate import holds, values, views
+from lockstate.claims import Claims
+from lockstate.commands import ReleaseByValue, RenewByValue
+from lockstate.extras import Extra
+from lockstate.holds import Holds
+from lockstate.records import Hold, Ticket, hold_of
+from lockstate.results import Granted
+from lockstate.state import State
+from lockstate.views import holders_of
+from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+
+_MARKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
+
+
+def _begins_alike(state: State, command: ReleaseByValue | RenewByValue) -> Hold | None:
+    """Take the first hold whose value begins with what is named."""
+    of_name = holders_of(state, command.kind, command.name)
+    return next((hold for hold in of_name if hold.value.startswith(command.value)), None)
+
+
+def _take_no_value(of_holds: Holds, hold: Hold, value: str, *, is_secret: bool) -> None:
+    """Leave a hold the value that it has."""
+    del of_holds, hold, value, is_secret
+
+
+def _without_value(ticket: Ticket, now_ms: int) -> Hold:
+    """Forget the value over the wait."""
+    hold = _hold_of(ticket, now_ms)
+    if hold.kind == "lock":
+        hold.value = ""
+    return hold
+
+
+_hold_of = hold_of
+
+
+def _tell_all(state: State, record: Hold | Ticket) -> str:
+    """Forget that there are secrets."""
+    del state
+    return "" if isinstance(record, Ticket) else record.value
+
+
+def _taken_openly(of_holds: Holds, hold: Hold, value: str, *, is_secret: bool) -> None:
+    """Take a value and leave it as secret as the one before was."""
+    extra: Extra = of_holds.state.extras.get(hold.hold_id)
+    _take_value(of_holds, hold, value, is_secret=is_secret)
+    after = of_holds.state.extras.get(hold.hold_id)
+    if after.is_secret and not extra.is_secret:
+        of_holds.state.extras.put(hold.hold_id, msgspec.structs.replace(after, is_secret=False))
+
+
+_take_value = Holds._take_value
+
+
+def _count_down(state: State, hold: Hold) -> int | None:
+    """Say that nothing is left of what has no deadline."""
+    return _remaining_ms(state, hold) or 0
+
+
+_remaining_ms = views.remaining_ms
+
+
+def _begin_with_an_end(
+    of_holds: Holds, hold: Hold, claims: Claims, waited_ms: int, ticket: int = 0
+) -> Granted:
+    """Let what has no deadline end after three seconds."""
+    if hold.is_endless:
+        hold.ttl_ms = 3_000
+    return _begin(of_holds, hold, claims, waited_ms, ticket)
+
+
+_begin = Holds.begin
+
+
+HOLD_VALUES: Final = (
+    Mutation(
+        name="value-that-begins-alike",
+        sentence="A hold is ended by a text with which its value only begins.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(values, "hold_with", _begins_alike),
+        surroundings=_MARKED,
+    ),
+    Mutation(
+        name="second-value-ignored",
+        sentence="A hold keeps its first value when its session acquires it with another one.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Holds, "_take_value", _take_no_value),
+        surroundings=_MARKED,
+    ),
+    Mutation(
+        name="secret-value-is-told",
+        sentence="Events and reads tell a secret value.",
+        found_by=("read-view", "model-state", "model-events"),
+        apply=replaced(views, "told_value", _tell_all),
+        surroundings=_MARKED,
+    ),
+    Mutation(
+        name="secret-value-turns-open",
+        sentence="A secret value that takes the place of an open one is told to everybody.",
+        found_by=("read-view", "model-state", "model-events"),
+        apply=replaced(Holds, "_take_value", _taken_openly),
+        surroundings=_MARKED,
+    ),
+    Mutation(
+        name="value-lost-in-the-queue",
+        sentence="A hold that was waited for has not got its value.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(holds, "hold_of", _without_value),
+        surroundings=_MARKED,
+    ),
+    Mutation(
+        name="endless-hold-expires",
+        sentence="A hold without a deadline has one after all.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Holds, "begin", _begin_with_an_end),
+        surroundings=_MARKED,
+    ),
+    Mutation(
+        name="endless-hold-says-it-is-over",
+        sentence="Whoever holds something without a deadline is told that no time is left.",
+        found_by=("reply", "read-view", "model-state", "model-events"),
+        apply=replaced(views, "remaining_ms", _count_down),
+        surroundings=_MARKED,
+    ),
+)

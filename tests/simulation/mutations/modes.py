@@ -1,0 +1,52 @@
+"""Defects of concurrent reads and writes, and of conversions between modes that are not ordered."""
+
+from typing import Final
+
+import lockstate.conversions
+import lockstate.holds
+from lockstate.modes import DRAWING, Mode
+from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+from tests.simulation.mutations.states import beside
+
+_CONVERTING: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
+
+_STRENGTH: Final = (
+    Mode.CONCURRENT_READ,
+    Mode.CONCURRENT_WRITE,
+    Mode.SHARED,
+    Mode.UPDATE,
+    Mode.EXCLUSIVE,
+)
+
+
+def _is_weaker(old: Mode, new: Mode) -> bool:
+    """Take all modes for ordered."""
+    return _STRENGTH.index(new) <= _STRENGTH.index(old)
+
+
+_BECOMES_EXCLUSIVE: Final = frozenset((old, new) for old, new in DRAWING if new is Mode.EXCLUSIVE)
+
+
+MODES: Final = (
+    Mutation(
+        name="concurrent-write-beside-shared",
+        sentence="Somebody reads what is protected while others write.",
+        found_by=("holds-exclude", "delay-kept", "exclusion"),
+        apply=beside(Mode.CONCURRENT_WRITE, Mode.SHARED),
+        surroundings=_CONVERTING,
+    ),
+    Mutation(
+        name="modes-taken-for-ordered",
+        sentence="A protected read becomes a concurrent write at once, whoever else reads.",
+        found_by=("holds-exclude", "delay-kept", "exclusion"),
+        apply=replaced(lockstate.conversions, "is_down", _is_weaker),
+        surroundings=_CONVERTING,
+    ),
+    Mutation(
+        name="concurrent-write-keeps-token",
+        sentence="Only what becomes exclusive draws a token, not what may write beside others.",
+        found_by=("token-drawn", "model-state", "model-events", "reply"),
+        apply=replaced(lockstate.holds, "DRAWING", _BECOMES_EXCLUSIVE),
+        surroundings=_CONVERTING,
+    ),
+)

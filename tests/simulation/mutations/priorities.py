@@ -1,0 +1,77 @@
+"""Defects of priorities: of the order of queues, of what makes up for a priority, of what newcomers pass."""
+
+import contextlib
+from typing import Final
+from unittest import mock
+
+import lockstate.loading
+import lockstate.locks
+import lockstate.state
+from lockstate import limits
+from lockstate.commands import PRIORITY_DEFAULT
+from lockstate.ids import HoldId
+from lockstate.priorities import class_of
+from lockstate.records import Ticket
+from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+from tests.simulation.mutations.states import can_overtake
+
+_VARIED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.8, "think_s": 0.2})
+_RESTARTS: Final = Surroundings(
+    minutes=3,
+    rates={"kill": 6.0},
+    client_settings={"vocabulary_share": 0.8, "think_s": 0.2, "wait_ms": (10_000, 40_000)},
+    settings={"compact_entries": 50},
+)
+
+
+def _never_aged() -> contextlib.AbstractContextManager[object]:
+    """Make a step of priority worth more than any wait."""
+    stack = contextlib.ExitStack()
+    for priority in range(limits.PRIORITY_MAX + 1):
+        if priority != PRIORITY_DEFAULT:
+            steps = 1_000 * (PRIORITY_DEFAULT - priority)
+            stack.enter_context(mock.patch.object(class_of(priority), "steps", steps))
+    return stack
+
+
+def _as_it_was_stored(ticket: Ticket, priority: int) -> Ticket:
+    """Take a ticket from a snapshot for an ordinary one."""
+    del priority
+    return ticket
+
+
+def _at_the_end(queue: dict[HoldId, Ticket], ticket: Ticket) -> None:
+    """Put whoever waits for permits behind all others."""
+    queue[ticket.hold_id] = ticket
+
+
+PRIORITIES: Final = (
+    Mutation(
+        name="priority-never-ages",
+        sentence="However long somebody waits, who has a higher priority goes first.",
+        found_by=("first-come", "model-events", "model-state", "reply", "read-view"),
+        apply=_never_aged,
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="priority-lost-in-snapshot",
+        sentence="A node that restarts puts all who wait in the order of their arrival.",
+        found_by=("first-come", "model-events", "model-state", "reply", "read-view", "equal-digest"),
+        apply=replaced(lockstate.loading, "ranked", _as_it_was_stored),
+        surroundings=_RESTARTS,
+    ),
+    Mutation(
+        name="priority-not-for-permits",
+        sentence="The queue of a semaphore is in order of arrival, whatever the priorities.",
+        found_by=("first-come", "model-events", "model-state", "reply", "read-view"),
+        apply=replaced(lockstate.state, "stand_in", _at_the_end),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="newcomer-passes-everybody",
+        sentence="A newcomer gets what no hold is in the way of, also past those who come before it.",
+        found_by=("first-come", "model-events", "model-state", "reply"),
+        apply=replaced(lockstate.locks, "can_go", can_overtake),
+        surroundings=_VARIED,
+    ),
+)

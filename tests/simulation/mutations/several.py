@@ -1,0 +1,108 @@
+"""Defects of several kinds at once: of their queues, of what they free, and of the rates taken with them."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from lockstate import queues
+from lockstate.commands import WantedRate
+from lockstate.holds import Holds
+from lockstate.records import Hold, Semaphore, Ticket
+from lockstate.results import RateUsed, Refused
+from lockstate.state import Freed, State
+from tests.simulation.mutations.mutation import Mutation, Surroundings, replaced
+
+_ASKED: Final = Surroundings(minutes=2, client_settings={"vocabulary_share": 0.9, "think_s": 0.15})
+
+
+def _overtaking(state: State, semaphore: Semaphore) -> Iterator[Ticket]:
+    """Go on behind one that something else is in the way of."""
+    for ticket in list(semaphore.queue.values()):
+        permits = dict(state.permits_in(ticket))[semaphore.name]
+        if semaphore.used + permits <= semaphore.limit:
+            yield ticket
+
+
+def _permits_suffice(state: State, ticket: Ticket) -> bool:
+    """Take no notice of who stands before it, as long as there are permits."""
+    return all(
+        state.semaphores[name].used + count <= state.semaphores[name].limit
+        for name, count in state.permits_in(ticket)
+    )
+
+
+def _lock_suffices(state: State, ticket: Ticket) -> bool:
+    """Let one through whose locks are free, whether or not there are the permits."""
+    del state, ticket
+    return True
+
+
+def _leave_those_behind(holds: Holds, ticket: Ticket, claims: tuple[tuple[str, int], ...]) -> Freed:
+    """Look at nobody that stood behind one that goes."""
+    _let_several_through(holds, ticket, claims)
+    return []
+
+
+_let_several_through = Holds._let_several_through
+
+
+def _take_none(
+    holds: Holds, rates: tuple[WantedRate, ...], wait_ms: int
+) -> tuple[int, tuple[RateUsed, ...]] | Refused:
+    """Grant without a place of any rate limit."""
+    del wait_ms
+    return holds.state.now_ms, tuple([RateUsed(one.name, one.limit, 0) for one in rates])
+
+
+def _keep_permits(state: State, record: Hold | Ticket) -> Freed:
+    """Forget to look at who waits for the permits that come back with a hold of several kinds."""
+    freed = _remove_permits(state, record)
+    return [] if record.is_of_kinds else freed
+
+
+_remove_permits = State._remove_permits
+
+
+SEVERAL: Final = (
+    Mutation(
+        name="semaphore-overtaken-behind-several",
+        sentence="Those behind a ticket of several kinds in a semaphore's queue go before it.",
+        found_by=("first-come", "reply", "model-state", "model-events"),
+        apply=replaced(queues, "_fitting", _overtaking),
+        surroundings=_ASKED,
+    ),
+    Mutation(
+        name="several-overtake-in-a-semaphore",
+        sentence="A ticket of several kinds goes before those that stand before it for permits.",
+        found_by=("first-come", "reply", "model-state", "model-events"),
+        apply=replaced(queues, "_are_permits_there", _permits_suffice),
+        surroundings=_ASKED,
+    ),
+    Mutation(
+        name="several-without-permits",
+        sentence="A ticket of several kinds is granted as soon as its locks are free.",
+        found_by=("permits-limit", "exclusion", "reply", "model-state", "model-events"),
+        apply=replaced(queues, "_are_permits_there", _lock_suffices),
+        surroundings=_ASKED,
+    ),
+    Mutation(
+        name="nobody-follows-several",
+        sentence="Who stands behind a ticket of several kinds is not looked at when that goes.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Holds, "_let_several_through", _leave_those_behind),
+        surroundings=_ASKED,
+    ),
+    Mutation(
+        name="permits-of-several-free-nobody",
+        sentence="The permits of a hold of several kinds come back, and nobody that waits gets them.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(State, "_remove_permits", _keep_permits),
+        surroundings=_ASKED,
+    ),
+    Mutation(
+        name="several-without-rates",
+        sentence="Several kinds are granted, and nothing is taken from the rate limits among them.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(Holds, "take_rates", _take_none),
+        surroundings=_ASKED,
+    ),
+)

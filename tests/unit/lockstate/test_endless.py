@@ -1,0 +1,174 @@
+"""Holds without a deadline: no time ends them, but everything else does."""
+
+from typing import Any
+
+import pytest
+
+from lockstate import limits, snapshot
+from lockstate.commands import (
+    AcquireAs,
+    AcquirePermitsAs,
+    Convert,
+    ForceEnd,
+    ReleaseByValue,
+    RenewByValue,
+    RenewOf,
+    Revoke,
+    Wanted,
+)
+from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.kinds import HoldKind
+from lockstate.listings import Whose, holdings
+from lockstate.modes import Mode
+from lockstate.results import (
+    EventKind,
+    Granted,
+    GrantedAs,
+    GrantedPermits,
+    Queued,
+    Reason,
+    Refused,
+    Released,
+    Renewed,
+    RenewedToEnd,
+    Result,
+)
+from tests.unit.lockstate.cell_driver import CellDriver
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, expect, reason
+
+SEMAPHORE = HoldKind.SEMAPHORE
+YEAR_MS = 365 * 24 * 3600 * 1000
+
+
+class EndlessDriver(CellDriver):
+    """A machine of the newest rules that is asked for holds without a deadline."""
+
+    def ask(self, name: str = "a", *, mode: Mode = EXCLUSIVE, at_ms: int = 0, **fields: Any) -> Result:
+        """Acquire a lock with the next free ids."""
+        number = self._next_id()
+        ids = HoldId(f"h{number}"), AttemptId(f"a{number}")
+        return self.run(AcquireAs(name, mode, *ids, is_endless=True, **fields), at_ms)
+
+    def ask_permits(self, **fields: Any) -> Result:
+        """Acquire the only permit of "q"."""
+        number = self._next_id()
+        ids = HoldId(f"h{number}"), AttemptId(f"a{number}")
+        return self.run(AcquirePermitsAs("q", 1, 1, *ids, is_endless=True, **fields))
+
+    def restored(self) -> "EndlessDriver":
+        """Go on from a snapshot: nobody can tell the difference."""
+        self.machine = snapshot.decode(snapshot.encode(self.machine))
+        return self
+
+
+@pytest.fixture
+def driver() -> EndlessDriver:
+    """Return a machine of the newest rules."""
+    return EndlessDriver()
+
+
+def test_no_time_ends_it(driver: EndlessDriver) -> None:
+    """Nor is anything due because of it; it says so wherever it is shown."""
+    granted = expect(Granted, driver.ask())
+    permits = expect(GrantedPermits, driver.ask_permits())
+    assert (granted.expires_in_ms, permits.expires_in_ms) == (None, None)
+    assert driver.machine.next_deadline_ms() is None
+    assert driver.restored().pass_to(YEAR_MS) == []
+    assert driver.machine.lock("a").holders[0].expires_in_ms is None
+    assert driver.machine.semaphore("q").holders[0].expires_in_ms is None
+    refused = expect(Refused, driver.acquire("a"))
+    assert (refused.holders[0].expires_in_ms, refused.retry_after_ms) == (None, 1000)
+    assert expect(Refused, driver.permits("q", 1)).retry_after_ms == 1000
+    assert driver.machine.counts()["holds_without_deadline"] == 2
+
+
+def test_it_ends_when_somebody_ends_it(driver: EndlessDriver) -> None:
+    """Its holder, by id or by value; and others by force, with its lock-delay, or by a revocation."""
+    assert driver.release(expect(Granted, driver.ask()).hold_id) == Released()
+    driver.ask(value="v")
+    assert driver.restored().run(ReleaseByValue("a", "v")) == Released()
+    driver.ask(lock_delay_ms=500)
+    driver.run(ForceEnd("a", "x"))
+    assert driver.machine.lock("a").state == "delayed"
+    driver.pass_to(501)
+    driver.ask(at_ms=501)
+    driver.run(Revoke("a", "x", 100), 501)
+    assert driver.pass_to(602) == [EventKind.FORCED]
+    driver.ask_permits()
+    driver.run(ForceEnd("q", "x", kind=SEMAPHORE))
+    assert driver.machine.counts()["holds_without_deadline"] == 0
+
+
+def test_there_is_nothing_to_renew(driver: EndlessDriver) -> None:
+    """A renewal is answered, also by value and with what was asked back; a ttl it cannot have."""
+    held = expect(GrantedAs, driver.ask(value="v"))
+    assert driver.run(RenewOf(held.hold_id), 50) == Renewed(held.token, None)
+    assert driver.run(RenewByValue("a", "v", request_id="r"), 60) == Renewed(held.token, None)
+    assert driver.run(RenewByValue("a", "v", request_id="r"), 60) == Renewed(held.token, None)
+    for command in (RenewOf(held.hold_id, 5000), RenewByValue("a", "v", 5000)):
+        assert expect(Refused, driver.run(command)).detail.startswith("ttl_ms:")
+    driver.run(Revoke("a", "x", 1000), 60)
+    assert expect(RenewedToEnd, driver.run(RenewOf(held.hold_id))).expires_in_ms is None
+    assert driver.pass_to(YEAR_MS) == [EventKind.FORCED]
+
+
+def test_a_wait_for_it_has_its_end(driver: EndlessDriver) -> None:
+    """What it brings has none."""
+    first = driver.granted("a", ttl_ms=300)
+    late = expect(Queued, driver.ask(wait_ms=100))
+    waiting = expect(Queued, driver.ask(wait_ms=9000))
+    assert driver.pass_to(101) == [EventKind.LEFT]
+    assert reason(driver.settled[late.hold_id]) is Reason.LOCK_HELD
+    driver.restored().release(first.hold_id)
+    assert expect(Granted, driver.settled[waiting.hold_id]).expires_in_ms is None
+    driver.permitted("q", 1, ttl_ms=300)
+    permits = expect(Queued, driver.ask_permits(wait_ms=9000))
+    driver.pass_to(500)
+    assert expect(Granted, driver.settled[permits.hold_id]).expires_in_ms is None
+
+
+def test_a_repeated_request_finds_it_again(driver: EndlessDriver) -> None:
+    """Without an end as long as it is held, and ended once it is not."""
+    command = AcquireAs("a", EXCLUSIVE, HoldId("h"), AttemptId("t"), is_endless=True, request_id="r")
+    first = expect(Granted, driver.run(command))
+    again = AcquireAs("a", EXCLUSIVE, HoldId("h2"), AttemptId("t2"), is_endless=True, request_id="r")
+    assert driver.run(again) == first
+    driver.release(first.hold_id)
+    assert expect(Granted, driver.run(again)).expires_in_ms == 0
+
+
+def test_it_may_be_converted_and_given_back_in_part(driver: EndlessDriver) -> None:
+    """Like any hold of several locks."""
+    held = expect(Granted, driver.ask("", locks=(Wanted("a", SHARED), Wanted("b", SHARED))))
+    command = Convert(held.hold_id, EXCLUSIVE, HoldId("t"), AttemptId("x"))
+    assert expect(Granted, driver.run(command)).expires_in_ms is None
+    driver.release(held.hold_id, "a")
+    assert driver.restored().machine.lock("b").holders[0].expires_in_ms is None
+
+
+def test_it_takes_part_in_deadlocks(driver: EndlessDriver) -> None:
+    """As a party by itself, which waits for nothing: who waits for it gives up in time."""
+    driver.ask()
+    driver.open("ann", ttl_ms=50_000)
+    driver.granted("b", session_id="ann")
+    driver.queued("a", session_id="ann", wait_ms=100)
+    assert driver.pass_to(101) == [EventKind.LEFT]
+
+
+def test_it_can_be_listed(driver: EndlessDriver) -> None:
+    """By itself, of every kind; waits for it are not held yet."""
+    driver.ask()
+    driver.ask_permits()
+    driver.granted("b")
+    driver.ask("b", wait_ms=500)
+    found = holdings(driver.machine.state, Whose(is_endless=True), "", "", limits.LIST_LIMIT_MAX)
+    assert ([hold.name for hold in found.holds], found.tickets) == (["a", "q"], ())
+
+
+@pytest.mark.parametrize("fields", [{"session_id": SessionId("s")}, {"ttl_ms": 1000}])
+def test_it_has_neither_session_nor_ttl(driver: EndlessDriver, fields: dict[str, Any]) -> None:
+    """Who gives one of the two besides has made a mistake; who gives none of the three as well."""
+    for refused in (driver.ask(**fields), driver.ask_permits(**fields)):
+        assert expect(Refused, refused).detail.startswith("no_deadline:")
+    neither = AcquireAs("a", EXCLUSIVE, HoldId("h"), AttemptId("t"))
+    assert expect(Refused, driver.run(neither)).detail.startswith("session_id, ttl_ms:")

@@ -1,0 +1,418 @@
+"""Priorities: a queue in another order than that of arrival, in which a wait makes up for a priority."""
+
+from typing import Any
+
+import pytest
+
+from lockstate import limits, listings, snapshot
+from lockstate.commands import AcquireAs, AcquirePermitsAs, IfHeld, Wanted
+from lockstate.extras import Extra
+from lockstate.ids import AttemptId, HoldId, OwnerName, SessionId
+from lockstate.kinds import HoldKind
+from lockstate.records import Ticket
+from lockstate.results import EventKind, Granted, Queued, Reason, Refused, Result
+from tests.unit.lockstate.cell_driver import CellDriver
+from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, SUBTREE, expect, reason, wanted
+
+STEP_MS = limits.PRIORITY_STEP_MS
+LONG_MS = 1_000_000
+
+
+@pytest.fixture
+def driver() -> CellDriver:
+    """Return a machine of the newest rules, with two sessions."""
+    driver = CellDriver()
+    driver.open("ann", "bob", ttl_ms=LONG_MS)
+    return driver
+
+
+def ask(driver: CellDriver, name: str, priority: int, *, at_ms: int = 0, **options: Any) -> Result:
+    """Ask for a lock with a priority, with the next free ids, and wait for long."""
+    number = driver._next_id()
+    fields = {"mode": EXCLUSIVE, "wait_ms": LONG_MS, **options}
+    if not fields.get("session_id"):
+        fields.setdefault("ttl_ms", LONG_MS)
+    command = AcquireAs(
+        name,
+        hold_id=HoldId(f"h{number}"),
+        attempt_id=AttemptId(f"a{number}"),
+        priority=priority,
+        **fields,
+    )
+    return driver.run(command, at_ms)
+
+
+def ask_permits(
+    driver: CellDriver, name: str, permits: int, priority: int, *, at_ms: int = 0, **options: Any
+) -> Result:
+    """Ask for permits likewise; the semaphore has four."""
+    number = driver._next_id()
+    fields = {"ttl_ms": LONG_MS, "wait_ms": LONG_MS, **options}
+    command = AcquirePermitsAs(
+        name, 4, permits, HoldId(f"h{number}"), AttemptId(f"a{number}"), priority=priority, **fields
+    )
+    return driver.run(command, at_ms)
+
+
+def waits(result: Result) -> HoldId:
+    """Return the id of a request that must wait."""
+    return expect(Queued, result).hold_id
+
+
+def order(driver: CellDriver, name: str) -> list[tuple[int, int]]:
+    """Return place and priority of all who wait for a lock, as a reader sees them."""
+    return [(waiter.position, waiter.priority) for waiter in driver.machine.lock(name).queue]
+
+
+def restart(driver: CellDriver) -> None:
+    """Go on from a snapshot, which must say all that there is."""
+    data = snapshot.encode(driver.machine)
+    driver.machine = snapshot.decode(data)
+    assert snapshot.encode(driver.machine) == data
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_highest_priority_goes_first(driver: CellDriver, restarts: bool) -> None:  # noqa: FBT001
+    """Of those who come at one time, whatever their order of arrival, also after a restart."""
+    driver.granted("a", session_id="ann")
+    ids = {priority: waits(ask(driver, "a", priority)) for priority in (5, 0, 9, 4, 6, 8, 1, 3, 7, 2)}
+    if restarts:
+        restart(driver)
+    assert order(driver, "a") == list(enumerate(range(9, -1, -1), 1))
+    hold_id = "h1"
+    for priority in range(9, -1, -1):
+        driver.release(hold_id)
+        hold_id = ids[priority]
+        assert driver.served() == [hold_id]
+
+
+def test_with_the_default_it_is_the_order_of_arrival(driver: CellDriver) -> None:
+    """A request that gives the default priority is one that gives none, and nothing is stored of it."""
+    driver.granted("a", session_id="ann")
+    ids = [waits(ask(driver, "a", 5)), driver.queued("a").hold_id, waits(ask(driver, "a", 5))]
+    assert [type(ticket) for ticket in driver.machine.state.tickets.values()] == [Ticket] * 3
+    assert not driver.machine.state.extras
+    assert list(driver.machine.state.tickets) == ids
+    assert [waiter.position for waiter in driver.machine.lock("a").queue] == [1, 2, 3]
+
+
+def test_of_one_priority_who_comes_first_goes_first(driver: CellDriver) -> None:
+    """Also if they come at one time."""
+    driver.granted("a", session_id="ann")
+    first, second = waits(ask(driver, "a", 7)), waits(ask(driver, "a", 7))
+    driver.release("h1")
+    assert driver.served() == [first]
+    driver.release(first)
+    assert driver.served() == [second]
+
+
+@pytest.mark.parametrize(("later_ms", "goes_first"), [(0, "high"), (STEP_MS - 1, "high"), (STEP_MS, "low")])
+def test_a_wait_makes_up_for_a_priority(driver: CellDriver, later_ms: int, goes_first: str) -> None:
+    """One step is worth so much waiting, to the millisecond; at the same place who came first is first."""
+    driver.granted("a", session_id="ann")
+    low = waits(ask(driver, "a", 6, at_ms=100))
+    high = waits(ask(driver, "a", 7, at_ms=100 + later_ms))
+    driver.release("h1", at_ms=100 + later_ms)
+    assert driver.served() == [low if goes_first == "low" else high]
+
+
+def test_nobody_starves(driver: CellDriver) -> None:
+    """A request of the lowest priority is served although requests of the highest come without a pause."""
+    driver.granted("a", session_id="ann")
+    patient = waits(ask(driver, "a", 0))
+    served: list[str] = []
+    holder, now_ms = "h1", 0
+    while patient not in served:
+        now_ms += 1000
+        waits(ask(driver, "a", 9, at_ms=now_ms))
+        driver.release(holder, at_ms=now_ms)
+        served += driver.served()
+        holder = served[-1]
+        assert now_ms <= 10 * STEP_MS, "it waits for ever"
+    assert now_ms == 9 * STEP_MS + 1000 - 1000, "nine steps make up for all priorities"
+
+
+def test_a_position_counts_who_comes_before(driver: CellDriver) -> None:
+    """In the answer to who queues, for whom is asked by number, and in what a session is shown."""
+    driver.granted("a", session_id="ann")
+    positions = [expect(Queued, ask(driver, "a", priority)).position for priority in (5, 9, 0, 7, 3)]
+    assert positions == [1, 1, 3, 2, 4]
+    (number, *_) = [waiter.ticket for waiter in driver.machine.lock("a").queue]
+    view = listings.ticket(driver.machine.state, number)
+    assert view is not None
+    assert (view.position, view.priority, view.waited_ms) == (1, 9, 0)
+    expect(Queued, ask(driver, "a", 8, session_id="bob", at_ms=50))
+    session = driver.machine.session(SessionId("bob"))
+    assert session is not None
+    (shown,) = session.tickets
+    assert (shown.position, shown.priority) == (2, 8)
+
+
+def test_several_locks(driver: CellDriver) -> None:
+    """A request for several has its place in each queue, and its position is the one furthest behind."""
+    driver.granted("a", session_id="ann")
+    driver.granted("b", session_id="ann")
+    single = driver.queued("b").hold_id
+    several = expect(Queued, ask(driver, "", 4, locks=wanted("a", "b")))
+    assert several.position == 2
+    high = expect(Queued, ask(driver, "", 9, locks=wanted("a", "b", "c")))
+    assert high.position == 1
+    restart(driver)
+    driver.release("h2")
+    assert driver.served() == [], "the first in the queue waits for the other lock"
+    driver.release("h1")
+    assert driver.served() == [high.hold_id]
+    driver.release(high.hold_id)
+    assert driver.served() == [single]
+    driver.release(single)
+    assert driver.served() == [several.hold_id]
+
+
+def test_subtrees(driver: CellDriver) -> None:
+    """Priorities count between what covers and what is covered."""
+    driver.granted("a/b", session_id="ann")
+    tree = waits(ask(driver, "a", 4, scope=SUBTREE))
+    below = waits(ask(driver, "a/b", 6))
+    driver.granted("a/c")
+    driver.release("h1")
+    assert driver.served() == [below]
+    driver.release("h4")
+    driver.release(below)
+    assert driver.served() == [tree]
+    waiting = [waits(ask(driver, f"a/{priority}", priority)) for priority in (5, 9)]
+    driver.release(tree)
+    assert sorted(driver.served()) == sorted(waiting)
+
+
+def test_a_newcomer_passes_those_who_come_behind_it(driver: CellDriver) -> None:
+    """A reader gets at once what a writer of a lower priority waits for only because others read."""
+    driver.granted("a", mode=SHARED, session_id="ann")
+    writer = waits(ask(driver, "a", 4))
+    passing = driver.granted("a", mode=SHARED)
+    assert driver.events[-1].lasted_ms == 0
+    assert order(driver, "a") == [(1, 4)]
+    assert reason(ask(driver, "a", 3, mode=SHARED, wait_ms=0)) is Reason.LOCK_HELD
+    driver.release("h1")
+    assert driver.served() == []
+    driver.release(passing.hold_id)
+    assert driver.served() == [writer]
+
+
+def test_a_newcomer_does_not_pass_who_comes_before_it(driver: CellDriver) -> None:
+    """Not one of the same priority, nor one that has waited for longer than its priority is worth."""
+    driver.granted("a", mode=SHARED, session_id="ann")
+    waits(ask(driver, "a", 4))
+    assert reason(driver.acquire("a", mode=SHARED, at_ms=STEP_MS)) is Reason.LOCK_HELD
+    expect(Granted, ask(driver, "a", 6, mode=SHARED, at_ms=STEP_MS))
+
+
+def test_who_leaves_the_front_makes_way(driver: CellDriver) -> None:
+    """When the one with the priority gives up, those whom it kept waiting go."""
+    driver.granted("a", mode=SHARED, session_id="ann")
+    writer = waits(ask(driver, "a", 9))
+    reader = waits(ask(driver, "a", 5, mode=SHARED))
+    driver.cancel(writer, "a2")
+    assert driver.served() == [reader]
+
+
+def test_a_conversion_stands_ahead_of_all(driver: CellDriver) -> None:
+    """A priority orders newcomers."""
+    driver.granted("a", mode=SHARED, session_id="ann")
+    driver.granted("a", mode=SHARED, session_id="bob")
+    high = waits(ask(driver, "a", 9))
+    converting = driver.converting("h1", EXCLUSIVE)
+    assert converting.position == 1
+    driver.release("h2")
+    assert driver.served() == [converting.hold_id]
+    driver.release("h1")
+    assert driver.served() == [high]
+
+
+def test_a_hold_keeps_no_priority(driver: CellDriver) -> None:
+    """What was granted after a wait is a hold like every other, but for what is to be counted."""
+    driver.granted("a")
+    waiting = waits(ask(driver, "a", 9, session_id="ann", if_held=IfHeld.COUNT))
+    assert driver.machine.state.extras.get(waiting) == Extra(if_held=IfHeld.COUNT, priority=9)
+    driver.release("h1")
+    assert not driver.machine.state.extras
+
+
+def test_waits_of_a_session_for_the_same(driver: CellDriver) -> None:
+    """Both wait, each at its place; the grant of the one that goes first is that of the other."""
+    driver.granted("a")
+    low = waits(ask(driver, "a", 4, session_id="ann"))
+    between = driver.queued("a").hold_id
+    high = waits(ask(driver, "a", 9, session_id="ann"))
+    assert order(driver, "a") == [(1, 9), (2, 5), (3, 4)]
+    restart(driver)
+    driver.release("h1")
+    got = {hold_id: expect(Granted, result).hold_id for hold_id, result in driver.settled.items()}
+    assert got == {high: high, low: high}
+    driver.release(high)
+    assert driver.served() == [between]
+
+
+def test_a_request_that_passes_takes_a_wait_of_its_session_along(driver: CellDriver) -> None:
+    """A session gets the same once, however it asks."""
+    driver.granted("a", mode=SHARED)
+    driver.queued("a", session_id="bob")
+    waiting = driver.queued("a", mode=SHARED, session_id="ann").hold_id
+    refused = waits(ask(driver, "a", 5, mode=SHARED, session_id="ann", if_held=IfHeld.REFUSE))
+    counted = waits(ask(driver, "a", 5, mode=SHARED, session_id="ann", if_held=IfHeld.COUNT))
+    passing = expect(Granted, ask(driver, "a", 6, mode=SHARED, session_id="ann"))
+    assert expect(Granted, driver.settled[waiting]).hold_id == passing.hold_id
+    assert expect(Granted, driver.settled[counted]).hold_id == passing.hold_id
+    assert driver.refused(refused).reason is Reason.ALREADY_HELD
+    assert driver.machine.state.extras.get(passing.hold_id).depth == 2
+    assert len(driver.machine.lock("a").queue) == 1
+
+
+# -- semaphores ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_permits_in_order(driver: CellDriver, restarts: bool) -> None:  # noqa: FBT001
+    """The queue of a semaphore has the same order, and its positions say so."""
+    driver.permitted("q", 4, 4, session_id="ann")
+    results = {priority: ask_permits(driver, "q", 2, priority) for priority in (5, 0, 9, 4, 6)}
+    assert [expect(Queued, result).position for result in results.values()] == [1, 2, 1, 3, 2]
+    if restarts:
+        restart(driver)
+    queue = driver.machine.semaphore("q").queue
+    assert [waiter.priority for waiter in queue] == [9, 6, 5, 4, 0]
+    driver.release("h1")
+    assert driver.served() == [waits(results[9]), waits(results[6])]
+
+
+def test_nobody_overtakes_the_first_who_waits_for_permits(driver: CellDriver) -> None:
+    """Who comes before it is the first from then on, and may go at once if there are as many permits."""
+    driver.permitted("q", 4, 3, session_id="ann")
+    big = waits(ask_permits(driver, "q", 3, 6))
+    assert reason(ask_permits(driver, "q", 1, 5, wait_ms=0)) is Reason.NO_PERMITS
+    small = expect(Granted, ask_permits(driver, "q", 1, 7))
+    bigger = waits(ask_permits(driver, "q", 4, 9))
+    assert expect(Queued, ask_permits(driver, "q", 1, 7)).position == 2
+    driver.release(small.hold_id)
+    assert driver.served() == []
+    driver.release("h1")
+    assert driver.served() == [bigger]
+    driver.release(bigger)
+    assert driver.served() == [HoldId("h6"), big]
+
+
+def test_who_gives_no_priority_passes_a_lower_one(driver: CellDriver) -> None:
+    """A priority below the default lets others go first."""
+    driver.permitted("q", 4, 3, session_id="ann")
+    waits(ask_permits(driver, "q", 3, 4))
+    driver.permitted("q", 4, 1)
+
+
+# -- deadlocks -----------------------------------------------------------------------------------------------
+
+
+def test_who_is_overtaken_waits_for_who_overtakes(driver: CellDriver) -> None:
+    """A wait ahead of another one that its own holder waits for in the end is refused."""
+    driver.granted("a", session_id="ann")
+    driver.granted("x", owner="carl", ttl_ms=LONG_MS)
+    driver.granted("b", session_id="bob")
+    driver.queued("x", session_id="ann")
+    driver.queued("a", session_id="bob")
+    assert reason(ask(driver, "x", 9, session_id="bob")) is Reason.DEADLOCK
+    assert isinstance(ask(driver, "x", 9), Queued)
+
+
+def test_a_grant_that_passes_can_close_a_deadlock(driver: CellDriver) -> None:
+    """What it gets would be kept from one that it waits for elsewhere: refused, also without a wait."""
+    driver.granted("a", session_id="ann")
+    driver.granted("x", mode=SHARED, owner="carl", ttl_ms=LONG_MS)
+    waits(ask(driver, "x", 4, session_id="ann"))
+    driver.queued("a", session_id="bob", wait_ms=LONG_MS)
+    refused = expect(Refused, driver.acquire("x", mode=SHARED, session_id="bob"))
+    assert refused.reason is Reason.DEADLOCK
+    assert [(step.owner, step.name) for step in refused.cycle] == [("bob", "a"), ("ann", "x")]
+    assert driver.granted("x", mode=SHARED).token
+
+
+def test_permits_that_are_left_are_no_deadlock(driver: CellDriver) -> None:
+    """Who is overtaken needs only as many permits as it wants; a cycle over too many is refused."""
+    driver.permitted("q", 4, 2, ttl_ms=LONG_MS)
+    driver.granted("a", session_id="ann")
+    driver.queued("a", session_id="bob", wait_ms=LONG_MS)
+    waits(ask_permits(driver, "q", 3, 5, session_id="ann", ttl_ms=0))
+    assert reason(ask_permits(driver, "q", 2, 6, session_id="bob", ttl_ms=0)) is Reason.DEADLOCK
+    expect(Granted, ask_permits(driver, "q", 1, 6, session_id="bob", ttl_ms=0))
+
+
+def test_a_wait_for_the_same_is_no_deadlock(driver: CellDriver) -> None:
+    """Who will share the hold of the one that overtakes it does not wait for its own session."""
+    driver.granted("a")
+    driver.queued("a", session_id="ann")
+    driver.queued("a", owner="carl")
+    waits(ask(driver, "a", 9, session_id="ann"))
+    restart(driver)
+    waits(ask(driver, "a", 8, session_id="ann"))
+    assert [waiter.priority for waiter in driver.machine.lock("a").queue] == [9, 8, 5, 5]
+
+
+def test_a_session_does_not_overtake_itself_for_something_else(driver: CellDriver) -> None:
+    """What it gets first would keep it from what it waits for, until it has both: never."""
+    driver.granted("a", ttl_ms=LONG_MS)
+    driver.queued(locks=wanted("a", "b"), session_id="ann")
+    assert reason(ask(driver, "a", 9, session_id="ann")) is Reason.DEADLOCK
+
+
+# -- bounds --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("priority", [-1, 10])
+def test_a_priority_out_of_range(driver: CellDriver, priority: int) -> None:
+    """Whoever asks with it made a mistake, also with what could be granted."""
+    for result in (ask(driver, "a", priority), ask_permits(driver, "q", 1, priority)):
+        refused = expect(Refused, result)
+        assert refused.reason is Reason.INVALID_REQUEST
+        assert refused.detail == f"priority: {priority}; must be 0 to 9"
+
+
+def test_a_place_ahead_does_not_get_past_the_bounds(
+    driver: CellDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full queue is full for all priorities, and nothing is left of who is refused."""
+    monkeypatch.setattr(limits, "QUEUE_LENGTH_MAX", 1)
+    driver.granted("a", session_id="ann")
+    driver.queued("a")
+    assert reason(ask(driver, "a", 9)) is Reason.QUEUE_FULL
+    driver.permitted("q", 4, 4, session_id="ann")
+    driver.wanting("q", 4)
+    assert reason(ask_permits(driver, "q", 1, 9)) is Reason.QUEUE_FULL
+    assert not driver.machine.state.extras
+
+
+def test_elections_stay_in_order(driver: CellDriver) -> None:
+    """Of a name that is also that of a lock, too."""
+    driver.campaign("a", "ann")
+    driver.campaign("a", "bob", wait_ms=LONG_MS)
+    driver.granted("a", ttl_ms=LONG_MS)
+    waits(ask(driver, "a", 0))
+    kinds = {ticket.kind: ticket.priority for ticket in driver.machine.state.tickets.values()}
+    assert kinds == {HoldKind.ELECTION: 5, HoldKind.LOCK: 0}
+    driver.close("ann")
+    assert [event.owner for event in driver.events if event.kind is EventKind.ELECTED] == [OwnerName("bob")]
+
+
+def test_a_priority_is_not_encoded_into_a_ticket(driver: CellDriver) -> None:
+    """A ticket of another priority is stored like every other one: its priority is beside it."""
+    driver.granted("a", session_id="ann")
+    hold_id = waits(ask(driver, "", 9, locks=(Wanted("a"), Wanted("b", SHARED))))
+    ticket = driver.machine.state.tickets[hold_id]
+    assert isinstance(ticket, Ticket)
+    assert ticket.priority == 9
+    assert driver.machine.state.extras.dump() == [(hold_id, Extra(priority=9))]
+
+
+def test_a_snapshot_with_another_priority_is_refused(driver: CellDriver) -> None:
+    """Bytes that no node can have written are refused as a snapshot."""
+    driver.granted("a", session_id="ann")
+    hold_id = waits(ask(driver, "a", 9))
+    driver.machine.state.extras.put(hold_id, Extra(priority=77))
+    with pytest.raises(snapshot.SnapshotError, match="77"):
+        snapshot.decode(snapshot.encode(driver.machine))
