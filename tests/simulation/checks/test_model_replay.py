@@ -8,6 +8,8 @@ from lockstate.commands import (
     AbandonWaits,
     Acquire,
     AcquireIf,
+    AcquirePermitsAs,
+    AcquireSeveral,
     Algorithm,
     Cancel,
     CloseSession,
@@ -167,8 +169,8 @@ class Crowd:
                 algorithm, cost = random.choice(list(Algorithm)), random.randint(1, 3)
                 wait_ms = random.choice([0, 100, 5000])
                 command = TakeRate("r", random.choice([2, 3]), 1000, algorithm, cost, wait_ms)
-        if isinstance(command, Cancel | AbandonWaits | AcquireIf):
-            # Nodes send the first two, no client does; the rules of this story do not know the third.
+        if isinstance(command, Cancel | AbandonWaits | AcquireIf | AcquirePermitsAs | AcquireSeveral):
+            # Nodes send the first two, no client does; the rules of this story do not know the others.
             return self._varied(request_id)
         if VOCABULARY[type(command)].scope is None:
             return command

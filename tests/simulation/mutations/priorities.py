@@ -49,7 +49,7 @@ PRIORITIES: Final = (
     Mutation(
         name="priority-never-ages",
         sentence="However long somebody waits, who has a higher priority goes first.",
-        found_by=("first-come", "model-events", "model-state", "reply", "read-view"),
+        found_by=("first-come", "model-events", "model-state", "reply", "read-view", "deadlock-real"),
         apply=_never_aged,
         surroundings=_VARIED,
     ),
