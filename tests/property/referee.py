@@ -41,7 +41,7 @@ class Referee:
     waited: set[tuple[int, Mode]] = field(default_factory=set)
     """Token and mode of every wait that this outcome ends with a grant."""
     waits: set[HoldId] = field(default_factory=set)
-    """All waits that were told of."""
+    """All that wait."""
     shared: Counter[int] = field(default_factory=Counter)
     """How many more waits share a hold, by its token."""
     at_once: dict[int, int] = field(default_factory=dict)
@@ -97,7 +97,8 @@ class Referee:
             known = [hold_id for hold_id in queued if hold_id not in self.waits]
             for hold_id, number in zip(known, numbers, strict=True):
                 self.priorities[number] = asked.get(hold_id, PRIORITY_DEFAULT)
-        self.waits |= queued.keys()
+        # An id may be used again by a request that was undone.
+        self.waits = (self.waits | queued.keys()) - waited
 
     def _place(self, arrival: Event) -> tuple[int, int]:
         """Return the place of a wait: of two at one time the earlier one comes first."""

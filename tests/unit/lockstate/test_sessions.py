@@ -192,3 +192,17 @@ def test_permits_are_not_a_lock_of_that_name() -> None:
         driver.granted("a", mode=Mode.SHARED)
     assert driver.granted("a", mode=Mode.SHARED, session_id="s1").token == 6
     assert driver.granted("a", mode=Mode.SHARED, session_id="s1").token == 6
+
+
+def test_what_lives_by_itself() -> None:
+    """A session, and a hold without one; not a hold of a session, nor what is over."""
+    driver = MachineDriver()
+    driver.open("s1")
+    own, of_session = driver.granted("a"), driver.granted("b", session_id="s1")
+    assert driver.machine.lives(SessionId("s1"))
+    assert driver.machine.lives(own.hold_id)
+    assert not driver.machine.lives(of_session.hold_id)
+    driver.release(own.hold_id)
+    driver.close("s1")
+    assert not driver.machine.lives(own.hold_id)
+    assert not driver.machine.lives(SessionId("s1"))
