@@ -449,7 +449,6 @@ _OTHERS: Final[list[Callable[[Random, ModelState], Command]]] = [
     lambda r, _: ResizeSemaphore(r.choice(SEMAPHORES), 1),
     lambda r, w: Proclaim(_id(r, w), r.choice(VALUES), r.choice(REQUEST_IDS)),
     lambda r, _: AbandonWaits(r.choice(ORIGINS)),
-    lambda r, _: AbandonWaits(r.choice(ORIGINS)),
     lambda r, _: put_cell(r),
     lambda r, _: put_cell(r),
     lambda r, _: DeleteCells(r.choice(KEYS), r.randrange(3) == 0, r.choice(REQUEST_IDS)),

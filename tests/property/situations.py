@@ -32,7 +32,7 @@ from tests.property.model_records import Deadlock, Hold, Key, ModelState, Party
 SITUATIONS: Final[dict[str, int]] = {
     "a conversion waits": 150,
     "a conversion stands ahead of a ticket": 80,
-    "a conversion is served": 5,
+    "a conversion is served": 2,
     "a hold is shared": 1,
     "a conversion's hold ends first": 6,
     "two conversions in one's way": 6,
