@@ -49,6 +49,9 @@ def product() -> dict[str, object]:
     holders: list[object] = [*modules, SimFiles, Inode]
     for module in modules:
         holders += [each for _, each in inspect.getmembers(module, inspect.isclass) if _is_ours(each, module)]
+        # Classes that are made for a table, as those of tickets by priority.
+        tables = [table for table in vars(module).values() if isinstance(table, dict)]
+        holders += [each for table in tables for each in table.values() if inspect.isclass(each)]
     found = {}
     for holder in holders:
         for name, value in vars(holder).items():
