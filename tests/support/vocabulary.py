@@ -7,6 +7,7 @@ one row here; what its rule is, and when somebody asks for it, is told where tha
 The table is independent of those in `lockstate`; test_vocabulary.py compares them.
 """
 
+import hashlib
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -206,6 +207,9 @@ def request_scope(command: Command | Undecodable) -> str | None:
     word = None if isinstance(command, Undecodable) else VOCABULARY[type(command)]
     if word is None or word.scope is None or not command.request_id:
         return None
+    if isinstance(command, ReleaseByValue | RenewByValue):
+        # A value may be longer than a scope.
+        return hashlib.blake2b(command.value.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
     values = [getattr(command, field) for field in word.scope]
     texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values]
     return next((text for text in texts if text), "")

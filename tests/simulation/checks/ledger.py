@@ -78,6 +78,10 @@ class Ledger:
         """The largest limit that each semaphore had during the entry."""
         self._waiting: dict[HoldId, int] = {}
         """The lock-delays of those who wait, by hold id."""
+        self._token_of: dict[HoldId, int] = {}
+        """The newest token of each hold that was told of."""
+        self._was: dict[int, int] = {}
+        """The token that a hold had before, by the one that it has: the same, if no conversion drew one."""
         self._delays_ms: dict[int, int] = {}
         """The lock-delays of what the entry granted, by token."""
         self._taken_ms: dict[int, int] = {}
@@ -147,6 +151,11 @@ class Ledger:
                         self._delays_ms.setdefault(granted.token, wish.lock_delay_ms)
                 case Acquire() | AcquirePermits() as wish, Queued() as queued:
                     self._waiting.setdefault(queued.hold_id, wish.lock_delay_ms)
+        for result in [*[answer.result for answer in step.answers], *[told for _, told in step.wait_ends]]:
+            # A repeated request may be told of an earlier token.
+            if isinstance(result, Granted) and result.token >= self._token_of.get(result.hold_id, 0):
+                self._was[result.token] = self._token_of.get(result.hold_id, result.token)
+                self._token_of[result.hold_id] = result.token
         for hold_id, told in step.wait_ends:
             delay_ms = self._waiting.pop(hold_id, 0)
             if isinstance(told, GrantedAgain):
@@ -189,6 +198,9 @@ class Ledger:
         ]
         if (token, "") in self._held:
             whose = [held for held in whose if held.token == token]
+        if len(whose) > 1:
+            # A session may hold a name in two modes that go with each other.
+            whose = [held for held in whose if held.token == self._was.get(token)]
         if len(whose) != 1:
             self._fail("events-true", f"{len(whose)} holds may be what was converted", event)
         (held,) = whose

@@ -24,7 +24,6 @@ from lockstate.results import (
     HoldKind,
     Left,
     LockView,
-    Queued,
     Reason,
     Refused,
     Result,
@@ -34,6 +33,7 @@ from lockstate.results import (
 )
 from tests.property import model_views
 from tests.property.model import advance, pass_time, run
+from tests.property.model_attempts import came_through, is_left_by
 from tests.property.model_cells import cell_view, in_order
 from tests.property.model_changes import end_wait, serve
 from tests.property.model_checks import refuse_bad_request_id
@@ -119,7 +119,6 @@ class Expected:
         # An audit does not go back for ever.
         state.history = deque(maxlen=limits.AUDIT_COUNT_MAX)  # type: ignore[assignment]
         self.rates = ExpectedRates()
-        self._waiting_at: dict[HoldId, str] = {}
         self._purge_at_ms = 0
 
     @property
@@ -182,14 +181,11 @@ class Expected:
         highest_seqs = self.state.highest_seqs
         for batch in entry.batches:
             node_id = batch.origin.rpartition(".")[0]
+            self.state.asking = batch.origin
             for seq, command in zip(batch.seqs, batch.commands, strict=True):
                 if seq > highest_seqs.get(batch.origin, 0):
                     highest_seqs[batch.origin] = seq
-                    answer = self._answer(node_id, command)
-                    answers.append(answer)
-                    if isinstance(answer.result, Queued):
-                        self._waiting_at.pop(answer.result.hold_id, None)
-                        self._waiting_at[answer.result.hold_id] = batch.origin
+                    answers.append(self._answer(node_id, command))
         return answers
 
     def _answer(self, node_id: str, command: Command | Undecodable) -> Answer:
@@ -212,28 +208,30 @@ class Expected:
                 return self._abandon(command)
         return run(state, command)
 
-    def waiting_at(self) -> dict[HoldId, str]:
-        """Return the node process that keeps the connection of each ticket."""
-        alive = {ticket.ticket_id for ticket in self.state.tickets}
-        self._waiting_at = {one: origin for one, origin in self._waiting_at.items() if one in alive}
-        return self._waiting_at
+    def waiting_at(self) -> list[tuple[HoldId, str]]:
+        """Return each ticket with every node process that keeps the connection of a client of it."""
+        return [
+            (ticket.ticket_id, origin)
+            for ticket in self.state.tickets
+            for origin in [ticket.origin, *[origin for _, origin in ticket.others]]
+        ]
 
     def _abandon(self, command: AbandonWaits) -> Result:
-        """End what waits at a node process that is gone, as if each client had left, in order of arrival.
-
-        Of a ticket that a repeated request brought to this process later, that is still its first arrival.
-        """
-        state, waiting_at = self.state, self.waiting_at()
-        gone = [ticket for ticket in state.tickets if waiting_at.get(ticket.ticket_id) == command.origin]
+        """End what waits at a node process that is gone, as if each client had left, in order of arrival."""
+        state = self.state
+        gone = [ticket for ticket in state.tickets if came_through(ticket, command.origin)]
         gone.sort(key=lambda ticket: ticket.created)
-        ended = gone[: limits.ABANDONED_PER_COMMAND_MAX]
+        first = gone[: limits.ABANDONED_PER_COMMAND_MAX]
+        ended = [ticket for ticket in first if is_left_by(ticket, command.origin)]
         for ticket in ended:
             if ticket.request is not None:
                 state.step.abandoned.append(ticket.request)
             forget(state, ticket.request, ticket.ticket_id)
             end_wait(state, ticket, Left.ABANDONED)
         serve(state)
-        return WaitsAbandoned(len(ended), len(gone) - len(ended))
+        return WaitsAbandoned(
+            len(ended), sum(came_through(ticket, command.origin) for ticket in state.tickets)
+        )
 
     def _take_rate(self, command: TakeRate) -> Result:
         """Take from a rate limit, which the model leaves to a model of its own."""

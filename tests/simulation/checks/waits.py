@@ -1,6 +1,6 @@
 """Waits: in healthy times nobody waits for long whose connection was kept by a node process that is gone."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from lockstate.ids import HoldId
@@ -14,7 +14,7 @@ time for two attempts."""
 class Waits:
     """Who keeps the connections of those who wait; `waiting` tells it, by ticket."""
 
-    def __init__(self, report: Report, waiting: Callable[[], Mapping[HoldId, str]]) -> None:
+    def __init__(self, report: Report, waiting: Callable[[], Iterable[tuple[HoldId, str]]]) -> None:
         self._report = report
         self._waiting = waiting
         self._led_us = 0
@@ -27,6 +27,6 @@ class Waits:
         """Check that all who wait do so at one of `runs`, which is every one that there was in this time."""
         if until_us - max(from_us, self._led_us) < LEFT_US:
             return
-        for ticket_id, origin in self._waiting().items():
+        for ticket_id, origin in self._waiting():
             if origin not in runs:
                 self._report.fail("wait-left", f"{ticket_id} still waits at {origin}, which is gone")
