@@ -63,9 +63,9 @@ _of_name = operator.attrgetter("name")
 
 
 def _of_value(command: ReleaseByValue | RenewByValue) -> str:
-    """Return what stands for a value, which may be longer than a scope."""
+    """Return what stands for a name and a value, which may be longer than a scope."""
     digest = _new_digest()
-    digest.update(command.value.encode("utf-8", "surrogatepass"))
+    digest.update(f"{command.name}\0{command.value}".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 

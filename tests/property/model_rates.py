@@ -47,8 +47,15 @@ class RateModel:
                 return max(Fraction(0), arrival_ms - at_ms) * rate
 
     def earliest_ms(self, now_ms: int, limit: int, cost: int) -> int:
-        """The first moment, not before any admission, at which `cost` fits."""
-        at_ms = max([now_ms, *(admission.at_ms for admission in self.admissions)])
+        """The first moment, not before any admission, at which `cost` fits.
+
+        In a fixed window all moments are as good: one kept for the sake of another limit may be late in it.
+        """
+        is_fixed = self.algorithm is Algorithm.FIXED_WINDOW
+        moments = [
+            one.at_ms - one.at_ms % self.window_ms if is_fixed else one.at_ms for one in self.admissions
+        ]
+        at_ms = max([now_ms, *moments])
         while self.used(at_ms) + cost > limit:
             at_ms += 1
         return at_ms

@@ -209,7 +209,8 @@ def request_scope(command: Command | Undecodable) -> str | None:
         return None
     if isinstance(command, ReleaseByValue | RenewByValue):
         # A value may be longer than a scope.
-        return hashlib.blake2b(command.value.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+        scope = f"{command.name}\0{command.value}".encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(scope, digest_size=12).hexdigest()
     values = [getattr(command, field) for field in word.scope]
     texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values]
     return next((text for text in texts if text), "")

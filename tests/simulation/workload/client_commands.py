@@ -179,7 +179,9 @@ class ClientCommands:
         wrong = random.choice(["value", "name", "kind"])
         value = held.value[:-1] if wrong == "value" else held.value
         if wrong == "name":
-            name = random.choice([other for other in self._settings.names if other != name])
+            name = random.choice(
+                [other for other in self._settings.names if other != name] or [f"{name}/other"]
+            )
         kinds = [kind for kind in HoldKind if kind is not held.kind]
         kind = random.choice(kinds) if wrong == "kind" else held.kind
         if random.random() < 0.5:

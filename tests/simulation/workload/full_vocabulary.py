@@ -259,5 +259,6 @@ class FullVocabulary:
         ]
         held = self._any(HoldKind.LOCK)
         if held is not None:
-            queries.append(CheckToken(random.choice(held.locks).name, held.token))
+            names = [lock.name for lock in held.locks] + [name for name, _ in held.beside]
+            queries.append(CheckToken(random.choice(names), held.token))
         await actor.caller.read(random.choice(queries))
