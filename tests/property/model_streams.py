@@ -18,6 +18,7 @@ from lockstate.results import (
     StreamFault,
     StreamResumed,
 )
+from lockstate.versions import RULES_WHOLE
 from tests.property.model_changes import end_wait, serve
 from tests.property.model_records import ModelState, Request, Stream
 from tests.property.model_requests import as_it_is_now, without_holders
@@ -75,7 +76,8 @@ def _apply(
         kept = stream.kept.get(own_number)
         state.numbers_again += 1
         state.numbers_waiting_again += kept is not None and kept.result is None
-        if kept is not None and kept.result is None and not isinstance(command, MayWait):
+        is_of_a_wait = kept is not None and kept.result is None
+        if is_of_a_wait and not isinstance(command, MayWait) and state.rules >= RULES_WHOLE:
             return Refused(Reason.INVALID_REQUEST, "")
         if kept is None or isinstance(command, EndWait):
             return kept.result if kept and kept.result else Refused(Reason.INVALID_REQUEST, "")

@@ -38,7 +38,7 @@ from lockstate.results import (
     StreamView,
     Transacted,
 )
-from lockstate.versions import RULES_FIRST, RULES_NEWEST
+from lockstate.versions import RULES_FIRST, RULES_NEWEST, RULES_WHOLE
 from tests.unit.lockstate.machine_driver import MachineDriver, expect, reason
 
 S1 = SessionId("s1")
@@ -222,6 +222,9 @@ def test_the_number_of_a_wait_is_not_given_to_what_cannot_wait(driver: StreamDri
     assert isinstance(driver.done(2, ask)[0], Queued)
     assert reason(driver.done(2, Release(HoldId("h1")))[0]) is Reason.INVALID_REQUEST
     assert isinstance(driver.done(2, ask)[0], Queued)
+    driver.machine.state.rules = RULES_WHOLE - 1
+    assert isinstance(driver.done(2, Release(HoldId("h1")))[0], Queued), "older rules told it its place"
+    assert driver.machine.lock("a").state == "held"
 
 
 def test_no_more_is_taken_than_can_be_kept(driver: StreamDriver, monkeypatch: pytest.MonkeyPatch) -> None:
