@@ -20,7 +20,7 @@ from lockstate.versions import RULES_BOUNDED, RULES_NEWEST
 from tests.property import situations
 from tests.property.machine_with_model import MachineWithModel
 
-SEEDS = 80
+SEEDS = 120
 STEPS = 60
 RULES_OLD_EVERY = 4
 """Of so many seeds, one has the rules before the newest."""
