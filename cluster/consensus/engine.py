@@ -138,7 +138,7 @@ class Engine:
     def hand_out(self, entries: list[LogEntry]) -> None:
         """Collect what is committed, to be applied."""
         self.committed += entries
-        self._compaction.applied(sum([len(content) for content, _, _ in entries]))
+        self._compaction.applied(len(entries), sum([len(content) for content, _, _ in entries]))
 
     def take_sent(self) -> list[tuple[str, Message]]:
         """Return what is to be sent, and begin anew."""

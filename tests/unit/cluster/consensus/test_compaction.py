@@ -4,6 +4,7 @@ import pytest
 
 from cluster.consensus.compaction import (
     COMPACT_SECONDS,
+    ENTRY_BYTES,
     LOG_BYTES_MAX,
     REPLAYED_BYTES,
     RETRY_SECONDS_MAX,
@@ -51,26 +52,34 @@ def test_a_snapshot_of_nothing_new_counts_as_one_of_now(compaction: Compaction) 
 
 def test_what_a_start_would_apply_again_is_bounded(compaction: Compaction) -> None:
     """Whatever the count of entries: a few large batches take as long to apply as many small ones."""
-    compaction.applied(REPLAYED_BYTES)
+    compaction.applied(0, REPLAYED_BYTES)
     assert not compaction.is_due(11, 0, START_S)
-    compaction.applied(1)
+    compaction.applied(0, 1)
+    assert compaction.is_due(11, 0, START_S)
+
+
+def test_small_entries_count_beside_their_bytes(compaction: Compaction) -> None:
+    """A start takes its time for each of them, however little is in it."""
+    compaction.applied(REPLAYED_BYTES // ENTRY_BYTES, 0)
+    assert not compaction.is_due(11, 0, START_S)
+    compaction.applied(1, 0)
     assert compaction.is_due(11, 0, START_S)
 
 
 def test_what_was_applied_while_a_snapshot_was_written_counts_for_the_next(compaction: Compaction) -> None:
     """The file has the state as it was when it was begun."""
-    compaction.applied(2 * REPLAYED_BYTES)
+    compaction.applied(0, 2 * REPLAYED_BYTES)
     compaction.begun()
-    compaction.applied(REPLAYED_BYTES)
+    compaction.applied(0, REPLAYED_BYTES)
     compaction.written(12, 0, START_S)
     assert not compaction.is_due(13, 0, START_S)
-    compaction.applied(1)
+    compaction.applied(0, 1)
     assert compaction.is_due(13, 0, START_S)
 
 
 def test_a_failed_snapshot_leaves_all_that_was_applied(compaction: Compaction) -> None:
     """A start would still do all of it again."""
-    compaction.applied(REPLAYED_BYTES + 1)
+    compaction.applied(0, REPLAYED_BYTES + 1)
     compaction.begun()
     compaction.failed(START_S)
     assert compaction.is_due(11, 0, START_S + RETRY_SECONDS_MAX)
@@ -79,20 +88,20 @@ def test_a_failed_snapshot_leaves_all_that_was_applied(compaction: Compaction) -
 def test_a_large_state_is_not_written_more_often_than_its_own_size_comes_in(compaction: Compaction) -> None:
     """To load it takes longer than to apply so much: and each time, all of it is written."""
     compaction.written(11, 3 * REPLAYED_BYTES, START_S)
-    compaction.applied(3 * REPLAYED_BYTES)
+    compaction.applied(0, 3 * REPLAYED_BYTES)
     assert not compaction.is_due(12, 0, START_S)
-    compaction.applied(1)
+    compaction.applied(0, 1)
     assert compaction.is_due(12, 0, START_S)
 
 
 def test_behind_a_received_snapshot_nothing_is_applied_again(compaction: Compaction) -> None:
     """Even if one of this node's own was under way."""
-    compaction.applied(REPLAYED_BYTES)
+    compaction.applied(0, REPLAYED_BYTES)
     compaction.begun()
     compaction.received(50, START_S)
-    compaction.applied(REPLAYED_BYTES)
+    compaction.applied(0, REPLAYED_BYTES)
     assert not compaction.is_due(51, 0, START_S)
-    compaction.applied(1)
+    compaction.applied(0, 1)
     assert compaction.is_due(51, 0, START_S)
 
 
