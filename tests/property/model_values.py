@@ -72,9 +72,10 @@ def refuse_bad_value(command: Acquire | AcquirePermits) -> list[Refused | None]:
 
 
 def by_id(state: ModelState, command: ReleaseByValue | RenewByValue) -> Release | Renew | Refused:
-    """Return the same for the oldest hold of this name and kind that has the value."""
+    """Return the same for the oldest hold of this name and kind alone that has the value."""
     for hold in state.holds:
-        if hold.kind is command.kind and command.name in names(hold) and hold.value == command.value:
+        is_meant = hold.kind is command.kind and not hold.is_several and names(hold) == [command.name]
+        if is_meant and hold.value == command.value:
             if isinstance(command, RenewByValue):
                 return Renew(hold.hold_id, command.ttl_ms)
             return Release(hold.hold_id)

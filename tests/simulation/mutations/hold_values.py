@@ -24,6 +24,12 @@ def _begins_alike(state: State, command: ReleaseByValue | RenewByValue) -> Hold 
     return next((hold for hold in of_name if hold.value.startswith(command.value)), None)
 
 
+def _also_lists(state: State, command: ReleaseByValue | RenewByValue) -> Hold | None:
+    """Take a hold of several locks for one of each of their names."""
+    of_name = holders_of(state, command.kind, command.name)
+    return next((hold for hold in of_name if hold.value == command.value), None)
+
+
 def _take_no_value(of_holds: Holds, hold: Hold, value: str, *, is_secret: bool) -> None:
     """Leave a hold the value that it has."""
     del of_holds, hold, value, is_secret
@@ -84,6 +90,13 @@ HOLD_VALUES: Final = (
         sentence="A hold is ended by a text with which its value only begins.",
         found_by=("reply", "model-state", "model-events"),
         apply=replaced(values, "hold_with", _begins_alike),
+        surroundings=_MARKED,
+    ),
+    Mutation(
+        name="value-ends-a-list",
+        sentence="A hold of several locks is ended by its value and one of their names.",
+        found_by=("reply", "model-state", "model-events"),
+        apply=replaced(values, "hold_with", _also_lists),
         surroundings=_MARKED,
     ),
     Mutation(

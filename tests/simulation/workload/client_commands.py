@@ -170,13 +170,15 @@ class ClientCommands:
 
     def release_by_value(self, held: Held) -> ReleaseByValue:
         """Return a release of a hold by its value."""
-        name = self._random.choice(held.locks).name
-        return ReleaseByValue(name, held.value, held.kind, self._caller.request_id())
+        return ReleaseByValue(held.locks[0].name, held.value, held.kind, self._caller.request_id())
 
     def guess_a_value(self, held: Held) -> ReleaseByValue | RenewByValue:
-        """Return what names a hold by something that is not quite its name, its value or its kind."""
+        """Return what names a hold by something that is not quite its name, its value or its kind.
+
+        For a list of locks that may be one of its names: it is not found by that either.
+        """
         random, name, request_id = self._random, held.locks[0].name, self._caller.request_id()
-        wrong = random.choice(["value", "name", "kind"])
+        wrong = random.choice(["value", "name", "kind"] + ["nothing"] * (len(held.locks) > 1) * 3)
         value = held.value[:-1] if wrong == "value" else held.value
         if wrong == "name":
             name = random.choice(
@@ -190,8 +192,7 @@ class ClientCommands:
 
     def renew_by_value(self, held: Held) -> RenewByValue:
         """Return a renewal of a hold by its value."""
-        name = self._random.choice(held.locks).name
-        return RenewByValue(name, held.value, 0, held.kind, self._caller.request_id())
+        return RenewByValue(held.locks[0].name, held.value, 0, held.kind, self._caller.request_id())
 
     def _new_ids(self) -> dict[str, str]:
         return {

@@ -107,7 +107,7 @@ class FullVocabulary:
         if not marked:
             return
         one = random.choice(marked)
-        if random.random() < GUESS_CHANCE:
+        if len(one.locks) > 1 or random.random() < GUESS_CHANCE:  # a list of locks is not found by its value
             await actor.caller.insist(actor.commands.guess_a_value(one), patience_s=5)
         elif random.random() < RENEW_CHANCE:
             await actor.caller.insist(actor.commands.renew_by_value(one), patience_s=5)

@@ -205,11 +205,22 @@ def test_of_several_with_one_value_the_oldest_is_meant(driver: ValueDriver) -> N
     assert [holder.token for holder in driver.machine.lock("a").holders] == [second.token]
 
 
-def test_one_of_several_locks_stands_for_the_whole_hold(driver: ValueDriver) -> None:
-    """By whichever of their names it is asked for."""
-    driver.ask("", locks=(Wanted("a"), Wanted("b")))
-    assert driver.run(ReleaseByValue("b", "v")) == Released()
-    assert driver.machine.lock("a").state == "free"
+@pytest.mark.parametrize("locks", [(Wanted("a"),), (Wanted("a"), Wanted("b"))])
+def test_a_list_of_locks_is_not_found_by_its_value(driver: ValueDriver, locks: tuple[Wanted, ...]) -> None:
+    """Who may use one of the names need not have a right on the others: it would end them all."""
+    granted = expect(Granted, driver.ask("", locks=locks))
+    assert reason(driver.run(ReleaseByValue("a", "v"))) is Reason.NOT_HOLDER
+    assert reason(driver.run(RenewByValue("a", "v", 5000))) is Reason.NOT_HOLDER
+    assert driver.events == ()
+    assert [holder.token for holder in driver.machine.lock("a").holders] == [granted.token]
+
+
+def test_behind_a_list_of_locks_the_next_one_is_meant(driver: ValueDriver) -> None:
+    """One with the same value that shares the name, and is of this name alone."""
+    first = expect(Granted, driver.ask("", locks=(Wanted("a", SHARED), Wanted("b"))))
+    driver.ask(mode=SHARED)
+    assert driver.run(ReleaseByValue("a", "v")) == Released()
+    assert [holder.token for holder in driver.machine.lock("a").holders] == [first.token]
 
 
 def test_a_counted_hold_ends_with_as_many_releases(driver: ValueDriver) -> None:
