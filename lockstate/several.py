@@ -108,10 +108,11 @@ class Several:
             refused = refuse_limit(limit, wanted.permits)
             if refused is not None:
                 return refused
-        if None not in known:
+        new_count = known.count(None)
+        if not new_count:
             return None
         count = len(state.semaphores) + len(state.permit_delays)
-        return check_count(count, limits.SEMAPHORES_COUNT_MAX, "semaphores")
+        return check_count(count, limits.SEMAPHORES_COUNT_MAX - new_count + 1, "semaphores")
 
     def _record(
         self, make: type[HoldOrTicket], command: AcquireSeveral, owner: OwnerName, key: RequestKey | None

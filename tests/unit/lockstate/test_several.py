@@ -493,6 +493,14 @@ def test_what_there_is_no_room_for_is_refused(driver: Driver, bound: str, most: 
     assert driver.machine.lock("a").state == "free"
 
 
+def test_each_new_semaphore_needs_room(driver: Driver) -> None:
+    """Several that come with one request count as several."""
+    driver.got("", "o", "log")
+    with patch.object(limits, "SEMAPHORES_COUNT_MAX", 3):
+        assert reason(driver.several("a", "q p s")) is Reason.OVERLOADED
+        driver.got("a", "q p")
+
+
 @pytest.mark.parametrize("queue_length", [0, 1])
 def test_a_wait_that_there_is_no_room_for_leaves_nothing(driver: Driver, queue_length: int) -> None:
     """Whichever of its queues is full."""
