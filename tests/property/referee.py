@@ -34,8 +34,10 @@ class Referee:
     """The grant of each lock that is held."""
     waiting: list[Event] = field(default_factory=list)
     """The arrival of each lock that is waited for, in order."""
-    mixed: list[tuple[Event, list[Event]]] = field(default_factory=list)
-    """What was taken for converted, and what was just like it: it may have been one of those."""
+    tokens: dict[HoldId, int] = field(default_factory=dict)
+    """The last token of every hold there has been."""
+    before: dict[int, int] = field(default_factory=dict)
+    """The token that a hold had before, by each token that this outcome gives it."""
     unsure: list[Event] = field(default_factory=list)
     """Arrivals that may be those of one waiter or of another just like it."""
     waited: set[tuple[int, Mode]] = field(default_factory=set)
@@ -69,11 +71,22 @@ class Referee:
             if isinstance(s.result, Granted) and s.result.hold_id != s.hold_id and s.result.hold_id in given
         )
         self._note_priorities(entry, outcome, ids)
+        self._note_tokens(outcome)
         objection = self.tickets.watch(outcome.events)
         assert objection is None, objection
         for event in outcome.events:
             assert (event.revision, event.now_ms) == (self.revision, self.now_ms)
             self._watch_event(event)
+
+    def _note_tokens(self, outcome: Outcome) -> None:
+        """Note which tokens follow one another in one hold; one outcome may give it several, which rise."""
+        granted = [r for r in (*_results(outcome), *(s.result for s in outcome.settled)) if isinstance(r, Granted)]
+        self.before = {}
+        for result in sorted(granted, key=lambda one: one.token):
+            last = self.tokens.get(result.hold_id)
+            if last is not None and last < result.token:
+                self.before[result.token] = last
+            self.tokens[result.hold_id] = max(result.token, last or 0)
 
     def _note_priorities(self, entry: Entry, outcome: Outcome, waited: set[HoldId]) -> None:
         """Note with which priorities something was granted at once or told to wait, in their order."""
@@ -124,14 +137,8 @@ class Referee:
             self.held.remove(self._grant_of(event))
 
     def _grant_of(self, event: Event) -> Event:
-        """Return the grant of the hold that ends.
-
-        Of several just alike one may have been converted, with a new token: then it was another one of them.
-        """
+        """Return the grant of the hold that ends."""
         mine = [h for h in self.held if _is_of_one(h, event) and h.token == event.token]
-        for taken, others in self.mixed:
-            if _is_of_one(taken, event) and taken.token == event.token:
-                mine += [one for one in others if one in self.held]
         assert mine, f"{event} ends a hold that nobody has"
         return mine[0]
 
@@ -199,15 +206,13 @@ class Referee:
             if (h.of, h.name, h.scope, h.session_id, h.owner)
             == (event.of, event.name, event.scope, event.session_id, event.owner)
         ]
-        known = [h for h in mine if h.token == event.token]
-        if not known:
+        if not any(h.token == event.token for h in mine):
             assert event.mode is not Mode.CONCURRENT_READ, f"{event} draws a token for nothing"
             self._watch_token(event)
-        assert mine, f"{event} converts what nobody has"
-        taken = (known or mine)[0]
-        self.held.remove(taken)
-        if not known and len(mine) > 1:
-            self.mixed.append((taken, mine[1:]))
+        tokens = {event.token, self.before.get(event.token)}
+        taken = [h for h in mine if h.token in tokens]
+        assert taken, f"{event} converts what nobody has"
+        self.held.remove(taken[0])
         if (event.token, event.mode) in self.waited:
             arrivals = [w for w in self.waiting if _is_of_one(w, event)]
             self.waiting.remove(arrivals[0])
