@@ -252,6 +252,31 @@ class Proclaimed(Answer):
     revision: int
 
 
+class RefusedAttempt(msgspec.Struct, kw_only=True, frozen=True):
+    """A call, or a command of a stream, that was refused because of who asked.
+
+    `unix_ms` is the clock of this node; `principal` is empty for a stranger. Before a call has a route, its
+    method and route are "-".
+    """
+
+    number: int
+    unix_ms: int
+    code: str
+    principal: str
+    address: str
+    method: str
+    route: str
+    detail: str
+    request_id: str
+
+
+class Refusals(msgspec.Struct, kw_only=True):
+    """The newest of them on this node, the newest first, and how many there have been since it started."""
+
+    refusals: tuple[RefusedAttempt, ...]
+    count: int
+
+
 class LeadershipTransferred(msgspec.Struct):
     """The node that leads now."""
 

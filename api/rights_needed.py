@@ -139,6 +139,7 @@ _CALLS: Final[dict[tuple[str, str], Need]] = {
     ("GET", wire.CELL): _READ,
     ("GET", wire.CELLS): _READ,
     ("GET", wire.AUDIT): _READ,
+    ("GET", wire.REFUSALS): _ADMIN,
     ("GET", wire.WATCH): _READ,
     ("GET", wire.STREAM): _ACQUIRE,
     ("GET", wire.CLUSTER): _KNOWN,

@@ -45,7 +45,7 @@ def build_server(
         lambda: chain(room.samples(), known.samples(), () if tls is None else tls.samples())
     )
     access_log = AccessLog(counts)
-    router = Router(make_routes(counts))
+    router = Router(make_routes(counts, known.trace))
     shared = known, router, access_log, request_timeout_ms, callers or Callers()
     lane = FastLane(*shared, decode=schema.decode) if fast_lane else None
     return make_server(Front(*shared), room, lane, tls)

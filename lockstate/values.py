@@ -61,8 +61,8 @@ class Values:
 def hold_with(state: State, command: ReleaseByValue | RenewByValue) -> Hold | None:
     """Return the hold of exactly this name that has the value: of several, the one with the lowest token.
 
-    A hold that was asked for with a list of locks is none: it would end as a whole, and who may use one of its
-    names need not have a right on the others.
+    A hold that was asked for with a list of locks is none: it would end as a whole, and who may use one of
+    its names need not have a right on the others.
     """
     of_name = holders_of(state, command.kind, command.name)
     return next((hold for hold in of_name if hold.value == command.value and not hold.locks), None)

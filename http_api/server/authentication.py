@@ -20,6 +20,7 @@ from holdfast import token_lines, wire
 from holdfast.token_lines import Line
 from http_api.server.call import Call
 from http_api.server.connection_room import Place
+from http_api.server.refusal_trace import RefusalTrace
 
 _INDEX_BYTES: Final = 8
 """Bytes of a hash by which it is looked up; the others are compared in constant time."""
@@ -93,6 +94,8 @@ class Authentication:
     def __init__(self, gateway: Gateway, others: Callable[[], Iterable[Sample]] = tuple) -> None:
         """Let everybody act through `gateway`, until there are principals. `others` are more samples."""
         self.gateway = gateway
+        self.trace = RefusalTrace()
+        """The newest attempts that were refused because of who asked."""
         self._others = others
         self.principals: Principals | None = None
         self._refused: Counter[str] = Counter()

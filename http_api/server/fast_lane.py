@@ -85,6 +85,7 @@ class FastLane:
     ) -> None:
         """Answer `callers` as the front does; `decode` reads a body, or raises."""
         self._authentication = authentication
+        self.trace = authentication.trace
         self.node = authentication.gateway.node
         self.access_log = access_log
         self._router = router
@@ -179,6 +180,15 @@ class LaneCall:
         try:
             self._begun = self._gateway.begin(self._command, self._timeout_s)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
+            assert self._connection is not None, "it has just been read"
+            self._lane.trace.note(
+                exc,
+                self._connection.transport,
+                principal=self._gateway.principal.name,
+                method=self._route.method,
+                route=self._route.path,
+                request_id=self._named(),
+            )
             self._answer(self._problem(exc))
         else:
             self._begun.add_done_callback(self._on_outcome)

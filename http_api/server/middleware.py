@@ -66,6 +66,9 @@ class Front:
             reply = await route.handler(gateway, call)
         except Exception as exc:  # noqa: BLE001 - a call is answered, whatever happens
             reply = problem_reply(call, exc)
+            self._authentication.trace.note(
+                exc, call.transport, principal=principal, method=method, route=path, request_id=call.id
+            )
         if self._node.is_shutting_down or call.place.refused or not call.content.is_eof():
             reply.force_close()
         self._log.answered(method, path, reply.status, call.id, started_s, principal=principal)

@@ -36,6 +36,7 @@ from api.requests.stream import (
 from cluster.errors import ClusterError, OutcomeUnknown
 from holdfast import wire
 from http_api.server.call import Call, Reply
+from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.refusals import CallRefused
 from http_api.server.routes import Handler
 from lockstate.ids import SessionId
@@ -129,13 +130,13 @@ class _Leader:
         return self._url
 
 
-def stream_handler() -> Handler:
-    """Return the handler of /v1/stream, whose streams share what they know of the leader."""
+def stream_handler(trace: RefusalTrace) -> Handler:
+    """Return the handler of /v1/stream, whose streams share what they know of the leader, and `trace`."""
     leader = _Leader()
 
     async def stream(gateway: Gateway, call: Call) -> Reply:
         """Carry out what a session numbers, over a WebSocket: many commands at a time."""
-        return _Stream(gateway, _protocol_of(call), leader)
+        return _Stream(gateway, _protocol_of(call), leader, trace)
 
     return stream
 
@@ -156,13 +157,13 @@ def _protocol_of(call: Call) -> str:
 class _Stream(Reply):
     """The answer to the call: it lasts as long as the connection."""
 
-    def __init__(self, gateway: Gateway, protocol: str, leader: _Leader) -> None:
+    def __init__(self, gateway: Gateway, protocol: str, leader: _Leader, trace: RefusalTrace) -> None:
         super().__init__(b"")
         self.force_close()
         self._gateway, self._protocol, self._form = gateway, protocol, _FORMS[protocol]
         self._session_id = SessionId("")
         self._epoch = self._unanswered = 0
-        self._leader, self._leader_url = leader, ""
+        self._leader, self._leader_url, self._trace = leader, "", trace
         self._waits: set[Any] = set()
         self._is_over = False
         self._end: asyncio.Future[None]
@@ -377,6 +378,14 @@ class _Stream(Reply):
 
     def _refuse(self, number: int, problem: ProblemError) -> None:
         """Say that commands from `number` on were not taken, or that nobody knows it."""
+        self._trace.note(
+            problem,
+            self._transport,
+            principal=self._gateway.principal.name,
+            method="GET",
+            route=wire.STREAM,
+            request_id=self._call.id,
+        )
         outcome = wire.PROBLEMS[problem.code].outcome
         self._say(4, number, problem.code, problem.detail, problem.retry_after_ms, outcome)
 

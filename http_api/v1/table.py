@@ -44,6 +44,7 @@ from api.requests.several import AcquireSeveralRequest
 from cluster.observing.status import ClusterStatus
 from holdfast import wire
 from http_api.server.metrics import RequestCounts
+from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
 from http_api.v1 import stream, watch
 from http_api.v1.handlers import (
@@ -410,12 +411,16 @@ def _watching() -> tuple[Route, ...]:
     )  # fmt: skip
 
 
-def make_routes(counts: RequestCounts) -> tuple[Route, ...]:
-    """Return all calls of the API, for one server."""
+def make_routes(counts: RequestCounts, trace: RefusalTrace) -> tuple[Route, ...]:
+    """Return all calls of the API, for one server that counts and traces there."""
     routes = [
         *_SESSIONS, *_SEVERAL, *_LOCKS, *_SEMAPHORES, *_RATES_AND_FENCES, *_ELECTIONS, *_CELLS, *_AUDIT,
         *_watching(),
-        Route(method="GET", path=wire.STREAM, handler=stream.stream_handler(), status=101),
+        Route(
+            method="GET", path=wire.REFUSALS, handler=audit.refusals_handler(trace),
+            gives=answers.Refusals, query=("limit",),
+        ),
+        Route(method="GET", path=wire.STREAM, handler=stream.stream_handler(trace), status=101),
         *_CLUSTER, *_HEALTH,
         Route(method="GET", path=wire.METRICS, handler=cluster.metrics_handler(counts)),
     ]  # fmt: skip

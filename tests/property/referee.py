@@ -80,7 +80,9 @@ class Referee:
 
     def _note_tokens(self, outcome: Outcome) -> None:
         """Note which tokens follow one another in one hold; one outcome may give it several, which rise."""
-        granted = [r for r in (*_results(outcome), *(s.result for s in outcome.settled)) if isinstance(r, Granted)]
+        granted = [
+            r for r in (*_results(outcome), *(s.result for s in outcome.settled)) if isinstance(r, Granted)
+        ]
         self.before = {}
         for result in sorted(granted, key=lambda one: one.token):
             last = self.tokens.get(result.hold_id)

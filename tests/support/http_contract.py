@@ -163,6 +163,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.CELLS_TRANSACT}": ("succeeded", "results", "revision"),
     f"GET {wire.AUDIT}": ("events",),
     f"GET {wire.SESSION_AUDIT}": ("events",),
+    f"GET {wire.REFUSALS}": ("refusals", "count"),
     f"GET {wire.CLUSTER}": (
         "node_id",
         "leader",

@@ -1,8 +1,10 @@
-"""The audit: what happened last, to all names, to one, or by one session."""
+"""The audit: what happened last, to all names, to one, or by one session; and what was refused to whom."""
 
-from api import sight, views
+from api import answers, sight, views
 from api.gateway import Gateway
 from http_api.server.call import Call, Reply
+from http_api.server.refusal_trace import RefusalTrace
+from http_api.server.routes import Handler
 from http_api.v1 import reads, schema
 from lockstate import limits
 
@@ -28,3 +30,13 @@ async def get_session_audit(gateway: Gateway, call: Call) -> Reply:
         views.audit_of,
         name=None,  # whoever knows the id may know what was done with it
     )
+
+
+def refusals_handler(trace: RefusalTrace) -> Handler:
+    """Return the handler of what was refused by the server that keeps `trace`."""
+
+    async def get_refusals(gateway: Gateway, call: Call) -> Reply:  # noqa: ARG001 - all handlers look alike
+        """Return the newest attempts that this node has refused because of who asked."""
+        return Reply(answers.encode(trace.newest(schema.limit(call, limits.AUDIT_LIMIT_MAX))))
+
+    return get_refusals

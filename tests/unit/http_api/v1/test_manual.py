@@ -6,6 +6,7 @@ import pytest
 
 from holdfast import wire
 from http_api.server.metrics import RequestCounts
+from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
 from http_api.v1.table import make_routes
 from tests.support import http_contract
@@ -24,7 +25,7 @@ def test_every_code_is_explained(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "route", make_routes(RequestCounts()), ids=lambda route: f"{route.method} {route.path}"
+    "route", make_routes(RequestCounts(), RefusalTrace()), ids=lambda route: f"{route.method} {route.path}"
 )
 def test_every_call_is_described(route: Route) -> None:
     """Each call of the route table is in the manual, by method and path."""

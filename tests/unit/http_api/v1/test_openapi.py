@@ -9,6 +9,7 @@ from api import answers, cells, problems, views
 from api.requests.locks import WantedLock
 from holdfast import wire
 from http_api.server.metrics import RequestCounts
+from http_api.server.refusal_trace import RefusalTrace
 from http_api.v1.openapi import make_document
 from http_api.v1.table import make_routes
 from tests.support import http_contract
@@ -26,7 +27,7 @@ EXTRA: dict[type[Any], set[str]] = {
 }
 """What is there where it applies."""
 
-ROUTES = make_routes(RequestCounts())
+ROUTES = make_routes(RequestCounts(), RefusalTrace())
 DOCUMENT = make_document(ROUTES)
 
 

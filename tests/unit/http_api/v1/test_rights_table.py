@@ -9,6 +9,7 @@ import pytest
 from api import rights_needed
 from holdfast import wire
 from http_api.server.metrics import RequestCounts
+from http_api.server.refusal_trace import RefusalTrace
 from http_api.server.routes import Route
 from http_api.v1.table import make_routes
 from lockstate import commands
@@ -138,6 +139,7 @@ CASES: dict[str, Case] = {
     f"GET {wire.CELL}": _reads("/v1/cells/NAME"),
     f"GET {wire.CELLS}": _lists(wire.CELLS),
     f"GET {wire.AUDIT}": _reads(f"{wire.AUDIT}?name=NAME"),
+    f"GET {wire.REFUSALS}": Case(wire.REFUSALS, None, _ADMIN, _ADMIN),
     f"GET {wire.WATCH}": _reads(f"{wire.WATCH}?prefix=NAME&since=x"),
     f"GET {wire.STREAM}": _by_id(wire.STREAM),
     f"GET {wire.CLUSTER}": Case(wire.CLUSTER, None, KNOWN, KNOWN),
@@ -152,7 +154,7 @@ CASES: dict[str, Case] = {
 }
 """Every call of the API. A prefix of a listing is a whole name here: nothing else begins with it."""
 
-ROUTES = {f"{route.method} {route.path}": route for route in make_routes(RequestCounts())}
+ROUTES = {f"{route.method} {route.path}": route for route in make_routes(RequestCounts(), RefusalTrace())}
 
 
 def test_every_route_has_a_right_and_a_case() -> None:

@@ -382,6 +382,8 @@ async def test_rights_count_for_each_command(tmp_path: Path) -> None:
         assert "boss" not in str(refused)
         first = worker.ask(acquire("mine/b"), acquire("other/b"))
         assert (await worker.answer(first))[2] == "forbidden"
+        (traced,) = served.authentication.trace.newest(10).refusals
+        assert (traced.code, traced.principal, traced.route) == ("forbidden", "worker", "/v1/stream")
         assert served.node.machine.lock("mine/b").state == "free"
         assert (await boss.acquire("other/b"))[0] == GRANTED
 

@@ -1,0 +1,73 @@
+"""The newest attempts that this node has refused because of who asked: a wrong token, a right that lacks.
+
+They are kept in memory alone, and nowhere else: who guesses at tokens all day must not fill a disk. Those of
+principals and those of strangers are kept apart, so that strangers cannot wash away what a principal tried.
+Nothing here is secret: no token, no id of a session or hold, no body; paths are those of routes.
+"""
+
+import asyncio
+import time
+from collections import deque
+from itertools import chain
+from operator import attrgetter
+from typing import Final
+
+from api.answers import Refusals, RefusedAttempt
+from api.problems import ProblemError
+
+TRACED: Final = frozenset({"unauthenticated", "forbidden", "forbidden-host", "forbidden-origin"})
+"""The problems that are about who asks; all others are about what is asked."""
+KEPT_MAX: Final = 1000
+"""The attempts of principals that are kept, and as many of strangers: about a megabyte of each."""
+DETAIL_CHARS_MAX: Final = 300
+"""Of a detail that repeats what the client sent, such as a `Host`."""
+
+
+class RefusalTrace:
+    """Keeps what was refused by one server."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._of_principals: deque[RefusedAttempt] = deque(maxlen=KEPT_MAX)
+        self._of_strangers: deque[RefusedAttempt] = deque(maxlen=KEPT_MAX)
+        self._count = 0
+
+    def note(
+        self,
+        exc: Exception,
+        transport: asyncio.BaseTransport | None,
+        *,
+        principal: str,
+        method: str,
+        route: str,
+        request_id: str,
+    ) -> None:
+        """Keep an attempt that failed with `exc`, if that is about who asked."""
+        if not isinstance(exc, ProblemError) or exc.code not in TRACED:
+            return
+        self._count += 1
+        kept = self._of_principals if principal else self._of_strangers
+        kept.append(
+            RefusedAttempt(
+                number=self._count,
+                unix_ms=time.time_ns() // 1_000_000,
+                code=exc.code,
+                principal=principal,
+                address=_address_of(transport),
+                method=method,
+                route=route,
+                detail=exc.detail[:DETAIL_CHARS_MAX],
+                request_id=request_id,
+            )
+        )
+
+    def newest(self, count: int) -> Refusals:
+        """Return the newest `count` attempts, the newest first, and how many there have been in all."""
+        known = sorted(chain(self._of_principals, self._of_strangers), key=attrgetter("number"), reverse=True)
+        return Refusals(refusals=tuple(known[:count]), count=self._count)
+
+
+def _address_of(transport: asyncio.BaseTransport | None) -> str:
+    """Return where a connection comes from, without its port; empty if that is not known any more."""
+    peer = None if transport is None else transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""
