@@ -23,11 +23,13 @@ from holdfast import (
     _errors,
     _exit_codes,
     _force_commands,
+    _guardian,
     _read_commands,
     _token_commands,
     _top,
 )
 from holdfast._client import Client
+from holdfast._ending import Ending
 from holdfast._inspector import ITEMS, Inspector
 from holdfast._operations import DEFAULT_PRIORITY
 from holdfast._printing import print_json
@@ -36,6 +38,9 @@ from holdfast._run import run_under_lock
 HOLD_ID_VARIABLE = "HOLDFAST_HOLD_ID"
 """The environment variable with the hold to release: other users can see arguments, but not this."""
 
+
+GRACE_MAX_MS = 86_400_000
+"""The longest time for which a command may go on without its lock."""
 
 _MODES = ("exclusive", "shared", "update", "concurrent-read", "concurrent-write")
 """The modes of locks, the usual one first."""
@@ -92,8 +97,8 @@ def build_parser() -> argparse.ArgumentParser:
         usage="holdfast run NAME [--ttl TIME] [--wait TIME] [option ...] -- COMMAND [ARGUMENT ...]",
         help="run a command under a lock",
         description="Run a command under a lock: renewed while it runs, released when it ends. The "
-        "command is stopped if the lock is lost. Its environment has HOLDFAST_TOKEN, the fencing token, "
-        "and HOLDFAST_LOCK, the name.",
+        "command is stopped if the lock is lost, see --on-lost and --grace. Its environment has "
+        "HOLDFAST_TOKEN, the fencing token, and HOLDFAST_LOCK, the name.",
     )
     _add_lock_arguments(run, ttl_default="10s", owner="this host and process")
     run.add_argument(
@@ -109,6 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
         default=DEFAULT_PRIORITY,
         help="0 to 9, the highest goes first, where the nodes allow it (default: 5)",
     )
+    _add_ending(run)
 
     _add_elect(commands)
     get = commands.add_parser("get", help="show who holds a lock and who waits, as JSON")
@@ -168,6 +174,27 @@ def _add_elect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     elect.add_argument("--owner", metavar="NAME", help="shown to others (default: this host and process)")
     _add_conflict_exit_code(elect)
+    _add_ending(elect)
+
+
+def _add_ending(parser: argparse.ArgumentParser) -> None:
+    """Describe how run and elect end a command that may run no longer."""
+    parser.add_argument(
+        "--on-lost",
+        metavar="LINE",
+        type=_shell_line,
+        help="run this line of the shell once, before SIGTERM, when what was held is lost while the command "
+        "runs. It has half the grace, and the command's environment with HOLDFAST_LOST_REASON and "
+        "HOLDFAST_COMMAND_PID",
+    )
+    parser.add_argument(
+        "--grace",
+        metavar="TIME",
+        type=_grace_ms,
+        default=round(_guardian.GRACE_S * 1000),
+        help="SIGKILL comes so long after the loss, and SIGTERM at once, or when --on-lost has ended "
+        f"(default: {_guardian.GRACE_S:g}s)",
+    )
 
 
 def _add_lock_arguments(parser: argparse.ArgumentParser, ttl_default: str, owner: str) -> None:
@@ -222,6 +249,30 @@ def duration_ms(text: str) -> int:
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a length of time; write it like 500ms, 10s or 5m")
     return value
+
+
+def _grace_ms(text: str) -> int:
+    """Read the time that a command has to end."""
+    grace_ms = duration_ms(text)
+    if grace_ms > GRACE_MAX_MS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is too long: without its lock a command runs for 1d at most"
+        )
+    return grace_ms
+
+
+def _shell_line(text: str) -> str:
+    """Read a line for the shell."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty; write a line for the shell, such as 'touch lost'")
+    return text
+
+
+async def _ending(arguments: argparse.Namespace) -> Ending:
+    """Return how to end a command that may run no longer. Raises ValueError."""
+    ending = Ending(grace_s=arguments.grace / 1000, on_lost=arguments.on_lost or "")
+    await ending.check()
+    return ending
 
 
 def _version() -> str:
@@ -305,6 +356,7 @@ class _Printed(msgspec.Struct, frozen=True):
 async def _run(client: Client, arguments: argparse.Namespace) -> int:
     """Run a command under a lock, or under a permit, and return its exit code."""
     ttl, timeout = arguments.ttl / 1000, arguments.wait / 1000
+    ending = await _ending(arguments)
     if arguments.semaphore is not None:
         if arguments.mode != _MODES[0]:
             raise ValueError("--mode and --shared are for locks, and --semaphore has none")
@@ -316,7 +368,7 @@ async def _run(client: Client, arguments: argparse.Namespace) -> int:
             note=arguments.note,
             priority=arguments.priority,
         )
-        return await run_under_lock(permit, arguments.argv)
+        return await run_under_lock(permit, arguments.argv, ending)
     lock = client.lock(
         arguments.name,
         ttl=ttl,
@@ -325,7 +377,7 @@ async def _run(client: Client, arguments: argparse.Namespace) -> int:
         note=arguments.note,
         priority=arguments.priority,
     )
-    return await run_under_lock(lock, arguments.argv)
+    return await run_under_lock(lock, arguments.argv, ending)
 
 
 async def _elect(client: Client, arguments: argparse.Namespace) -> int:
@@ -336,7 +388,8 @@ async def _elect(client: Client, arguments: argparse.Namespace) -> int:
         ttl=arguments.ttl / 1000,
         timeout=None if arguments.wait is None else arguments.wait / 1000,
     )
-    return await run_under_lock(election, arguments.argv, "HOLDFAST_ELECTION")
+    ending = await _ending(arguments)
+    return await run_under_lock(election, arguments.argv, ending, "HOLDFAST_ELECTION")
 
 
 async def _get(client: Inspector, arguments: argparse.Namespace) -> int:

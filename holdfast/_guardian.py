@@ -9,12 +9,14 @@ import signal
 import sys
 import time
 
-STOP_S = 2.0
-"""Seconds that a command whose lock is lost has to clean up between SIGTERM and SIGKILL."""
+GRACE_S = 2.0
+"""Seconds from the loss of a lock to SIGKILL for its command, unless the user says otherwise."""
 READY = b"ready\n"
 """What the guardian says once signals to its group do not end it any more."""
 STARTING = b"starting\n"
 """What it is told before the command is started: until then, nothing has to be ended."""
+LOST = b"lost\n"
+"""What it is told when the lock is lost: the grace is counted from here, if it has to end the command."""
 GOODBYE = b"goodbye\n"
 """What it is told when the command has ended, or was ended, and nothing is left to do."""
 
@@ -35,20 +37,33 @@ _IGNORED = (
 
 
 def main() -> None:
-    """Wait for a goodbye on standard input; end the group when the pipe breaks before and a command runs."""
+    """Wait for a goodbye on standard input; end the group when the pipe breaks before and a command runs.
+
+    The only argument is the grace in seconds.
+    """
+    grace_s = float(sys.argv[1])
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     os.write(sys.stdout.fileno(), READY)
-    told = b""
-    while part := os.read(sys.stdin.fileno(), 64):
-        told += part
+    told, counted_from_s = _listen()
     if GOODBYE in told or STARTING not in told:
         return
     group = os.getpgrp()
     os.killpg(group, signal.SIGTERM)
     os.killpg(group, signal.SIGCONT)  # also a stopped process hears of it
-    time.sleep(STOP_S)
+    time.sleep(max(0.0, counted_from_s + grace_s - time.monotonic()))
     os.killpg(group, signal.SIGKILL)  # ourselves, too
+
+
+def _listen() -> tuple[bytes, float]:
+    """Read to the end of the pipe; return all of it, and when the grace began: at the loss, else now."""
+    told = b""
+    lost_at_s = None
+    while part := os.read(sys.stdin.fileno(), 64):
+        told += part
+        if lost_at_s is None and LOST in told:
+            lost_at_s = time.monotonic()
+    return told, time.monotonic() if lost_at_s is None else lost_at_s
 
 
 if __name__ == "__main__":

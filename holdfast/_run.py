@@ -7,28 +7,30 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast import _exit_codes, _guardian
 from holdfast._acquiring import Acquirable
+from holdfast._ending import Ending, Hook, end, signal_group
+from holdfast._hold import Hold
 from holdfast._terminal import Foreground
 
 _log = logging.getLogger("holdfast")
 
 
 async def run_under_lock(
-    lock: Acquirable[Any], argv: Sequence[str], name_variable: str = "HOLDFAST_LOCK"
+    lock: Acquirable[Any], argv: Sequence[str], ending: Ending, name_variable: str = "HOLDFAST_LOCK"
 ) -> int:
     """Run `argv` while the lock is held and return its exit code. Raises what `lock` raises, and OSError.
 
     Its environment has HOLDFAST_TOKEN, and the name of the lock in `name_variable`.
 
     SIGTERM, SIGINT and SIGHUP are passed on to the command, and its end is ours. When the lock is lost, the
-    command gets SIGTERM at once and SIGKILL soon after, with all processes of its group; so it does when this
-    process is killed. The command gets the terminal if we have it, and cannot be suspended.
+    command gets SIGTERM, and SIGKILL when the grace of `ending` is over, with all processes of its group; so
+    it does when this process is killed. The command gets the terminal if we have it, and cannot be suspended.
     """
-    async with _guarded_group() as guardian, lock as hold:
+    async with _guarded_group(ending.grace_s) as guardian, lock as hold:
         group = guardian.pid
         environment = os.environ | {"HOLDFAST_TOKEN": str(hold.token), name_variable: hold.name}
         foreground = Foreground(group)
@@ -36,13 +38,41 @@ async def run_under_lock(
         with foreground.lent():
             # In a group of its own, so that what the command starts is stopped with it.
             process = await asyncio.create_subprocess_exec(*argv, env=environment, process_group=group)
-            try:
-                with _signals_handled(process.pid, group, foreground):
+            with _signals_handled(process.pid, group, foreground):
+                try:
                     code = await process.wait()
-            except asyncio.CancelledError:
-                await _stop(process, group)
-                raise
+                except asyncio.CancelledError:
+                    hook = _hook(ending, hold, process, environment)
+                    try:
+                        await _report_loss(hold, guardian, ending)
+                    finally:
+                        await end(process, group, ending.grace_s, hook)
+                    raise
     return code if code >= 0 else _exit_codes.SIGNAL_BASE - code
+
+
+async def _report_loss(hold: Hold, guardian: asyncio.subprocess.Process, ending: Ending) -> None:
+    """Say that the lock is lost, if it is: to people, and to the guardian, for its grace."""
+    if not hold.lost.is_set():
+        return
+    _log.error(
+        "%s; the command is stopped, within %g s: it may not work without the lock",
+        hold.loss(hold.reason),
+        ending.grace_s,
+    )
+    # It may have been killed; then nobody needs to hear of it.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        await _tell(guardian, _guardian.LOST)
+
+
+def _hook(
+    ending: Ending, hold: Hold, process: asyncio.subprocess.Process, environment: Mapping[str, str]
+) -> Hook | None:
+    """Return what is to be run: nothing if nobody asked, nothing was lost, or the command has ended."""
+    if not ending.on_lost or not hold.lost.is_set() or process.returncode is not None:
+        return None
+    told = {"HOLDFAST_LOST_REASON": hold.reason, "HOLDFAST_COMMAND_PID": str(process.pid)}
+    return Hook(ending.on_lost, {**environment, **told})
 
 
 @contextlib.contextmanager
@@ -50,7 +80,7 @@ def _signals_handled(command: int, group: int, foreground: Foreground) -> Iterat
     """Pass signals on to the command meanwhile, and never let it, or us, be suspended with the lock."""
     loop = asyncio.get_running_loop()
     handlers: dict[signal.Signals, Callable[[], None]] = {
-        number: functools.partial(_signal_group, group, number)
+        number: functools.partial(signal_group, group, number)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     }
     handlers[signal.SIGTSTP] = lambda: foreground.on_stop(signal.SIGTSTP)
@@ -74,13 +104,14 @@ def _look_for_stop(command: int, foreground: Foreground) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _guarded_group() -> AsyncIterator[asyncio.subprocess.Process]:
+async def _guarded_group(grace_s: float) -> AsyncIterator[asyncio.subprocess.Process]:
     """Make a process group, with nothing in it but a guardian that ends it when this process dies."""
     guardian = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
         "-S",
         _guardian.__file__,
+        str(grace_s),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         cwd="/",
@@ -105,24 +136,3 @@ async def _tell(guardian: asyncio.subprocess.Process, what: bytes) -> None:
     assert guardian.stdin is not None
     guardian.stdin.write(what)
     await guardian.stdin.drain()
-
-
-def _signal_group(group: int, number: signal.Signals) -> None:
-    """Signal a process group, which may be gone."""
-    try:
-        os.killpg(group, number)
-    except ProcessLookupError:
-        return
-
-
-async def _stop(process: asyncio.subprocess.Process, group: int) -> None:
-    """End a command's process group: by SIGTERM, then by SIGKILL."""
-    _signal_group(group, signal.SIGTERM)
-    try:
-        async with asyncio.timeout(_guardian.STOP_S):
-            await process.wait()
-    except TimeoutError:
-        _log.warning("the command did not stop in time and is killed: pid=%d", process.pid)
-    # Also after it ended by itself: what it left behind in its group works without the lock.
-    _signal_group(group, signal.SIGKILL)
-    await process.wait()

@@ -47,7 +47,7 @@ def group_of(pid: int) -> set[int]:
     return {each for each in everybody if stat_of(each)[2:3] == [group] and not has_ended(each)}
 
 
-async def _all_end(pids: set[int]) -> None:
+async def all_end(pids: set[int]) -> None:
     """Wait until all these processes have ended."""
     async with asyncio.timeout(DEADLINE_S):
         while not all(map(has_ended, pids)):  # noqa: ASYNC110 - no event to await
@@ -67,7 +67,7 @@ async def test_a_killed_holdfast_ends_the_command(on_term: str) -> None:
         assert len(group) == 3, "the shell, its sleep and the guardian"
         process.kill()
         await process.wait()
-        await _all_end(group)
+        await all_end(group)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,8 @@ async def test_a_killed_holdfast_ends_the_command(on_term: str) -> None:
         (_guardian.GOODBYE, 0),
         (_guardian.STARTING + _guardian.GOODBYE, 0),
         (_guardian.STARTING, -signal.SIGKILL),
+        (_guardian.STARTING + _guardian.LOST, -signal.SIGKILL),
+        (_guardian.STARTING + _guardian.LOST + _guardian.GOODBYE, 0),
     ],
 )
 async def test_the_guardian_ends_its_group_only_when_a_command_runs(told: bytes, exit_code: int) -> None:
@@ -85,6 +87,7 @@ async def test_the_guardian_ends_its_group_only_when_a_command_runs(told: bytes,
         sys.executable,
         "-I",
         _guardian.__file__,
+        "0.1",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         process_group=0,
@@ -106,7 +109,7 @@ async def test_a_killed_holdfast_ends_a_stopped_command() -> None:
         group = group_of(pid)
         process.kill()
         await process.wait()
-        await _all_end(group)
+        await all_end(group)
 
 
 async def test_a_good_end_leaves_nothing_behind() -> None:
@@ -135,5 +138,5 @@ async def test_signals_reach_the_command_but_not_the_guardian() -> None:
             group = group_of(pid)
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 7
-        await _all_end(group)
+        await all_end(group)
         assert node.seen[-1].path == "/v1/locks/release"
