@@ -107,7 +107,7 @@ def test_strangers_do_not_wash_away_what_principals_tried() -> None:
 
 
 def test_nothing_grows_with_what_a_client_sends() -> None:
-    """A long detail is cut; an exception that is no problem, and a problem of another kind, are not kept."""
+    """A long detail is cut; another exception, and a problem of another kind, are not kept."""
     trace = RefusalTrace()
     note(trace, "", "forbidden-host", "h" * 10_000)
     trace.note(ValueError("x"), None, principal="", method="-", route="-", request_id="r")
