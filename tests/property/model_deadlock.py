@@ -112,12 +112,16 @@ def is_blocked_by(state: ModelState, wait: Wait, stuck: list[HoldId]) -> bool:
         return True
     if any(other.ticket_id in stuck for _, tickets in wait.kept for other in tickets):
         return True
-    for name, items in wait.pools.items():
-        kept = [thing for thing, tickets in items if any(other.ticket_id in stuck for other in tickets)]
-        left = state.limits[name] - sum(permits_of(thing, name) for thing in kept)
-        if left < permits_of(wait.ticket, name):
-            return True
-    return False
+    return any(lacks_permits(state, wait, name, stuck) for name in wait.pools)
+
+
+def lacks_permits(state: ModelState, wait: Wait, name: str, stuck: list[HoldId]) -> bool:
+    """Whether there are too few permits of a semaphore for a ticket as long as the `stuck` keep theirs."""
+    kept = [
+        thing for thing, tickets in wait.pools[name] if any(other.ticket_id in stuck for other in tickets)
+    ]
+    left = state.limits[name] - sum(permits_of(thing, name) for thing in kept)
+    return left < permits_of(wait.ticket, name)
 
 
 def stuck_waits(state: ModelState) -> list[Wait]:
@@ -177,16 +181,20 @@ def shown(owner: OwnerName) -> OwnerName:
 
 
 def edges(state: ModelState) -> list[Edge]:
-    """Return which stuck ticket waits for which, and for what."""
+    """Return which stuck ticket waits for which, and for what: not for permits of which there are enough."""
     stuck = stuck_waits(state)
     ids = [wait.ticket.ticket_id for wait in stuck]
     return [
-        (ticket.ticket_id, CycleView(shown(ticket.owner), part.name, part.kind), other.ticket_id)
-        for ticket, needed, kept, pools in stuck
-        for thing, others in [*[(t, [t]) for t in needed], *kept, *chain(*pools.values())]
+        (wait.ticket.ticket_id, CycleView(shown(wait.ticket.owner), part.name, part.kind), other.ticket_id)
+        for wait in stuck
+        for thing, others in [
+            *[(t, [t]) for t in wait.needed],
+            *wait.kept,
+            *chain(*[items for name, items in wait.pools.items() if lacks_permits(state, wait, name, ids)]),
+        ]
         for other in others
         if other.ticket_id in ids
-        for part in _meeting_parts(ticket, thing)
+        for part in _meeting_parts(wait.ticket, thing)
     ]
 
 
