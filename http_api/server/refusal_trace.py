@@ -1,8 +1,9 @@
 """The newest attempts that this node has refused because of who asked: a wrong token, a right that lacks.
 
 They are kept in memory alone, and nowhere else: who guesses at tokens all day must not fill a disk. Those of
-principals and those of strangers are kept apart, so that strangers cannot wash away what a principal tried.
-Nothing here is secret: no token, no id of a session or hold, no body; paths are those of routes.
+principals and those of strangers are kept apart, so that strangers cannot wash away what a principal tried;
+one principal can do that to another. Nothing here is secret: no token, no id of a session or hold, no body;
+paths are those of routes. What clients choose is cut, so that the bound on the count is one on the bytes.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Final
 
 from api.answers import Refusals, RefusedAttempt
 from api.problems import ProblemError
+from holdfast import wire
 
 TRACED: Final = frozenset({"unauthenticated", "forbidden", "forbidden-host", "forbidden-origin"})
 """The problems that are about who asks; all others are about what is asked."""
@@ -21,6 +23,8 @@ KEPT_MAX: Final = 1000
 """The attempts of principals that are kept, and as many of strangers: about a megabyte of each."""
 DETAIL_CHARS_MAX: Final = 300
 """Of a detail that repeats what the client sent, such as a `Host`."""
+ID_CHARS_MAX: Final = wire.HEADER_REQUEST_ID_CHARS_MAX
+"""Of a request id, which may be refused for its length only later than its client is."""
 
 
 class RefusalTrace:
@@ -57,7 +61,7 @@ class RefusalTrace:
                 method=method,
                 route=route,
                 detail=exc.detail[:DETAIL_CHARS_MAX],
-                request_id=request_id,
+                request_id=request_id[:ID_CHARS_MAX],
             )
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 from api.problems import ProblemError
 from holdfast import wire
 from http_api.server.callers import Callers
-from http_api.server.refusal_trace import DETAIL_CHARS_MAX, KEPT_MAX, RefusalTrace
+from http_api.server.refusal_trace import DETAIL_CHARS_MAX, ID_CHARS_MAX, KEPT_MAX, RefusalTrace
 from tests.unit.http_api.serving import Served, bearer, serving, token_line
 
 WORKER, ADMIN = "hft_worker-CANARY-4711-".ljust(47, "w"), "hft_admin-CANARY-4711-".ljust(47, "a")
@@ -21,11 +21,12 @@ async def traced(served: Served, **query: int) -> Any:
     return got.body
 
 
-def note(trace: RefusalTrace, principal: str, code: str = "forbidden", detail: str = "no") -> None:
+def note(
+    trace: RefusalTrace, principal: str, code: str = "forbidden", detail: str = "no", request_id: str = "r"
+) -> None:
     """Let an attempt be refused whose connection is gone."""
-    trace.note(
-        ProblemError(code, detail), None, principal=principal, method="GET", route="/v1/locks", request_id="r"
-    )
+    problem = ProblemError(code, detail)
+    trace.note(problem, None, principal=principal, method="GET", route="/v1/locks", request_id=request_id)
 
 
 async def test_what_was_refused_to_whom_is_shown_to_administrators() -> None:
@@ -107,10 +108,11 @@ def test_strangers_do_not_wash_away_what_principals_tried() -> None:
 
 
 def test_nothing_grows_with_what_a_client_sends() -> None:
-    """A long detail is cut; another exception, and a problem of another kind, are not kept."""
+    """What it chooses is cut; another exception, and a problem of another kind, are not kept."""
     trace = RefusalTrace()
-    note(trace, "", "forbidden-host", "h" * 10_000)
+    note(trace, "", "forbidden-host", "h" * 10_000, "i" * 10_000)
     trace.note(ValueError("x"), None, principal="", method="-", route="-", request_id="r")
     note(trace, "worker", "lock-held")
     (shown,) = trace.newest(10).refusals
-    assert (len(shown.detail), shown.address) == (DETAIL_CHARS_MAX, "")
+    assert (len(shown.detail), len(shown.request_id)) == (DETAIL_CHARS_MAX, ID_CHARS_MAX)
+    assert shown.address == ""
