@@ -432,8 +432,8 @@ class Client:
     ) -> None:
         """Release the hold of a name if it has this value: of several, the one that was granted first.
 
-        Raises Refused (`not-holder`) when none has it. A `Hold` of it does not hear of this at once: release
-        that instead where you have it.
+        A hold of several locks is not found by its value. Raises Refused (`not-holder`) when none has it. A
+        `Hold` of it does not hear of this at once: release that instead where you have it.
         """
         await self._transport.call(_operations.release_by_value(kind, to_name(name), value))
 

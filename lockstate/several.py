@@ -112,7 +112,8 @@ class Several:
         if not new_count:
             return None
         count = len(state.semaphores) + len(state.permit_delays)
-        return check_count(count, limits.SEMAPHORES_COUNT_MAX - new_count + 1, "semaphores")
+        others = new_count - 1  # there must be room for the last one behind them
+        return check_count(count, limits.SEMAPHORES_COUNT_MAX - others, "semaphores")
 
     def _record(
         self, make: type[HoldOrTicket], command: AcquireSeveral, owner: OwnerName, key: RequestKey | None

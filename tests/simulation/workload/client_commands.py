@@ -175,10 +175,10 @@ class ClientCommands:
     def guess_a_value(self, held: Held) -> ReleaseByValue | RenewByValue:
         """Return what names a hold by something that is not quite its name, its value or its kind.
 
-        For a list of locks that may be one of its names: it is not found by that either.
+        Of a list of locks all of them may be right: it is not found by that either.
         """
         random, name, request_id = self._random, held.locks[0].name, self._caller.request_id()
-        wrong = random.choice(["value", "name", "kind"] + ["nothing"] * (len(held.locks) > 1) * 3)
+        wrong = random.choice(["value", "name", "kind", "nothing" if len(held.locks) > 1 else "value"])
         value = held.value[:-1] if wrong == "value" else held.value
         if wrong == "name":
             name = random.choice(

@@ -9,7 +9,7 @@ from holdfast import wire
 from lockstate.versions import RULES_FOLLOWED
 from tests.unit.http_api.serving import Served, bearer, check_problem, serving, token_line
 
-ME, READER = "m" * 32, "r" * 32
+ME, READER, ALL = "m" * 32, "r" * 32, "a" * 32
 LINES = token_line("me", ME, "acquire@mine read") + token_line("reader", READER, "read")
 SECRET = "hunter2-" + "x" * 40
 
@@ -141,6 +141,19 @@ async def test_the_right_to_acquire_the_name_is_needed() -> None:
             check_problem(reader, 403, "forbidden")
         body = {"name": "mine/a", "value": "v"}
         assert (await served.call("POST", wire.LOCK_RELEASE, body, **mine)).status == 200
+
+
+async def test_who_may_use_one_name_does_not_end_several() -> None:
+    """A hold of several locks is not found by its value, for all of it would end."""
+    async with serving(tokens=LINES + token_line("all", ALL, "read,acquire")) as served:
+        locks = [{"name": "mine/a"}, {"name": "other"}]
+        several = {"locks": locks, "ttl_ms": 60_000, "value": "v"}
+        held = await served.call("POST", wire.LOCK_ACQUIRE, several, headers=bearer(ALL))
+        assert held.status == 200
+        for path in (wire.LOCK_RENEW, wire.LOCK_RELEASE):
+            got = await served.call("POST", path, {"name": "mine/a", "value": "v"}, headers=bearer(ME))
+            check_problem(got, 409, "not-holder")
+        assert [holder.token for holder in served.node.machine.lock("other").holders] == [held.body["token"]]
 
 
 async def test_before_all_nodes_know_values_they_are_refused() -> None:
