@@ -79,7 +79,8 @@ def keepers(state: ModelState, thing: Hold | Ticket) -> list[Ticket]:
 class Wait(NamedTuple):
     """What one ticket waits for: tickets, and things, each with the tickets that it is kept for.
 
-    All of `kept` must be given back, and enough of the permits of each semaphore in `pools`.
+    All of `kept` must be given back, and enough of the permits of each semaphore in `pools`. Who is ahead in
+    its queue must be served whatever it wants, as one of `needed`: there only what others keep of it counts.
     """
 
     ticket: Ticket
@@ -97,7 +98,8 @@ def waits(state: ModelState) -> list[Wait]:
             [(item, keepers(state, item)) for item in locks_to_be_given_back(state, t)],
             {
                 part.name: [
-                    (item, keepers(state, item)) for item in permits_to_be_given_back(state, t, part.name)
+                    (item, [keeper for keeper in keepers(state, item) if keeper is not item])
+                    for item in permits_to_be_given_back(state, t, part.name)
                 ]
                 for part in parts_of(t, HoldKind.SEMAPHORE)
             },

@@ -89,11 +89,13 @@ def test_and_the_referee_objects_if_the_other_one_is_in_its_way() -> None:
         told.tell(converted("h11", SHARED, "t12"))
 
 
-def test_who_comes_behind_a_deadlock_without_being_part_of_it_may_wait() -> None:
+@pytest.mark.parametrize("wanted", [1, 4])
+def test_who_comes_behind_a_deadlock_without_being_part_of_it_may_wait(wanted: int) -> None:
     """Also if it overtakes somebody whose permits one of those ahead could do without.
 
-    A twin that leaves can leave a deadlock that nobody was refused for. The newcomer waits for `K`, which is
-    behind it, and makes `W` wait. `W` keeps the permit that `P` will get; but of those there are enough.
+    A twin that leaves can leave a deadlock that nobody was refused for: here of `T2` and `Z`, with `P` and
+    `K` behind it in the queue of a semaphore. The newcomer waits for `K`, and makes `W` wait. `W` keeps the
+    permit that `P` will get; but without that one there are as many as are `wanted` by `K`.
     """
     told = Told()
     told.open("A", "S")
@@ -112,7 +114,14 @@ def test_who_comes_behind_a_deadlock_without_being_part_of_it_may_wait() -> None
         ),
         asked(Acquire, "T2", "A", name="y", mode=EXCLUSIVE),
         asked(AcquirePermits, "P", "S", name="q", limit=5, permits=1),
-        asked(AcquireSeveral, "K", name="", mode=EXCLUSIVE, locks=(Wanted("n", EXCLUSIVE),), permits=permit),
+        asked(
+            AcquireSeveral,
+            "K",
+            name="",
+            mode=EXCLUSIVE,
+            locks=(Wanted("n", EXCLUSIVE),),
+            permits=(WantedPermits("q", 5, wanted),),
+        ),
         asked(AcquireAs, "W", "S", name="n", mode=EXCLUSIVE, priority=4),
     )
     assert told.waiting() == {"T1", "Z", "T2", "P", "K", "W"}
