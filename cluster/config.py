@@ -42,8 +42,13 @@ _RANGES: Final = {
     "connections_per_address": (0, 1_000_000),
     "state_bytes_max": (0, 1 << 50),
 }
-_FILES: Final = ("tls_cert", "tls_key", "tls_client_ca", "tokens")
-_WORDS: Final = {"log_level": ("debug", "info", "warning", "error"), "log_format": ("text", "json")}
+_PEER_FILES: Final = ("peer_cert", "peer_key", "peer_ca")
+_FILES: Final = ("tls_cert", "tls_key", "tls_client_ca", "tokens", *_PEER_FILES)
+_WORDS: Final = {
+    "peer_tls": ("off", "accept", "dial", "require"),
+    "log_level": ("debug", "info", "warning", "error"),
+    "log_format": ("text", "json"),
+}
 
 
 class Address(NamedTuple):
@@ -118,6 +123,13 @@ class NodeConfig:
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
     """The authorities of which one must have signed the certificate of each client."""
+    peer_cert: Path | None = None
+    """The certificate that this node shows its peers; without it links have no TLS."""
+    peer_key: Path | None = None
+    peer_ca: Path | None = None
+    """The authorities of which one must have signed the certificate of each peer."""
+    peer_tls: str = "off"
+    """How far the cluster has gone to links with TLS (peers/peer_tls.py): `require`, or a step before."""
     tokens: Path | None = None
     """Who may call, and what they may do where; without it everybody may do everything."""
 
@@ -181,6 +193,11 @@ class NodeConfig:
             raise WrongValueError(missing, "", "a certificate and its key are given together")
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise WrongValueError("tls_client_ca", str(self.tls_client_ca), "needs tls_cert and tls_key")
+        missing_files = [setting for setting in _PEER_FILES if getattr(self, setting) is None]
+        if missing_files and len(missing_files) < len(_PEER_FILES):
+            raise WrongValueError(missing_files[0], "", f"{', '.join(_PEER_FILES)} are given together")
+        if missing_files and self.peer_tls != "off":
+            raise WrongValueError("peer_tls", self.peer_tls, f"needs {', '.join(_PEER_FILES)}")
 
     @property
     def is_single(self) -> bool:
@@ -226,6 +243,8 @@ class NodeConfig:
                 f"http: {self.http}: there is {missing}: whoever reaches this address may take and"
                 " release every lock and change the members; see docs/security.md"
             )
+        if self.peer_cert is not None and self.peer_tls == "off":
+            found.append("peer_tls: off: peer_cert, peer_key and peer_ca are not used")
         if self.tls_cert is not None and urllib.parse.urlsplit(self.advertise_http).scheme != "https":
             found.append(
                 f"advertise_http: {self.advertise_http}: this node speaks only TLS: should it be https://?"
@@ -294,6 +313,8 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
     rest: dict[str, Any] = {name: _parse_number(name, given[name].text) for name in NUMBERS if name in given}
     rest |= {name: given[name].text for name in _WORDS if name in given}
     rest |= {name: _parse_file(name, given[name].text) for name in _FILES if name in given}
+    if "peer_cert" in given:
+        rest.setdefault("peer_tls", "require")
     return NodeConfig(
         node_id=node_id,
         data_dir=Path(data_dir),

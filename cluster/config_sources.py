@@ -49,6 +49,13 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "FILE",
         "let only clients in whose certificate one of these authorities has signed (PEM)",
     ),
+    "peer_cert": ("FILE", "speak TLS 1.3 with other nodes, with the certificates in this file (PEM)"),
+    "peer_key": ("FILE", "the private key of that certificate (PEM)"),
+    "peer_ca": ("FILE", "let only nodes in whose certificate one of these authorities has signed (PEM)"),
+    "peer_tls": (
+        "STEP",
+        "off, accept, dial or require: a running cluster goes to TLS step by step (default: require)",
+    ),
     "tokens": (
         "FILE",
         "let only callers in that this file names, each with its rights; see `holdfast token --help`",

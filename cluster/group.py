@@ -42,6 +42,7 @@ from cluster.peers.disk_watch import DiskWatch
 from cluster.peers.handshake import Objection
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
+from cluster.peers.peer_tls_watch import PeerTlsWatch
 from cluster.peers.peering import Handlers, Peering
 from cluster.peers.refusal_watch import RefusalWatch
 from cluster.rare_proposals import RareProposals
@@ -89,6 +90,8 @@ class Group:
         """Set, and replaced by a new one, when who leads may have changed."""
         self.on_look: Callable[[], None] = lambda: None
         """Called whenever this node has looked at the clock, at who leads and at deadlines."""
+        self.peer_tls_watch: PeerTlsWatch | None = None
+        """What keeps the TLS of the links, if they have any. Set before they are used."""
         self.is_shutting_down = False
         self._batcher = Batcher()
         self._clock = ClusterClock(SystemClock())

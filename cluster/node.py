@@ -24,8 +24,10 @@ from cluster.observing.metrics import Metrics
 from cluster.observing.obstacles import obstacles
 from cluster.observing.status import ClusterStatus, PeerStatus
 from cluster.observing.troubles import troubles
+from cluster.peers import peer_tls_watch
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
+from cluster.peers.peer_tls_watch import PeerTlsWatch
 from cluster.peers.peering import Peering
 from cluster.peers.secret_watch import SecretWatch
 from cluster.storage.data_directory import DataDir
@@ -80,17 +82,21 @@ class Node:
         self._shutdown = asyncio.Event()
         self._group: Group | None = None
         self._secret_watch: SecretWatch | None = None
+        self.peer_tls_watch: PeerTlsWatch | None = None
+        """What keeps the TLS between this node and its peers, if there is any. Set by `start`."""
         self._is_stopped = False
 
     async def start(self) -> None:
         """Take the data directory, recover, listen for peers. Raises StartupError."""
         config = self.config
         self._is_stopped = False
+        # Read first: what is wrong with files is found before the data directory is touched.
+        self.peer_tls_watch = peer_tls_watch.watch_of(config)
         self._datadir = DataDir.open(config.data_dir, config.node_id, joins=config.join, files=self._files)
         try:
             group = self._recover()
             peering = Peering(self._datadir, config.node_id, config.advertise_http, group)
-            links = PeerLinks(config.node_id, config.secrets, {}, peering, configured=config.peers)
+            links = self._linked(group, peering)
             self._syncs = self._given_syncs or runner_for(asyncio.get_running_loop(), self._files)
             group.connect(links, peering, self._syncs)
             self._store.woken = group.loop.request_tick
@@ -114,6 +120,16 @@ class Node:
         except BaseException:
             await self._close(group)
             raise
+
+    def _linked(self, group: Group, peering: Peering) -> PeerLinks:
+        """Return the links of this node, with TLS if it has that."""
+        config, watch = self.config, self.peer_tls_watch
+        tls = watch.tls if watch is not None else None
+        links = PeerLinks(config.node_id, config.secrets, {}, peering, configured=config.peers, tls=tls)
+        if watch is not None:
+            watch.plain_count = links.plain_count
+        group.peer_tls_watch = watch
+        return links
 
     def _recover(self) -> Group:
         """Read log and state back. Raises StartupError, SnapshotError."""
@@ -140,9 +156,11 @@ class Node:
         self._check_configuration(group)
         self._journal.sync()
         if self.config.takes_peers:
+            self._check_certificate(group)
             await group.links.start(self._listen_address(group))
-            if self._secret_watch is not None:
-                self._secret_watch.start()
+            for watch in (self._secret_watch, self.peer_tls_watch):
+                if watch is not None:
+                    watch.start()
         if not group.peering.is_established:
             logger.info("event=first-start waiting_for=%s", ",".join(group.peering.missing()) or "-")
         elif self.config.node_id not in group.replica.membership.latest.nodes:
@@ -180,6 +198,14 @@ class Node:
         )
         if wrong:
             raise ConfigError(wrong)
+
+    def _check_certificate(self, group: Group) -> None:
+        """Refuse a certificate for peers that is of another cluster. Raises ConfigError."""
+        if self.peer_tls_watch is not None:
+            joins = self._datadir.identity.joins
+            self.peer_tls_watch.belong(
+                lambda: group.peering.cluster_id, is_founding=not joins and group.is_log_empty()
+            )
 
     def _listen_address(self, group: Group) -> Address:
         """Return where to listen for peers: if the configuration does not say it, where they look for us."""
@@ -250,8 +276,9 @@ class Node:
             stack.callback(self._work.close)
             stack.callback(group.replica.close)
             group.stop()
-            if self._secret_watch is not None:
-                await self._secret_watch.stop()
+            for watch in (self._secret_watch, self.peer_tls_watch):
+                if watch is not None:
+                    await watch.stop()
             await group.links.stop()
 
     @property

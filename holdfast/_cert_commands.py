@@ -19,6 +19,7 @@ DAYS: Final = 365
 DAYS_MAX: Final = 36_500
 
 _CA: Final = "ca"
+_PEER: Final = "-peer"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 """Names are those of files, too."""
 _KEY_MODE: Final = 0o600
@@ -41,9 +42,23 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     node.add_argument(
         "hosts", metavar="HOST", nargs="+", help="a name or address by which clients will call the node"
     )
+    peer = kinds.add_parser(
+        "peer",
+        help="make the certificate that a node shows other nodes",
+        description="Make NAME-peer.pem and NAME-peer-key.pem, by which the nodes of a cluster know a node.",
+    )
+    peer.add_argument("name", metavar="NODE_ID", type=_name, help="the id of the node, such as n1")
+    peer.add_argument(
+        "--cluster",
+        metavar="NAME",
+        action="append",
+        required=True,
+        help="a name for the cluster, the same in the certificates of all its nodes, or its id; both if given"
+        " twice",
+    )
     client = kinds.add_parser("client", help="make the certificate of a client")
     client.add_argument("name", metavar="NAME", type=_name, help="the client; the files get its name")
-    for kind, days in {ca: CA_DAYS, node: DAYS, client: DAYS}.items():
+    for kind, days in {ca: CA_DAYS, node: DAYS, peer: DAYS, client: DAYS}.items():
         kind.add_argument("--days", type=_days, default=days, help=f"days until it ends (default: {days})")
         kind.add_argument("--dir", metavar="DIR", type=Path, default=Path(), help="where the files are")
         kind.add_argument("--force", action="store_true", help="replace files that are there")
@@ -54,7 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     made = _load()
     directory: Path = arguments.dir
     name: str = _CA if arguments.kind == "ca" else arguments.name
-    cert, key = directory / f"{name}.pem", directory / f"{name}-key.pem"
+    # A node may have a certificate for its clients as well.
+    stem = f"{name}{_PEER}" if arguments.kind == "peer" else name
+    cert, key = directory / f"{stem}.pem", directory / f"{stem}-key.pem"
     if not arguments.force:
         # Told before anything is made. That nothing is replaced is seen to when the files are written.
         for path in (cert, key):
@@ -67,6 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
         case "node":
             authority = _authority(made, directory)
             issued = made.for_node(authority, name, arguments.hosts, days=arguments.days)
+        case "peer":
+            authority = _authority(made, directory)
+            issued = made.for_peer(authority, name, arguments.cluster, days=arguments.days)
         case _:
             issued = made.for_client(_authority(made, directory), name, days=arguments.days)
     directory.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ EARLY: Final = timedelta(hours=1)
 """By how much certificates are valid before they are made: clocks of other machines may be behind."""
 
 _HOST: Final = re.compile(r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?(?:\.[A-Za-z0-9_-]+)*")
+_PEER_PART: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _HOST_CHARS_MAX: Final = 253
 
 
@@ -51,6 +52,30 @@ def for_node(
     names = x509.SubjectAlternativeName([_host(host) for host in hosts])
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     return _signed(authority, name, purposes, names, _validity(days, now))
+
+
+def for_peer(
+    authority: Issued,
+    node_id: str,
+    clusters: Sequence[str],
+    *,
+    days: float,
+    now: datetime | None = None,
+) -> Issued:
+    """Make a certificate by which the nodes of a cluster know each other: each dials, and is dialed.
+
+    `clusters` are the cluster id, or a name for the cluster, or both. Raises ValueError.
+    """
+    if not clusters:
+        raise ValueError("name the cluster, or give its id")
+    for part in (node_id, *clusters):
+        if not _PEER_PART.fullmatch(part):
+            allowed = "1 to 63 letters, digits, '.', '_' or '-', and begins with a letter or digit"
+            raise ValueError(f"{part!r}: the id of a node, and the name of a cluster, has {allowed}")
+    uris = [x509.UniformResourceIdentifier(f"holdfast://{cluster}/{node_id}") for cluster in clusters]
+    purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    names = x509.SubjectAlternativeName(uris)
+    return _signed(authority, node_id, purposes, names, _validity(days, now))
 
 
 def for_client(authority: Issued, name: str, *, days: float, now: datetime | None = None) -> Issued:

@@ -29,6 +29,7 @@ from cluster.observing import memory
 from cluster.storage.forked_child import Child
 from cluster.storage.freed_memory import FreedMemory
 from cluster.storage.huge_pages import HugePages
+from cluster.tls.files import TlsUnusable
 from http_api import signals
 from http_api.app import build_server
 from http_api.ready_log import ReadyLog
@@ -36,7 +37,7 @@ from http_api.server import logs
 from http_api.server.authentication import Authentication
 from http_api.server.callers import Callers
 from http_api.server.connection_room import LOCAL_COUNT_MAX, SPARE_COUNT_MAX, RoomLimits
-from http_api.server.tls_context import TlsFiles, TlsUnusable
+from http_api.server.tls_context import TlsFiles
 from http_api.tls_watch import TlsWatch
 from http_api.tokens_watch import TokensUnusable, TokensWatch
 
@@ -160,7 +161,7 @@ def _tokens_of(config: NodeConfig) -> TokensWatch | None:
 
 def _reload(node: Node, *watches: FileWatch | None) -> None:
     """Read again what can change while the node runs: the files of secret, TLS and tokens, as it has them."""
-    given = [watch for watch in watches if watch is not None]
+    given = [watch for watch in (*watches, node.peer_tls_watch) if watch is not None]
     for watch in given:
         watch.read_now()
     if not given or node.has_secret_file:

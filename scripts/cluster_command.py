@@ -47,6 +47,9 @@ def build_parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--tls", action="store_true", help="new cluster: TLS, with certificates for nodes and clients"
     )
+    up.add_argument(
+        "--peer-tls", action="store_true", help="new cluster: TLS between nodes, with certificates for them"
+    )
     commands.add_parser("down", help="stop all nodes; the data stays")
     commands.add_parser("status", help="show the nodes; exit 0 if the cluster has a leader")
     for name, text in (
@@ -74,6 +77,7 @@ def _up(arguments: argparse.Namespace) -> int:
         nodes=arguments.nodes,
         base_port=arguments.base_port,
         tls=arguments.tls,
+        peer_tls=arguments.peer_tls,
         progress=lambda text: print(f"cluster: {text}", file=sys.stderr),
     )
     for name, value in cluster.client_environment.items():

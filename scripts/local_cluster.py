@@ -66,6 +66,7 @@ class LocalCluster:
         base_port: int = 0,
         extra_args: Sequence[str] = (),
         tls: bool = False,
+        peer_tls: bool = False,
         timeout_s: float = UP_S,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Self:
@@ -73,7 +74,8 @@ class LocalCluster:
 
         All nodes must be up: a cluster's first election needs every one of them. An existing cluster
         keeps its nodes, ports, arguments and secret. `base_port` 0 finds free ports. With `tls` a new cluster
-        speaks TLS, and wants certificates of its clients: `client_environment` has them.
+        speaks TLS, and wants certificates of its clients: `client_environment` has them. With `peer_tls` its
+        nodes speak TLS with each other.
         Raises ClusterFailure with the tail of a log, and PortsBusyError; what was started is stopped again.
         """
         path = Path(directory).resolve()
@@ -82,7 +84,7 @@ class LocalCluster:
             ports.check_free(base_port, nodes)  # before anything is written
         with _only_up(path):
             if not (path / cluster_file.FILE).exists():
-                cluster_file.create(path, nodes, base_port, extra_args, tls=tls)
+                cluster_file.create(path, nodes, base_port, extra_args, tls=tls, peer_tls=peer_tls)
             cluster = cls(path)
             dead = [node.id for node in cluster.nodes() if not cluster.is_alive(node.id)]
             try:
@@ -373,11 +375,15 @@ class LocalCluster:
 
     def _tls_args(self, node_id: str, document: dict[str, Any]) -> list[str]:
         """Return what a node is told of its certificates, if it has any."""
-        if not cluster_file.has_tls(document):
-            return []
-        cert, key = cluster_file.certificate(self.directory, node_id)
-        ca, _ = cluster_file.certificate(self.directory, "ca")
-        return ["--tls-cert", str(cert), "--tls-key", str(key), "--tls-client-ca", str(ca)]
+        told = []
+        if cluster_file.has_tls(document):
+            cert, key = cluster_file.certificate(self.directory, node_id)
+            ca, _ = cluster_file.certificate(self.directory, "ca")
+            told += ["--tls-cert", str(cert), "--tls-key", str(key), "--tls-client-ca", str(ca)]
+        if cluster_file.has_peer_tls(self.directory):
+            cert, key, ca = cluster_file.peer_certificate(self.directory, node_id)
+            told += ["--peer-cert", str(cert), "--peer-key", str(key), "--peer-ca", str(ca)]
+        return told
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -12,6 +12,8 @@ from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Sample, gauge
 from cluster.peers.cuts import Cut
 from cluster.peers.links import PeerLinks
+from cluster.peers.peer_tls import PeerTlsMode
+from cluster.peers.peer_tls_watch import PeerTlsWatch
 from cluster.peers.peering import Peering
 from lockstate.machine import LockMachine
 
@@ -31,6 +33,7 @@ class Measured(Protocol):
     node_id: str
     events: EventLog
     divergence: Divergence
+    peer_tls_watch: PeerTlsWatch | None
 
     def leader_id(self) -> str | None:
         """Return who leads, if it can be reached."""
@@ -61,6 +64,8 @@ def gauges(node: Measured) -> list[Sample]:
             )
             for peer_id in node.links.peer_ids()
         ),
+        gauge("peer_links_plain", "Links with peers that have no TLS.", node.links.plain_count()),
+        *_peer_tls(node),
         gauge("secret_links_behind", "Links not proven with the current secret.", node.links.links_behind()),
         *(
             (
@@ -131,6 +136,24 @@ def gauges(node: Measured) -> list[Sample]:
             for cut, count in node.events.cuts.items()
         ),
     ]
+
+
+def _peer_tls(node: Measured) -> Iterator[Sample]:
+    """Yield how far this node has gone to links with TLS, and when the certificates for it end."""
+    watch = node.peer_tls_watch
+    if watch is None:
+        return
+    for mode in PeerTlsMode:
+        text = "How far this node has gone to links with TLS."
+        yield gauge("peer_tls_mode", text, watch.tls.mode is mode, mode=mode.value)
+    for kind, count in watch.tls.opened.items():
+        text = "Links with peers that came into use."
+        yield "holdfast_peer_links_opened_total", text, "counter", {"kind": kind}, count
+    for which, end_s in watch.ends_at_s.items():
+        text = "Second since 1970 in which a certificate for peers ends."
+        yield gauge("peer_tls_certificate_end_seconds", text, end_s, certificate=which)
+    text = "1 while the TLS files for peers cannot be used, and an earlier certificate is."
+    yield gauge("peer_tls_files_refused", text, watch.is_refused)
 
 
 def _clocks(node: Measured) -> Iterator[Sample]:

@@ -16,6 +16,7 @@ import msgspec
 
 from cluster.errors import NodeFailed, PeerContradicts, PeerFault
 from cluster.peers import handshake, objections
+from cluster.peers.certificate_names import Names
 from cluster.peers.cuts import Cut, Cuts
 from cluster.peers.handshake import (
     Challenge,
@@ -41,6 +42,9 @@ BACKLOG_BYTES_MAX: Final = 64 << 20
 """Bytes that may wait for a peer: one that does not read loses its connection before we lose our memory."""
 ROOM_BYTES: Final = 2 << 20
 """Bytes: bulk data is added to a connection while less than this waits in it."""
+
+TLS_FIRST_BYTE: Final = 0x16
+"""What a dialer with TLS says first: a record of a handshake. A frame would be longer than any."""
 
 _LENGTH: Final = struct.Struct(">I")
 _LENGTH_BYTES: Final = _LENGTH.size
@@ -86,6 +90,9 @@ class LinkRegistry(Protocol):
 
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells a peer about itself."""
+
+    def certificate_fault(self, shown: Names | None, peer_id: str) -> tuple[Cut, str] | None:
+        """Return why a certificate that names these is not the peer's, None if it may be; None: no TLS."""
 
     def is_peer(self, node_id: str) -> bool:
         """Whether `node_id` is another node of this cluster."""
@@ -139,7 +146,10 @@ class Link(asyncio.Protocol):
         """When anything came that is proven to be the peer's."""
         self.bytes_s = 0.0
         """When any bytes came, whoever sent them: a sign that the connection is not stalled, and no more."""
+        self.shown: Names | None = None
+        """Whom the certificate of the other side names; None without TLS."""
         self._loop = asyncio.get_running_loop()
+        self._raw: asyncio.Transport | None = None
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._outgoing: list[bytes] = []
@@ -154,12 +164,26 @@ class Link(asyncio.Protocol):
     # -- asyncio.Protocol -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake."""
+        """Begin the handshake, without TLS."""
         # uvloop's transports are not subclasses of asyncio's.
-        self._transport = cast("asyncio.Transport", transport)
+        raw = cast("asyncio.Transport", transport)
+        self.connected(raw)
+        self.speak(raw, None)
+
+    def connected(self, raw: asyncio.Transport) -> None:
+        """Have so much time, and a place among those that have proven nothing. Nothing is said yet."""
+        self._raw = self._transport = raw
         self._links.begun(self)
-        self._timeout = self._loop.call_later(HANDSHAKE_S, self._give_up, Cut.SLOW, "handshake took too long")
+        self._timeout = self._loop.call_later(HANDSHAKE_S, self.give_up, Cut.SLOW, "handshake took too long")
+
+    def speak(self, transport: asyncio.Transport, shown: Names | None) -> None:
+        """Begin the handshake, over `transport`; the certificate of the other side names `shown`."""
+        self._transport, self.shown = transport, shown
         if self.is_dialer:
+            fault = self._links.certificate_fault(shown, self.peer_id)
+            if fault is not None:
+                self.give_up(*fault)
+                return
             hello = Hello(handshake.PROTOCOL_OLDEST, self._links.node_id, self.peer_id, self._nonce)
             self._send_handshake(hello)
 
@@ -186,7 +210,7 @@ class Link(asyncio.Protocol):
                 if self._transport is None:
                     return
         except SealBroken as error:
-            self._give_up(Cut.FORGED, f"{error}: somebody in between changes or adds bytes")
+            self.give_up(Cut.FORGED, f"{error}: somebody in between changes or adds bytes")
 
     def _take(self, data: bytes) -> None:
         """Handle every whole frame; what a peer may make us keep depends on whether it is proven."""
@@ -197,7 +221,10 @@ class Link(asyncio.Protocol):
             (length,) = _length_in(buffer, start)
             if length > (FRAME_BYTES_MAX if self.is_open else HANDSHAKE_FRAME_BYTES_MAX):
                 cut = Cut.UNREADABLE if self.is_open else Cut.HANDSHAKE
-                self._give_up(cut, f"frame of {length} bytes")
+                if not self.is_open and buffer[start] == TLS_FIRST_BYTE:
+                    self.give_up(Cut.TLS, "it speaks TLS, and this node does not (--peer-tls)")
+                else:
+                    self.give_up(cut, f"frame of {length} bytes")
                 return
             end = start + _LENGTH_BYTES + length
             if len(buffer) < end:
@@ -223,7 +250,8 @@ class Link(asyncio.Protocol):
             logger.warning(
                 "event=link-refused peer=%s reason=%r",
                 self.peer_id,
-                "it hung up during the handshake: its log says why, most often another cluster secret",
+                "it hung up during the handshake: its log says why, most often another cluster secret,"
+                " or another --peer-tls",
             )
         self._transport = None
         self.ended.set()
@@ -267,7 +295,10 @@ class Link(asyncio.Protocol):
 
     def make_room(self) -> None:
         """End a handshake that has not come far: others wait."""
-        self._give_up(Cut.CROWD, "many connections prove nothing, and this one is among the oldest")
+        self.give_up(Cut.CROWD, "many connections prove nothing, and this one is among the oldest")
+        if self._raw is not None:
+            # Also one that was refused already, and could read why.
+            self._raw.abort()
 
     def finish(self) -> None:
         """Send what waits, then close."""
@@ -301,13 +332,13 @@ class Link(asyncio.Protocol):
                 self._handshake(handshake.decode(frame))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             cut = Cut.UNREADABLE if self.is_open else Cut.HANDSHAKE
-            self._give_up(cut, f"unreadable frame: {error}")
+            self.give_up(cut, f"unreadable frame: {error}")
         except PeerContradicts as error:
-            self._give_up(Cut.CONTRADICTION, str(error))
+            self.give_up(Cut.CONTRADICTION, str(error))
         except PeerFault as error:
-            self._give_up(Cut.IMPLAUSIBLE, str(error))
+            self.give_up(Cut.IMPLAUSIBLE, str(error))
         except NodeFailed as error:
-            self._give_up(Cut.BROKEN, f"this node broke: {error}")
+            self.give_up(Cut.BROKEN, f"this node broke: {error}")
 
     def _link_frame(self, kind: int, body: msgspec.Raw) -> None:
         """Take a frame that is about this link itself. Raises msgspec.DecodeError."""
@@ -342,21 +373,25 @@ class Link(asyncio.Protocol):
             case Refusal() if self.is_dialer and self._exchange is not None:
                 if self._exchange.is_refused(self.secret, message):
                     self._refused(message.objection, self._exchange, is_frame=False)
-                self._give_up(Cut.REFUSED, "refused by the peer")
+                self.give_up(Cut.REFUSED, "refused by the peer")
             case _:
-                self._give_up(Cut.HANDSHAKE, "handshake out of order")
+                self.give_up(Cut.HANDSHAKE, "handshake out of order")
 
     def _on_hello(self, hello: Hello) -> None:
         if not handshake.PROTOCOL_OLDEST <= hello.protocol <= handshake.PROTOCOL_NEWEST:
             speaks = f"speaks protocol {hello.protocol}, this node up to {handshake.PROTOCOL_NEWEST}"
-            self._give_up(Cut.HANDSHAKE, speaks)
+            self.give_up(Cut.HANDSHAKE, speaks)
         elif hello.to != self._links.node_id or not self._links.is_peer(hello.node_id):
             wants = f"{hello.node_id!r} wants {hello.to!r}: not in the configuration of this node"
-            self._give_up(Cut.HANDSHAKE, wants)
+            self.give_up(Cut.HANDSHAKE, wants)
         elif len(hello.nonce) != handshake.NONCE_BYTES:
-            self._give_up(Cut.HANDSHAKE, "nonce of the wrong length")
+            self.give_up(Cut.HANDSHAKE, "nonce of the wrong length")
         else:
             self.peer_id = hello.node_id
+            fault = self._links.certificate_fault(self.shown, hello.node_id)
+            if fault is not None:
+                self.give_up(*fault)
+                return
             self._exchange = HandshakeState(hello.node_id, self._links.node_id, hello.nonce, self._nonce)
             self._send_handshake(Challenge(self._nonce))
 
@@ -374,7 +409,7 @@ class Link(asyncio.Protocol):
         theirs = self._proven(proof, exchange)
         if theirs is None:
             reason = "does not know the cluster secret: check the secret on both nodes"
-            self._give_up(Cut.SECRET, reason)
+            self.give_up(Cut.SECRET, reason)
             return
         objection = self._objection(exchange, theirs)
         if not self.is_dialer:
@@ -440,9 +475,11 @@ class Link(asyncio.Protocol):
         frame = handshake.encode(message)
         self._transport.write(_length(len(frame)) + frame)
 
-    def _give_up(self, cut: Cut, reason: str) -> None:
+    def give_up(self, cut: Cut, reason: str, *, at_once: bool = True) -> None:
+        """End this connection for good; if not `at_once`, whoever owns its socket closes that."""
         transport = self._transport
         if transport is not None:
             self._links.cuts.record(cut, self.peer_id, transport.get_extra_info("peername"), reason)
-            transport.abort()
+            if at_once:
+                transport.abort()
             self._transport = None

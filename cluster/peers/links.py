@@ -21,12 +21,15 @@ from cluster.config_secrets import Secrets
 from cluster.errors import StartupError
 from cluster.peers import objections
 from cluster.peers.absences import Absences
-from cluster.peers.cuts import Cuts
+from cluster.peers.certificate_names import Names
+from cluster.peers.cuts import Cut, Cuts
 from cluster.peers.handshake import HandshakeState, Objection, Particulars
 from cluster.peers.link import FrameKind, Link
+from cluster.peers.peer_tls import PeerTls
 from cluster.peers.resolving import Resolver
 from cluster.peers.secret_use import SecretsSaid, SecretUse
 from cluster.peers.strangers import Strangers, origin_of
+from cluster.peers.tls_gate import PeerGate
 from lockstate.versions import GROUP
 
 PING_S: Final = 1.0
@@ -103,9 +106,14 @@ class PeerLinks:
         host: LinksHost,
         *,
         configured: Mapping[str, Address] | None = None,
+        tls: PeerTls | None = None,
     ) -> None:
-        """Link nobody yet; `configured` is where the configuration says that peers are: another way there."""
+        """Link nobody yet; `configured` is where the configuration says that peers are: another way there.
+
+        Without `tls` no link has TLS.
+        """
         self.node_id = node_id
+        self.tls = tls
         self.secrets = SecretUse(secrets)
         self._peers = dict(peers)
         self._configured = dict(configured or {})
@@ -207,6 +215,10 @@ class PeerLinks:
         del self._renewals[peer_id]
         self._task_ended(task)
 
+    def plain_count(self) -> int:
+        """Return how many links in use have no TLS."""
+        return sum(link.shown is None for link in self._open.values())
+
     def links_behind(self) -> int:
         """Return how many links in use are not proven with the current secret."""
         return self.secrets.behind(link.secret for link in self._open.values())
@@ -291,6 +303,10 @@ class PeerLinks:
         """Return what this node tells a peer about itself."""
         return self._host.particulars(peer_id)
 
+    def certificate_fault(self, shown: Names | None, peer_id: str) -> tuple[Cut, str] | None:
+        """Return why a certificate that names these is not the peer's, None if it may be; None: no TLS."""
+        return self.tls.fault(shown, peer_id) if self.tls is not None else None
+
     def is_peer(self, node_id: str) -> bool:
         """Whether `node_id` may prove itself. It may be a member that this node does not know of yet.
 
@@ -341,6 +357,8 @@ class PeerLinks:
         self.absences.came(link.peer_id)
         link.is_used = True
         self.secrets.succeeded(link.peer_id)
+        if self.tls is not None:
+            self.tls.count(is_secured=link.shown is not None)
         link.tell_secrets()
         link.send(FrameKind.PING, self._host.ping())
         logger.info("event=link-opened peer=%s", link.peer_id)
@@ -366,8 +384,8 @@ class PeerLinks:
 
     # -- dialing and watching -------------------------------------------------------------------------------
 
-    def _accept(self) -> Link:
-        return Link(self)
+    def _accept(self) -> asyncio.Protocol:
+        return Link(self) if self.tls is None else PeerGate(Link(self), self.tls)
 
     async def _keep_dialing(self, peer_id: str) -> None:
         """Connect to a peer, again whenever the connection is lost."""
@@ -424,16 +442,20 @@ class PeerLinks:
     async def _connect_to_any(self, peer_id: str, addresses: Sequence[Address]) -> Link:
         """Return a connection with the first of these that takes one. Raises OSError."""
         failure = OSError("the name has no address")
+        loop = asyncio.get_running_loop()
         for address in addresses:
+            link = Link(self, dials=peer_id)
             try:
-                _, link = await asyncio.get_running_loop().create_connection(
-                    lambda: Link(self, dials=peer_id), address.host, address.port
-                )
+                await loop.create_connection(partial(self._beneath, link), address.host, address.port)
             except OSError as error:
                 failure = error
             else:
                 return link
         raise failure
+
+    def _beneath(self, link: Link) -> asyncio.Protocol:
+        """Return what owns the socket of a link that this node dials."""
+        return PeerGate(link, self.tls) if self.tls is not None and self.tls.dials else link
 
     async def _watch(self) -> None:
         """Ping everybody; replace links that stall; drop the peers that have been silent for too long."""

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
 from cluster.observing.metrics import Sample
+from cluster.tls.transport import Opened
 from http_api.server import answer_bytes, call_ids
 from http_api.server.connection_room import ConnectionRoom, Place
 from http_api.server.log_budget import LogBudget
 from http_api.server.refusals import CallRefused
-from http_api.server.tls_transport import Opened
 
 HANDSHAKE_S: Final = 10.0
 """Seconds that a handshake may take."""

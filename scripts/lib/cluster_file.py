@@ -16,20 +16,28 @@ FILE = "cluster.json"
 SECRET_FILE = "secret"  # noqa: S105 - the name of a file
 TLS_DIRECTORY = "tls"
 """Where a cluster with TLS has its certificates: `ca.pem`, one for each node, and that of its clients."""
+PEER_TLS_DIRECTORY = "peer-tls"
+"""Where a cluster whose nodes speak TLS with each other has the certificates for that."""
 CLIENT = "client"
 
 
 def create(
-    directory: Path, nodes: int, base_port: int, extra_args: Sequence[str], *, tls: bool = False
+    directory: Path,
+    nodes: int,
+    base_port: int,
+    extra_args: Sequence[str],
+    *,
+    tls: bool = False,
+    peer_tls: bool = False,
 ) -> None:
-    """Write the files of a new cluster on loopback, with certificates for `tls`. Raises PortsBusyError."""
+    """Write the files of a new cluster on loopback, with certificates for TLS. Raises PortsBusyError."""
     base = base_port or ports.find_base(nodes)
     ports.check_free(base, nodes)
     addresses = {
         f"n{i}": (f"{ports.HOST}:{http_port}", f"{ports.HOST}:{peer_port}")
         for i, (http_port, peer_port) in enumerate(ports.of_cluster(base, nodes), 1)
     }
-    create_at(directory, addresses, extra_args, tls=tls)
+    create_at(directory, addresses, extra_args, tls=tls, peer_tls=peer_tls)
 
 
 def create_at(
@@ -38,15 +46,20 @@ def create_at(
     extra_args: Sequence[str] = (),
     *,
     tls: bool = False,
+    peer_tls: bool = False,
 ) -> None:
     """Write the files of a new cluster whose nodes have these HTTP and peer addresses."""
     members = [_member(node_id, *pair, tls=tls) for node_id, pair in addresses.items()]
     if tls:
         _make_authority(directory)
+    if peer_tls:
+        _make_certificate("ca", "--dir", str(directory / PEER_TLS_DIRECTORY))
     for node_id in addresses:
         (directory / node_id).mkdir(parents=True, exist_ok=True)
         if tls:
             _certify_node(directory, node_id, addresses[node_id][0])
+        if peer_tls:
+            certify_peer(directory, node_id)
     secret = secrets.token_hex(32)
     _write_private(directory / SECRET_FILE, secret + "\n")
     write(directory / FILE, {"nodes": members, "secret": secret, "extra_args": list(extra_args)})
@@ -85,6 +98,8 @@ def make_node(directory: Path, node_id: str, addresses: tuple[str, str] | None =
     document["nodes"].append(_member(node_id, *addresses, tls=tls))
     if tls:
         _certify_node(directory, node_id, addresses[0])
+    if has_peer_tls(directory):
+        certify_peer(directory, node_id)
     document.setdefault("joined", []).append(node_id)
     (directory / node_id).mkdir(exist_ok=True)
     write(directory / FILE, document)
@@ -110,6 +125,23 @@ def forget_node(directory: Path, node_id: str) -> None:
 def has_tls(document: Mapping[str, Any]) -> bool:
     """Whether the nodes of a cluster speak TLS with clients."""
     return any(node["http"].startswith("https://") for node in document["nodes"])
+
+
+def has_peer_tls(directory: Path) -> bool:
+    """Whether the nodes of a cluster have certificates for each other."""
+    return (directory / PEER_TLS_DIRECTORY).exists()
+
+
+def peer_certificate(directory: Path, node_id: str) -> tuple[Path, Path, Path]:
+    """Return where the certificate is that a node shows its peers, its key, and their authority."""
+    folder = directory / PEER_TLS_DIRECTORY
+    return folder / f"{node_id}-peer.pem", folder / f"{node_id}-peer-key.pem", folder / "ca.pem"
+
+
+def certify_peer(directory: Path, node_id: str, *words: str) -> None:
+    """Make a certificate that a node shows its peers; `words` are more for `holdfast cert peer`."""
+    folder = str(directory / PEER_TLS_DIRECTORY)
+    _make_certificate("peer", node_id, "--cluster", "local", "--dir", folder, *words)
 
 
 def certificate(directory: Path, name: str) -> tuple[Path, Path]:

@@ -36,6 +36,10 @@ ROOMS = {
         ("cluster.config_secrets", "cluster.config_sources"),
         "the configuration is read before anything else exists",
     ),
+    "cluster/tls": Room(
+        ("cluster.file_watch",),
+        "TLS is spoken here with whomever; what a certificate has to say is told by those that use it",
+    ),
     "cluster/storage": Room(
         ("cluster.errors", "lockstate"),
         "storage keeps bytes and knows no other room: take what is needed as an argument",
@@ -51,7 +55,7 @@ ROOMS = {
     "cluster/peers": Room(
         (
             "cluster.commands", "cluster.config", "cluster.config_secrets", "cluster.consensus",
-            "cluster.errors", "cluster.file_watch", "cluster.storage", "lockstate",
+            "cluster.errors", "cluster.file_watch", "cluster.storage", "cluster.tls", "lockstate",
         ),
         "links carry frames; what they mean is told by the callables that cluster/group.py gives them",
     ),
@@ -73,7 +77,7 @@ ROOMS = {
         "only holdfast.wire is shared with the SDK, and token_lines: move names that both need there",
     ),
     "http_api/server": Room(
-        ("api", "cluster.observing.metrics", "holdfast.token_lines", "holdfast.wire"),
+        ("api", "cluster.observing.metrics", "cluster.tls", "holdfast.token_lines", "holdfast.wire"),
         "the server serves any calls: put what depends on these into http_api/v1",
     ),
     "http_api/v1": Room(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from cluster.tls.files import TlsUnusable
 from holdfast import _cert_commands, _certificates
 from holdfast.__main__ import main
 from http_api.server import tls_context
@@ -179,7 +180,7 @@ def test_without_cryptography_it_says_what_to_install(tmp_path: Path) -> None:
 def test_a_client_cannot_be_a_node(tmp_path: Path) -> None:
     """Its certificate is for clients only, and that of an authority signs and does nothing else."""
     make(tmp_path)
-    with pytest.raises(tls_context.TlsUnusable, match="not for servers"):
+    with pytest.raises(TlsUnusable, match="not for servers"):
         tls_context.load(TlsFiles(tmp_path / "worker-7.pem", tmp_path / "worker-7-key.pem"))
     context = ssl.create_default_context(cafile=tmp_path / "ca.pem")
     assert context.cert_store_stats()["x509_ca"] >= 1

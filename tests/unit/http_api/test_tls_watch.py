@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from http_api import tls_watch
-from http_api.server.tls_context import TlsUnusable
+from cluster.tls import watch as watch_module
+from cluster.tls.files import TlsUnusable
+from http_api.server import tls_context
 from http_api.tls_watch import TlsWatch
 from tests.support.certificates import Certificates
 from tests.unit.http_api.serving import until
@@ -110,7 +111,7 @@ async def test_a_task_looks_by_itself_and_when_asked(
     context = watch.door.context
     watch.read_now()
     await until(lambda: watch.door.context is not context)
-    monkeypatch.setattr(tls_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(watch_module, "LOOK_S", 0.01)
     watch.read_now()  # the look under way still waits for a minute
     certificates.node()
     read = watch.door.context
@@ -139,15 +140,15 @@ async def test_new_files_are_taken_after_a_failure_that_nobody_foresaw(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The watch goes on, and says that something is wrong."""
-    monkeypatch.setattr(tls_watch, "LOOK_S", 0.001)
+    monkeypatch.setattr(watch_module, "LOOK_S", 0.001)
     watch = TlsWatch(certificates.files())
-    context, usable = watch.door.context, tls_watch._usable
+    context, load = watch.door.context, tls_context.load
 
     def break_once(*_: Any) -> Any:
-        monkeypatch.setattr(tls_watch, "_usable", usable)
+        monkeypatch.setattr(tls_context, "load", load)
         raise TypeError
 
-    monkeypatch.setattr(tls_watch, "_usable", break_once)
+    monkeypatch.setattr(tls_context, "load", break_once)
     watch.start()
     watch.read_now()
     await until(lambda: "event=file-watch-failed files=tls error='TypeError" in caplog.text)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cluster.tls.files import TlsUnusable
 from holdfast import _certificates
 from http_api.server import tls_context
-from http_api.server.tls_context import TlsFiles, TlsUnusable
+from http_api.server.tls_context import TlsFiles
 from tests.support.certificates import HOSTS, OURS, Certificates, Pair, authority
 
 

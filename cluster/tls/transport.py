@@ -1,8 +1,9 @@
 """TLS beneath a connection: what came is opened for the protocol above, what that writes is sealed.
 
-The loops have TLS of their own, but a connection is hidden there until its handshake is over, and a client
-that is refused does not hear why. Here a connection counts from its first moment on, and `ssl` has its last
+The loops have TLS of their own, but a connection is hidden there until its handshake is over, and whoever
+is refused does not hear why. Here a connection counts from its first moment on, and `ssl` has its last
 word: an alert that says what is wrong. All that is secret or difficult is done by OpenSSL (`ssl.SSLObject`).
+Nothing here waits: bytes come in by `shake` and `take`, and leave by the transport below.
 """
 
 import asyncio
@@ -20,13 +21,19 @@ class Opened(asyncio.Transport):
     """The way from the protocol above down to the socket: what is written here leaves sealed."""
 
     def __init__(
-        self, raw: asyncio.Transport, context: ssl.SSLContext, loop: asyncio.AbstractEventLoop
+        self,
+        raw: asyncio.Transport,
+        context: ssl.SSLContext,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        is_dialer: bool = False,
     ) -> None:
+        """Begin nothing yet; `is_dialer` if this side has opened the connection, and speaks first."""
         super().__init__()
         self._raw = raw
         self._loop = loop
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not is_dialer)
         self._protocol: asyncio.Protocol | None = None
         self._is_closing = self._is_paused = False
         self.is_begun = False
@@ -36,7 +43,7 @@ class Opened(asyncio.Transport):
     def shake(self, data: bytes) -> bool:
         """Go on with the handshake; return whether it is complete.
 
-        Raises ssl.SSLError; the client has been told by an alert.
+        Raises ssl.SSLError; the other side has been told by an alert.
         """
         self.is_begun = True
         self._incoming.write(data)
@@ -49,7 +56,7 @@ class Opened(asyncio.Transport):
         return True
 
     def take(self, data: bytes) -> None:
-        """Open what came, and hand it on. Raises ssl.SSLError when it was not sealed by the client."""
+        """Open what came, and hand it on. Raises ssl.SSLError when the other side has not sealed it."""
         self._incoming.write(data)
         self._hand_on()
 
@@ -64,11 +71,11 @@ class Opened(asyncio.Transport):
                 self.close()
             if not chunk:
                 break
-        # A change of keys that the client asks for has an answer.
+        # A change of keys that the other side asks for has an answer.
         self._flush()
 
     def _opened(self) -> tuple[bytes, bool]:
-        """Return what can be opened now, and whether the client sends nothing more."""
+        """Return what can be opened now, and whether the other side sends nothing more."""
         pieces: list[bytes] = []
         size = 0
         with contextlib.suppress(ssl.SSLWantReadError):  # the rest of a record is still to come
@@ -143,7 +150,7 @@ class Opened(asyncio.Transport):
         return False
 
     def get_write_buffer_size(self) -> int:
-        """Return how many sealed bytes wait for the client."""
+        """Return how many sealed bytes wait for the other side."""
         return self._raw.get_write_buffer_size()
 
     def get_write_buffer_limits(self) -> tuple[int, int]:

@@ -1,0 +1,76 @@
+"""The certificate that a node shows its peers, made of its files and tried out before anybody relies on it.
+
+It is tried by a handshake in memory of this node with itself: each node of a cluster is dialed and dials, and
+all have the same authorities. So what works here works between them, as long as their files are alike.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cluster.peers.certificate_names import Names, clusters_of, names_in, told
+from cluster.tls import files as tls_files
+from cluster.tls.files import EXPIRED, NOT_YET_VALID, UNKNOWN_AUTHORITY, WRONG_PURPOSE, TlsFile
+
+CERT: Final = "peer_cert"
+KEY: Final = "peer_key"
+CA: Final = "peer_ca"
+
+_VERDICTS: Final = {
+    NOT_YET_VALID: "is not valid yet: look at the clock of this machine, or make another one",
+    EXPIRED: "has expired, or an authority behind it has: make or order a new one",
+    WRONG_PURPOSE: "is not for both servers and clients (extended key usage): nodes dial and are dialed",
+}
+
+
+class PeerFiles(NamedTuple):
+    """Where the certificate of a node is, its key, and the authorities of the cluster's nodes."""
+
+    cert: Path
+    key: Path
+    ca: Path
+
+    @property
+    def named(self) -> tuple[TlsFile, TlsFile, TlsFile]:
+        """Return the files with their settings."""
+        return TlsFile(CERT, self.cert), TlsFile(KEY, self.key), TlsFile(CA, self.ca)
+
+
+class PeerReady(NamedTuple):
+    """What was made of the files: for being dialed and for dialing, and whom the own certificate names."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+    names: Names
+    ends_at_s: dict[str, int]
+
+
+def load(files: PeerFiles, node_id: str, cluster_id: str = "") -> PeerReady:
+    """Read the files of a node; `cluster_id` is empty while it is not known. Raises TlsUnusable."""
+    cert, key, ca = files.named
+    server = tls_files.new_context(is_server=True)
+    client = tls_files.new_context(is_server=False)
+    client.check_hostname = False  # a peer is known by its id, wherever it is: see certificate_names
+    ca_end_s = 0
+    for context in (server, client):
+        tls_files.show(context, cert, key)
+        ca_end_s = tls_files.demand(context, ca, "no peer could be let in")
+    try:
+        shown, _ = tls_files.shaken(server, client)
+    except ssl.SSLCertVerificationError as error:
+        raise cert.unusable(_verdict(error, files.ca)) from None
+    except (OSError, ValueError) as error:
+        raise cert.unusable(f"cannot be used: {error}") from None
+    names = names_in(shown)
+    if node_id not in (name.node_id for name in names):
+        raise cert.unusable(f"names {told(names)}, and this is node {node_id}: make one for it")
+    if not clusters_of(names, node_id, cluster_id):
+        raise cert.unusable(f"names {told(names)}, and this node belongs to cluster {cluster_id}")
+    return PeerReady(server, client, names, {"peer": tls_files.end_of(shown), "peer-ca": ca_end_s})
+
+
+def _verdict(error: ssl.SSLCertVerificationError, ca: Path) -> str:
+    """Return why peers would not accept a certificate."""
+    if error.verify_code in UNKNOWN_AUTHORITY:
+        return f"is not signed by an authority in {CA} {str(ca)!r}: {error.verify_message}"
+    return _VERDICTS.get(error.verify_code, f"is not one that peers accept: {error.verify_message}")

@@ -1,0 +1,1 @@
+"""TLS as nodes speak it: with clients, and with each other."""

@@ -1,0 +1,145 @@
+"""The TLS files of a running node: looked at once a minute, and at once when an operator asks for it.
+
+What cannot be used changes nothing: the node goes on with the certificate that it has, and says so. It says
+as well when a certificate ends soon.
+"""
+
+import abc
+import contextlib
+import logging
+import stat
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+from cluster.file_watch import FileWatch, Signature, signature
+from cluster.tls.files import TlsFile, TlsUnusable
+
+LOOK_S: Final = 60.0
+"""Seconds between two looks at the files."""
+DAY_S: Final = 86_400
+SOON_DAYS: Final = 14
+"""Days before the end of a certificate from which on the log says so, once a day."""
+
+
+class Ready(Protocol):
+    """What was made of the files."""
+
+    @property
+    def ends_at_s(self) -> Mapping[str, int]:
+        """Return, by what a certificate is for, the second since 1970 in which it ends."""
+
+
+R = TypeVar("R", bound=Ready)
+
+
+class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
+    """Keeps what was made of TLS files what these say."""
+
+    def __init__(
+        self,
+        what: str,
+        files: Sequence[TlsFile],
+        *,
+        settings: Mapping[str, str],
+        logger: logging.Logger,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        """Read the files for the first time: certificate, key, and perhaps authorities. Raises TlsUnusable.
+
+        `settings` says which of them a certificate in `Ready.ends_at_s` comes from.
+        """
+        super().__init__(what)
+        self._files = files
+        self._settings = settings
+        self._logger = logger
+        self._now_s = now_s
+        self._read_last = self._signature()
+        self._ready = self._load()
+        self._refused = ""
+        self._told_at_s = float("-inf")
+
+    @property
+    def ends_at_s(self) -> Mapping[str, int]:
+        """Return when the certificates in force end, as `Ready` says it."""
+        return self._ready.ends_at_s
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the files cannot be used, and an earlier certificate is."""
+        return bool(self._refused)
+
+    @abc.abstractmethod
+    def _load(self) -> R:
+        """Read the files. Raises TlsUnusable."""
+
+    @abc.abstractmethod
+    def _use(self, ready: R) -> None:
+        """Take this for all new connections from now on."""
+
+    @property
+    def interval_s(self) -> float:
+        """Return the seconds between two looks."""
+        return LOOK_S
+
+    def start(self) -> None:
+        """Say what is known already, and begin to look."""
+        self._tell_ends()
+        self._tell_open_key()
+        super().start()
+
+    def look(self, *, is_asked: bool = False) -> None:
+        """Read the files if they have changed, or could not be used, or if somebody asks for it."""
+        found = self._signature()
+        if is_asked or self._refused or found != self._read_last:
+            # Noted before: what changes while it is read is found by the next look.
+            self._read_last = found
+            self._read(is_asked=is_asked)
+        if self._now_s() - self._told_at_s >= DAY_S:
+            self._tell_ends()
+
+    def _read(self, *, is_asked: bool) -> None:
+        try:
+            self._ready = self._load()
+        except TlsUnusable as error:
+            if is_asked or str(error) != self._refused:
+                reason = f"{error}; the certificate stays what it was"
+                self._logger.error("event=tls-not-read reason=%r", reason)  # noqa: TRY400 - it says all
+            self._refused = str(error)
+            return
+        self._refused = ""
+        self._use(self._ready)
+        first = next(iter(self._ready.ends_at_s))
+        self._logger.info(
+            "event=tls-read path=%r days_left=%d", str(self._files[0].path), self._days_left(first)
+        )
+        self._tell_ends()
+
+    def _signature(self) -> tuple[Signature, ...]:
+        """Return what changes when the files do."""
+        return tuple(signature(file.path) for file in self._files)
+
+    def _days_left(self, which: str) -> int:
+        return int((self._ready.ends_at_s[which] - self._now_s()) // DAY_S)
+
+    def _tell_ends(self) -> None:
+        """Warn of what ends soon."""
+        self._told_at_s = self._now_s()
+        for which in self._ready.ends_at_s:
+            days = self._days_left(which)
+            if days < SOON_DAYS:
+                what = "ends soon" if days >= 0 else "has ended"
+                self._logger.warning(
+                    "event=tls-certificate-ends setting=%s days_left=%d detail=%r",
+                    *(self._settings[which], days),
+                    f"a certificate {what}, and the other side will refuse it, or be refused: put a new one"
+                    " into its place; the node reads it within a minute, and at once at SIGHUP",
+                )
+
+    def _tell_open_key(self) -> None:
+        """Warn of a key that all users of the machine can read."""
+        setting, path = self._files[1]
+        with contextlib.suppress(OSError):  # gone meanwhile: the next look tells of that
+            if path.stat().st_mode & stat.S_IROTH:
+                detail = f"{setting}: {str(path)!r}: other users can read it; chmod 600 it"
+                self._logger.warning("event=config-warning detail=%r", detail)
