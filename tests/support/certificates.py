@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import holdfast
+from cluster.peers.peer_certificate import PeerFiles
 from holdfast import _certificates
 from holdfast._certificates import Issued
 from http_api.server.tls_context import TlsFiles
 
 HOSTS = ("127.0.0.1", "localhost", "::1")
 OURS = "test authority"
+CLUSTER = "prod"
+"""How the certificates of peers call their cluster."""
 LONG_AGO = datetime.now(UTC) - timedelta(days=100)
 
 
@@ -90,6 +93,28 @@ class Certificates:
     ) -> Pair:
         """Make the certificate of a client."""
         return self.write(name, _certificates.for_client(authority(by), name, days=days, now=now))
+
+    def peer(
+        self,
+        node_id: str,
+        *clusters: str,
+        days: float = 30,
+        now: datetime | None = None,
+        by: str = OURS,
+        name: str = "",
+    ) -> Pair:
+        """Make the certificate that a node shows its peers, in files of its `name`."""
+        made = _certificates.for_peer(authority(by), node_id, clusters or (CLUSTER,), days=days, now=now)
+        return self.write(name or f"{node_id}-peer", made)
+
+    def expired_peer(self, node_id: str) -> Pair:
+        """Make the certificate of a peer that ended long ago. The authority is in `old_ca`."""
+        made = _certificates.for_peer(_old_authority(), node_id, [CLUSTER], days=30, now=LONG_AGO)
+        return self.write(f"{node_id}-expired-peer", made)
+
+    def peer_files(self, node_id: str) -> PeerFiles:
+        """Return what a node needs for its peers."""
+        return PeerFiles(*self.peer(node_id), self.ca)
 
     def files(self, *, wants_clients: bool = False) -> TlsFiles:
         """Return what a node needs."""

@@ -331,3 +331,40 @@ def test_half_of_tls_is_refused(argv: list[str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(argv, {})
     assert words in str(caught.value)
+
+
+PEER_FILES = ["--peer-cert", "c.pem", "--peer-key", "k.pem", "--peer-ca", "ca.pem"]
+
+
+def test_tls_between_nodes_comes_with_its_files() -> None:
+    """With them it is required, unless a step before that is named; without them there is none."""
+    assert load([], {}).peer_tls == "off"
+    config = load(PEER_FILES, {})
+    assert (config.peer_cert, config.peer_key, config.peer_ca) == (
+        Path("c.pem"),
+        Path("k.pem"),
+        Path("ca.pem"),
+    )
+    assert config.peer_tls == "require"
+    for step in ("off", "accept", "dial", "require"):
+        config = load(PEER_FILES, {"HOLDFAST_PEER_TLS": step})
+        assert config.peer_tls == step
+        assert any("peer_tls: off" in warning for warning in config.warnings) == (step == "off")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (PEER_FILES[:2], "peer_key: '' (default): peer_cert, peer_key, peer_ca are given together"),
+        (PEER_FILES[2:], "peer_cert: '' (default): peer_cert, peer_key, peer_ca are given together"),
+        (PEER_FILES[:4], "peer_ca: '' (default): peer_cert, peer_key, peer_ca are given together"),
+        (["--peer-tls", "dial"], "peer_tls: 'dial' (flag --peer-tls): needs peer_cert, peer_key, peer_ca"),
+        ([*PEER_FILES, "--peer-tls", "on"], "peer_tls: 'on' (flag --peer-tls): must be one of off, accept"),
+        ([*PEER_FILES, "--peer-ca", ""], "peer_ca: '' (flag --peer-ca): must name a file"),
+    ],
+)
+def test_half_of_tls_between_nodes_is_refused(argv: list[str], words: str) -> None:
+    """An emptied variable must not make links plain."""
+    with pytest.raises(ConfigError) as caught:
+        load(argv, {})
+    assert words in str(caught.value)

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from cluster.peers import peer_certificate
+from cluster.peers.peer_certificate import PeerFiles
 from cluster.tls.files import TlsUnusable
 from holdfast import _cert_commands, _certificates
 from holdfast.__main__ import main
 from http_api.server import tls_context
 from http_api.server.tls_context import TlsFiles
 from http_api.server.tls_gate import TlsDoor
+from tests.support.certificates import OURS, authority
 from tests.unit.http_api.serving import serving
 
 
@@ -184,3 +187,27 @@ def test_a_client_cannot_be_a_node(tmp_path: Path) -> None:
         tls_context.load(TlsFiles(tmp_path / "worker-7.pem", tmp_path / "worker-7-key.pem"))
     context = ssl.create_default_context(cafile=tmp_path / "ca.pem")
     assert context.cert_store_stats()["x509_ca"] >= 1
+
+
+def test_what_it_makes_is_taken_by_peers(tmp_path: Path) -> None:
+    """By the name of the cluster and by its id; beside the certificate for clients of the same node."""
+    make(tmp_path)
+    where, cluster_id = ("--dir", str(tmp_path)), "0" * 32
+    assert cert("peer", "n1", "--cluster", "prod", "--cluster", cluster_id, *where) == 0
+    key = tmp_path / "n1-peer-key.pem"
+    files = PeerFiles(tmp_path / "n1-peer.pem", key, tmp_path / "ca.pem")
+    assert peer_certificate.load(files, "n1", cluster_id).names == {("prod", "n1"), (cluster_id, "n1")}
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("cluster", ["", "a/b", "prod ", "prod?", "x" * 64, "pröd"])
+def test_what_cannot_name_a_cluster_is_refused(
+    tmp_path: Path, cluster: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written."""
+    make(tmp_path)
+    assert cert("peer", "n1", "--cluster", cluster, "--dir", str(tmp_path)) == 2
+    assert "the name of a cluster" in capsys.readouterr().err
+    assert not (tmp_path / "n1-peer.pem").exists()
+    with pytest.raises(ValueError, match="name the cluster"):
+        _certificates.for_peer(authority(OURS), "n1", [], days=1)

@@ -32,6 +32,7 @@ from cluster.peers.handshake import (
 )
 from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
+from cluster.peers.peer_tls import PeerTls
 from cluster.peers.sealing import RECORD_BYTES_MAX
 
 SECRET = b"the secret of this cluster"
@@ -111,12 +112,12 @@ def free_address() -> Address:
 
 @asynccontextmanager
 async def node(
-    node_id: str, addresses: dict[str, Address], secret: bytes = SECRET
+    node_id: str, addresses: dict[str, Address], secret: bytes = SECRET, tls: PeerTls | None = None
 ) -> AsyncIterator[tuple[PeerLinks, Host]]:
     """Run the links of a node."""
     host = Host(node_id)
     peers = {peer_id: address for peer_id, address in addresses.items() if peer_id != node_id}
-    links = PeerLinks(node_id, Secrets(secret), peers, host)
+    links = PeerLinks(node_id, Secrets(secret), peers, host, tls=tls)
     await links.start(addresses[node_id])
     try:
         yield links, host

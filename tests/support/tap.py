@@ -1,0 +1,68 @@
+"""Somebody on the path between two nodes, who sees every byte, and may add some."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from cluster.config import Address
+
+CHUNK_BYTES = 65_536
+
+
+class Tap:
+    """Carries connections to an address, and keeps what passed, both ways."""
+
+    def __init__(self, target: Address) -> None:
+        self._target = target
+        self._writers: list[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.seen = bytearray()
+        self.connections = 0
+
+    def inject(self, data: bytes, *, to_dialer: bool = False) -> None:
+        """Add bytes to what one side of the newest connection is sent."""
+        back, there = self._writers[-1]
+        (back if to_dialer else there).write(data)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take a connection of the dialer."""
+        self.connections += 1
+        try:
+            answers, there = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers.append((writer, there))
+        for source, sink in ((reader, there), (answers, writer)):
+            task = asyncio.get_running_loop().create_task(self._carry(source, sink))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        try:
+            while data := await source.read(CHUNK_BYTES):
+                self.seen += data
+                sink.write(data)
+                await sink.drain()
+        except ConnectionError:
+            return
+        finally:
+            sink.close()
+
+    async def stop(self) -> None:
+        """End all connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def tapped(target: Address, port: int = 0) -> AsyncIterator[tuple[Tap, Address]]:
+    """Run a tap before `target`; yield it and where it listens."""
+    tap = Tap(target)
+    server = await asyncio.start_server(tap.serve, "127.0.0.1", port)
+    try:
+        yield tap, Address(*server.sockets[0].getsockname()[:2])
+    finally:
+        server.close()
+        await tap.stop()
