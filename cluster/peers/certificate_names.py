@@ -10,6 +10,7 @@ a peer has to show the id of this cluster, or a name that this node's own certif
 like an id and is not that of this cluster counts for nothing, as soon as this node knows its own.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -30,6 +31,22 @@ class PeerName(NamedTuple):
 
 
 Names = frozenset[PeerName]
+
+
+class Shown(NamedTuple):
+    """What the two sides of a link with TLS have shown each other."""
+
+    names: Names
+    """Whom the certificate of the other side names."""
+    theirs: str
+    """The digest of that certificate."""
+    ours: str
+    """The digest of the certificate that this side has shown."""
+
+
+def digest_of(certificate: bytes) -> str:
+    """Return what tells one certificate (its bytes in DER form) from all others."""
+    return hashlib.sha256(certificate).hexdigest()
 
 
 def names_in(certificate: Mapping[str, Any]) -> Names:

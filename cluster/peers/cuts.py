@@ -43,6 +43,8 @@ class Cut(enum.StrEnum):
     """Its certificate names a node of another cluster."""
     CERTIFICATE_REFUSED = "certificate-refused"
     """It does not accept the certificate of this node."""
+    RELAYED = "relayed"
+    """It has shown another certificate than the one that came: somebody in between speaks TLS with both."""
     SLOW = "slow"
     """The handshake took too long."""
     CROWD = "crowd"

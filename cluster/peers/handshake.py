@@ -7,7 +7,8 @@
 
 Each side proves that it knows the secret without showing it, and no recorded exchange can be replayed: both
 nonces are fresh. A stranger learns one random nonce. From protocol 3 on, everything behind the handshake is
-sealed with keys that follow from it (sealing.py). Nothing is encrypted.
+sealed with keys that follow from it (sealing.py). Nothing is encrypted here; TLS may be beneath
+(tls_gate.py).
 
 **Protocols.** Both sides speak the newest protocol that both know. A nonce ends with a mark and the number of
 the newest protocol that its maker speaks; release 0.1.0, which speaks protocol 1 only, takes the whole nonce
@@ -83,6 +84,8 @@ class Particulars(msgspec.Struct, frozen=True):
     newest rules that it knows (lockstate/versions.py), `group` its Raft group. `cluster_id` is empty while it
     has none. `your_disk_id` is the disk that its member list has for the node that it speaks with, empty if
     none: who can say it knows a list of that node's cluster. `run_id` is another one in each process.
+    `certificate` is the digest of what the node has shown on this connection, empty without TLS: so somebody
+    in between who speaks TLS with both sides is noticed, however good the certificates are.
     """
 
     disk_id: str
@@ -93,6 +96,7 @@ class Particulars(msgspec.Struct, frozen=True):
     cluster_id: str = ""
     your_disk_id: str = ""
     run_id: str = ""
+    certificate: str = ""
 
 
 class FirstProof(msgspec.Struct, frozen=True, tag="proof"):

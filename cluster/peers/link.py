@@ -13,10 +13,11 @@ import struct
 from typing import Any, Final, Protocol, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from cluster.errors import NodeFailed, PeerContradicts, PeerFault
 from cluster.peers import handshake, objections
-from cluster.peers.certificate_names import Names
+from cluster.peers.certificate_names import Shown
 from cluster.peers.cuts import Cut, Cuts
 from cluster.peers.handshake import (
     Challenge,
@@ -91,8 +92,8 @@ class LinkRegistry(Protocol):
     def particulars(self, peer_id: str) -> Particulars:
         """Return what this node tells a peer about itself."""
 
-    def certificate_fault(self, shown: Names | None, peer_id: str) -> tuple[Cut, str] | None:
-        """Return why a certificate that names these is not the peer's, None if it may be; None: no TLS."""
+    def certificate_fault(self, shown: Shown | None, peer_id: str) -> tuple[Cut, str] | None:
+        """Return why what was shown is not the certificate of a peer, None if it may be; None: no TLS."""
 
     def is_peer(self, node_id: str) -> bool:
         """Whether `node_id` is another node of this cluster."""
@@ -146,8 +147,8 @@ class Link(asyncio.Protocol):
         """When anything came that is proven to be the peer's."""
         self.bytes_s = 0.0
         """When any bytes came, whoever sent them: a sign that the connection is not stalled, and no more."""
-        self.shown: Names | None = None
-        """Whom the certificate of the other side names; None without TLS."""
+        self.shown: Shown | None = None
+        """What both sides have shown each other; None without TLS."""
         self._loop = asyncio.get_running_loop()
         self._raw: asyncio.Transport | None = None
         self._transport: asyncio.Transport | None = None
@@ -176,8 +177,8 @@ class Link(asyncio.Protocol):
         self._links.begun(self)
         self._timeout = self._loop.call_later(HANDSHAKE_S, self.give_up, Cut.SLOW, "handshake took too long")
 
-    def speak(self, transport: asyncio.Transport, shown: Names | None) -> None:
-        """Begin the handshake, over `transport`; the certificate of the other side names `shown`."""
+    def speak(self, transport: asyncio.Transport, shown: Shown | None) -> None:
+        """Begin the handshake, over `transport`; with TLS the sides have shown each other `shown`."""
         self._transport, self.shown = transport, shown
         if self.is_dialer:
             fault = self._links.certificate_fault(shown, self.peer_id)
@@ -401,8 +402,11 @@ class Link(asyncio.Protocol):
         self._prove(self._exchange, b"dialer")
 
     def _prove(self, exchange: HandshakeState, role: bytes) -> None:
-        """Send our proof."""
-        self._proof = exchange.prove(self.secret, role, self._links.particulars(self.peer_id))
+        """Send our proof. It vouches for the certificate, too, that this side has shown."""
+        ours = self._links.particulars(self.peer_id)
+        if self.shown is not None:
+            ours = replace(ours, certificate=self.shown.ours)
+        self._proof = exchange.prove(self.secret, role, ours)
         self._send_handshake(self._proof)
 
     def _on_proof(self, proof: Proof | FirstProof, exchange: HandshakeState) -> None:
@@ -410,6 +414,10 @@ class Link(asyncio.Protocol):
         if theirs is None:
             reason = "does not know the cluster secret: check the secret on both nodes"
             self.give_up(Cut.SECRET, reason)
+            return
+        if theirs.certificate != (self.shown.theirs if self.shown is not None else ""):
+            reason = "the certificate that came is not the one that it showed: somebody in between ends TLS"
+            self.give_up(Cut.RELAYED, reason)
             return
         objection = self._objection(exchange, theirs)
         if not self.is_dialer:

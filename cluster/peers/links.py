@@ -21,7 +21,7 @@ from cluster.config_secrets import Secrets
 from cluster.errors import StartupError
 from cluster.peers import objections
 from cluster.peers.absences import Absences
-from cluster.peers.certificate_names import Names
+from cluster.peers.certificate_names import Shown
 from cluster.peers.cuts import Cut, Cuts
 from cluster.peers.handshake import HandshakeState, Objection, Particulars
 from cluster.peers.link import FrameKind, Link
@@ -303,8 +303,8 @@ class PeerLinks:
         """Return what this node tells a peer about itself."""
         return self._host.particulars(peer_id)
 
-    def certificate_fault(self, shown: Names | None, peer_id: str) -> tuple[Cut, str] | None:
-        """Return why a certificate that names these is not the peer's, None if it may be; None: no TLS."""
+    def certificate_fault(self, shown: Shown | None, peer_id: str) -> tuple[Cut, str] | None:
+        """Return why what was shown is not the certificate of a peer, None if it may be; None: no TLS."""
         return self.tls.fault(shown, peer_id) if self.tls is not None else None
 
     def is_peer(self, node_id: str) -> bool:

@@ -8,7 +8,7 @@ import ssl
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cluster.peers.certificate_names import Names, clusters_of, names_in, told
+from cluster.peers.certificate_names import Names, clusters_of, digest_of, names_in, told
 from cluster.tls import files as tls_files
 from cluster.tls.files import EXPIRED, NOT_YET_VALID, UNKNOWN_AUTHORITY, WRONG_PURPOSE, TlsFile
 
@@ -42,6 +42,8 @@ class PeerReady(NamedTuple):
     server: ssl.SSLContext
     client: ssl.SSLContext
     names: Names
+    digest: str
+    """Of the own certificate: certificate_names.digest_of."""
     ends_at_s: dict[str, int]
 
 
@@ -56,17 +58,18 @@ def load(files: PeerFiles, node_id: str, cluster_id: str = "") -> PeerReady:
         tls_files.show(context, cert, key)
         ca_end_s = tls_files.demand(context, ca, "no peer could be let in")
     try:
-        shown, _ = tls_files.shaken(server, client)
+        shown = tls_files.shaken(server, client)
     except ssl.SSLCertVerificationError as error:
         raise cert.unusable(_verdict(error, files.ca)) from None
     except (OSError, ValueError) as error:
         raise cert.unusable(f"cannot be used: {error}") from None
-    names = names_in(shown)
+    names = names_in(shown.by_server)
     if node_id not in (name.node_id for name in names):
         raise cert.unusable(f"names {told(names)}, and this is node {node_id}: make one for it")
     if not clusters_of(names, node_id, cluster_id):
         raise cert.unusable(f"names {told(names)}, and this node belongs to cluster {cluster_id}")
-    return PeerReady(server, client, names, {"peer": tls_files.end_of(shown), "peer-ca": ca_end_s})
+    ends_at_s = {"peer": tls_files.end_of(shown.by_server), "peer-ca": ca_end_s}
+    return PeerReady(server, client, names, digest_of(shown.by_server_der), ends_at_s)
 
 
 def _verdict(error: ssl.SSLCertVerificationError, ca: Path) -> str:

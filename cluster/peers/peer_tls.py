@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from cluster.peers.certificate_names import Names, clusters_of, fault_in
+from cluster.peers.certificate_names import Shown, clusters_of, fault_in
 from cluster.peers.cuts import Cut
 from cluster.peers.peer_certificate import PeerReady
 from cluster.tls.files import EXPIRED, NOT_YET_VALID, UNKNOWN_AUTHORITY
@@ -54,13 +54,13 @@ class PeerTls:
         """Whether peers may dial this node without TLS."""
         return self.mode is not PeerTlsMode.REQUIRE
 
-    def fault(self, shown: Names | None, node_id: str) -> tuple[Cut, str] | None:
+    def fault(self, shown: Shown | None, node_id: str) -> tuple[Cut, str] | None:
         """Return why the one that showed this may not be `node_id`, None if it may; None shows no TLS."""
         if shown is None:
             return None
         cluster_id = self.cluster_id()
         ours = clusters_of(self.ready.names, self._node_id, cluster_id) | ({cluster_id} - {""})
-        return fault_in(shown, node_id, ours)
+        return fault_in(shown.names, node_id, ours)
 
     def count(self, *, is_secured: bool) -> None:
         """Count a link that came into use."""

@@ -9,7 +9,7 @@ import asyncio
 import ssl
 from typing import Final, cast
 
-from cluster.peers.certificate_names import names_in
+from cluster.peers.certificate_names import Shown, digest_of, names_in
 from cluster.peers.cuts import Cut
 from cluster.peers.link import TLS_FIRST_BYTE, Link
 from cluster.peers.peer_tls import PeerTls, cut_for
@@ -37,7 +37,7 @@ class PeerGate(asyncio.Protocol):
         self._raw = raw = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         self._link.connected(raw)
         if self._link.is_dialer:
-            self._begin(self._tls.ready.client)
+            self._begin()
             self._go_on(b"")
 
     def data_received(self, data: bytes) -> None:
@@ -48,12 +48,15 @@ class PeerGate(asyncio.Protocol):
             if data[0] != TLS_FIRST_BYTE:
                 self._without(data)
                 return
-            self._begin(self._tls.ready.server)
+            self._begin()
         self._go_on(data)
 
-    def _begin(self, context: ssl.SSLContext) -> None:
-        loop = asyncio.get_running_loop()
-        self._opened = Opened(self._raw, context, loop, is_dialer=self._link.is_dialer)
+    def _begin(self) -> None:
+        """Speak TLS with the files that are in force now."""
+        ready, is_dialer, loop = self._tls.ready, self._link.is_dialer, asyncio.get_running_loop()
+        self._ours = ready.digest
+        context = ready.client if is_dialer else ready.server
+        self._opened = Opened(self._raw, context, loop, is_dialer=is_dialer)
 
     def _without(self, data: bytes) -> None:
         """Take a dialer that speaks no TLS, if it may; from then on this gate is not needed."""
@@ -84,8 +87,9 @@ class PeerGate(asyncio.Protocol):
         """Let the link begin: the certificate of the other side is in order, whomever it names."""
         self._is_shaken = True
         opened.set_protocol(self._link)
-        shown = opened.get_extra_info("ssl_object").getpeercert()
-        self._link.speak(opened, names_in(shown or {}))
+        tls: ssl.SSLObject = opened.get_extra_info("ssl_object")
+        theirs = digest_of(tls.getpeercert(binary_form=True) or b"")
+        self._link.speak(opened, Shown(names_in(tls.getpeercert() or {}), theirs, self._ours))
 
     def _refuse(self, cut: Cut, reason: str) -> None:
         """End the link; OpenSSL has told the other side by an alert, if there was anything to say."""

@@ -81,11 +81,15 @@ def demand(context: ssl.SSLContext, ca: TlsFile, nobody: str) -> int:
     return max(ends_at_s)
 
 
-def shaken(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make a handshake in memory; return what the client is shown, and what the server. Raises ssl.SSLError.
+class Shaken(NamedTuple):
+    """What a handshake has shown of the server's certificate: as ssl.SSLSocket.getpeercert has it."""
 
-    A side that accepts any certificate, or none, is shown nothing.
-    """
+    by_server: dict[str, Any]
+    by_server_der: bytes
+
+
+def shaken(server: ssl.SSLContext, client: ssl.SSLContext) -> Shaken:
+    """Make a handshake in memory; the client must check certificates. Raises ssl.SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     dialer = client.wrap_bio(to_client, to_server)
     acceptor = server.wrap_bio(to_server, to_client, server_side=True)
@@ -97,7 +101,7 @@ def shaken(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[dict[str, An
                 continue
         if dialer.version() and acceptor.version() and not to_server.pending:
             break
-    return dict(dialer.getpeercert() or {}), dict(acceptor.getpeercert() or {})
+    return Shaken(dict(dialer.getpeercert() or {}), dialer.getpeercert(binary_form=True) or b"")
 
 
 def end_of(certificate: Mapping[str, Any]) -> int:

@@ -54,8 +54,7 @@ def _try_out(context: ssl.SSLContext, cert: TlsFile) -> int:
     judge.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         judge.load_verify_locations(cert.path)
-        shown, _ = tls_files.shaken(context, judge)
-        return tls_files.end_of(shown)
+        return tls_files.end_of(tls_files.shaken(context, judge).by_server)
     except ssl.SSLCertVerificationError as error:
         verdict = _VERDICTS.get(error.verify_code, f"is not one that clients accept: {error.verify_message}")
         raise cert.unusable(verdict) from None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cluster.config_secrets import Secrets
 from cluster.peers import handshake
-from cluster.peers.certificate_names import Names
+from cluster.peers.certificate_names import Shown
 from cluster.peers.cuts import Cut, Cuts
 from cluster.peers.handshake import HandshakeState, Objection, Particulars
 from cluster.peers.link import FrameKind, Link
@@ -47,7 +47,7 @@ class Node:
         assert peer_id != self.node_id
         return Particulars(f"disk-{self.node_id}", "http://x", rules=3)
 
-    def certificate_fault(self, shown: Names | None, peer_id: str) -> None:
+    def certificate_fault(self, shown: Shown | None, peer_id: str) -> None:
         """Find none: there is no TLS here."""
         assert shown is None
         assert peer_id

@@ -1,6 +1,7 @@
 """Links with TLS over real sockets: who gets in, and what somebody in between sees and can do."""
 
 import asyncio
+import contextlib
 import logging
 import ssl
 import subprocess
@@ -14,7 +15,7 @@ from cluster.peers import link as link_module
 from cluster.peers import peer_certificate, strangers, tls_gate
 from cluster.peers.cuts import Cut
 from cluster.peers.link import FrameKind
-from cluster.peers.peer_certificate import PeerFiles, PeerReady
+from cluster.peers.peer_certificate import PeerFiles
 from cluster.peers.peer_tls import PeerTls, PeerTlsMode
 from cluster.tls import files as tls_files
 from tests.support.certificates import Certificates, Pair
@@ -44,8 +45,8 @@ def unchecked(certificates: Certificates, pair: Pair | None, node_id: str) -> Pe
         context.load_verify_locations(certificates.ca)
         if pair is not None:
             context.load_cert_chain(*pair)
-    own = peer_certificate.load(certificates.peer_files(node_id), node_id).names
-    return PeerTls(REQUIRE, PeerReady(server, client, own, {}), node_id)
+    own = peer_certificate.load(certificates.peer_files(node_id), node_id)
+    return PeerTls(REQUIRE, own._replace(server=server, client=client), node_id)
 
 
 def two() -> dict[str, Address]:
@@ -279,6 +280,47 @@ async def test_bytes_that_somebody_adds_end_the_connection(
         await until(lambda: a_host.log == [("up", "b"), ("down", "b"), ("up", "b")])
         await until(lambda: b_host.log == [("up", "a"), ("down", "a"), ("up", "a")])
         assert tap.connections == 2
+
+
+@pytest.mark.parametrize("is_plain_behind", [True, False])
+async def test_who_can_make_certificates_still_reads_nothing(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture, *, is_plain_behind: bool
+) -> None:
+    """Somebody in between who ends TLS on both sides, or on one, is noticed by what the proofs vouch for."""
+    addresses = two()
+    forged = {name: certificates.peer(name, name=f"forged-{name}") for name in "ab"}
+    middle = {name: unchecked(certificates, pair, name).ready for name, pair in forged.items()}
+    mode = ACCEPT if is_plain_behind else REQUIRE
+    seen = bytearray()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        context = None if is_plain_behind else middle["a"].client
+        answers, there = await asyncio.open_connection(*addresses["b"], ssl=context)
+        with contextlib.suppress(ConnectionError):
+            await asyncio.gather(_pass_on(reader, there, seen), _pass_on(answers, writer, seen))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=middle["b"].server)
+    where = Address(*server.sockets[0].getsockname()[:2])
+    async with (
+        server,
+        node("a", {**addresses, "b": where}, tls=tls_of(certificates, "a")) as (a_links, _),
+        node("b", addresses, tls=tls_of(certificates, "b", mode)) as (b_links, b_host),
+    ):
+        await until(lambda: b_links.cuts.counts[Cut.RELAYED])
+        assert "somebody in between ends TLS" in caplog.text
+        assert not a_links.up() | b_links.up()
+        assert b_host.log == []
+        assert b"disk-a" in seen
+
+
+async def _pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter, seen: bytearray) -> None:
+    """Carry what comes, and keep it."""
+    try:
+        while data := await source.read(65_536):
+            seen += data
+            sink.write(data)
+    finally:
+        sink.close()
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 5, 200])
