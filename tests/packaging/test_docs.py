@@ -163,9 +163,16 @@ def test_metrics_table_is_complete(cluster: LocalCluster, tmp_path: Path) -> Non
         "holdfast_http_tokens_file_refused",
         "holdfast_http_unauthenticated_total",
     }
+    # Nor one of TLS between nodes, when they have none.
+    with_peer_tls = {
+        "holdfast_peer_links_opened_total",
+        "holdfast_peer_tls_certificate_end_seconds",
+        "holdfast_peer_tls_files_refused",
+        "holdfast_peer_tls_mode",
+    }
     table = codes(section("Metrics"))
     assert {name for name in table if name.startswith("holdfast_")} == (
-        shown | counted | with_tls | with_tokens
+        shown | counted | with_tls | with_tokens | with_peer_tls
     )
 
 
