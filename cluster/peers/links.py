@@ -24,6 +24,7 @@ from cluster.peers.absences import Absences
 from cluster.peers.certificate_names import Shown
 from cluster.peers.cuts import Cut, Cuts
 from cluster.peers.handshake import HandshakeState, Objection, Particulars
+from cluster.peers.handshake_budget import HandshakeBudget
 from cluster.peers.link import FrameKind, Link
 from cluster.peers.peer_tls import PeerTls
 from cluster.peers.resolving import Resolver
@@ -125,6 +126,7 @@ class PeerLinks:
         self._open: dict[str, Link] = {}
         self._all: set[Link] = set()
         self._strangers: Strangers[Link] = Strangers()
+        self._handshakes = HandshakeBudget(asyncio.get_running_loop().time)
         self._proven: dict[str, str] = {}
         self._server: asyncio.Server | None = None
         self._dialers: dict[str, asyncio.Task[None]] = {}
@@ -385,7 +387,11 @@ class PeerLinks:
     # -- dialing and watching -------------------------------------------------------------------------------
 
     def _accept(self) -> asyncio.Protocol:
-        return Link(self) if self.tls is None else PeerGate(Link(self), self.tls)
+        return Link(self) if self.tls is None else PeerGate(Link(self), self.tls, self._may_shake)
+
+    def _may_shake(self, host: str) -> bool:
+        """Whether this node makes a TLS handshake with one more that dials it, from this address."""
+        return self._handshakes.take(origin_of(host), self._member_origins())
 
     async def _keep_dialing(self, peer_id: str) -> None:
         """Connect to a peer, again whenever the connection is lost."""

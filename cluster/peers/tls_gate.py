@@ -7,6 +7,7 @@ others go on. The first byte says whether a dialer speaks TLS.
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Final, cast
 
 from cluster.peers.certificate_names import Shown, digest_of, names_in
@@ -25,9 +26,12 @@ _PLAIN: Final = 0x00
 class PeerGate(asyncio.Protocol):
     """The owner of the socket of a link that may have TLS."""
 
-    def __init__(self, link: Link, tls: PeerTls) -> None:
-        """Speak TLS if `link` dials; else let its dialer say what it speaks."""
-        self._link, self._tls = link, tls
+    def __init__(self, link: Link, tls: PeerTls, may_shake: Callable[[str], bool] = lambda _: True) -> None:
+        """Speak TLS if `link` dials; else let its dialer say what it speaks.
+
+        `may_shake` is asked, by the address of a dialer, whether it gets a handshake now.
+        """
+        self._link, self._tls, self._may_shake = link, tls, may_shake
         self._opened: Opened | None = None
         self._is_shaken = self._is_refused = False
         self._linger: asyncio.TimerHandle | None = None
@@ -47,6 +51,9 @@ class PeerGate(asyncio.Protocol):
         if self._opened is None:
             if data[0] != TLS_FIRST_BYTE:
                 self._without(data)
+                return
+            if not self._may_shake(self._link.host):
+                self._link.give_up(Cut.CROWD, "more TLS handshakes are asked for than this node makes")
                 return
             self._begin()
         self._go_on(data)

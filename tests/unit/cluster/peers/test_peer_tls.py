@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cluster.config import Address
+from cluster.peers import handshake_budget, peer_certificate, strangers, tls_gate
 from cluster.peers import link as link_module
-from cluster.peers import peer_certificate, strangers, tls_gate
 from cluster.peers.cuts import Cut
 from cluster.peers.link import FrameKind
 from cluster.peers.peer_certificate import PeerFiles
@@ -380,6 +380,30 @@ async def test_half_a_handshake_takes_little_room_for_a_short_time(
         assert links.cuts.counts[Cut.SLOW] + links.cuts.counts[Cut.CROWD] == len(connections)
         for writer in connections:
             writer.transport.abort()
+
+
+async def test_no_more_handshakes_are_made_than_a_node_can_bear(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Beyond that a connection ends before anything is computed for it; a member gets in a moment later."""
+    monkeypatch.setattr(handshake_budget, "BURST_COUNT", 3.0)
+    monkeypatch.setattr(handshake_budget, "PER_S", 0.0)
+    addresses = two()
+    async with node("b", addresses, tls=tls_of(certificates, "b")) as (links, _):
+        for number in range(8):
+            async with raw(addresses["b"]) as stranger:
+                stranger.writer.write(_client_hello())
+                if number < 3:
+                    assert (await stranger.reader.readexactly(1)) == b"\x16"
+                else:
+                    assert await stranger.rest() == b""
+        assert links.cuts.counts == {Cut.CROWD: 5}
+        assert "more TLS handshakes are asked for" in caplog.text
+        async with node("a", addresses, tls=tls_of(certificates, "a")) as (a_links, _):
+            await until(lambda: links.cuts.counts[Cut.CROWD] > 5)
+            assert not a_links.is_up("b")
+            monkeypatch.setattr(handshake_budget, "PER_S", 1000.0)
+            await until(lambda: a_links.is_up("b"))
 
 
 async def test_one_that_was_refused_makes_room_too(
