@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cluster.peers.certificate_names import PeerName, clusters_of, fault_in, names_in
+from cluster.peers.certificate_names import PeerName, clusters_of, fault_in, names_in, told
 from cluster.peers.cuts import Cut
 
 ID, OTHER_ID = "0" * 31 + "a", "0" * 31 + "b"
@@ -47,6 +49,12 @@ def test_what_is_nearly_a_name_is_none(uri: str) -> None:
     """Nothing is cut off, decoded or forgiven."""
     assert names_in(uris(uri)) == frozenset()
     assert names_in({}) == frozenset()
+
+
+@given(st.text() | st.text(alphabet="holdfast:/-._1a").map(lambda text: f"holdfast://{text}"))
+def test_a_name_that_is_read_is_the_whole_uri(uri: str) -> None:
+    """Whatever stands in a certificate: what is told of it is what was there."""
+    assert told(names_in(uris(uri))) in (uri, told(()))
 
 
 def test_an_id_counts_only_if_it_is_that_of_this_cluster() -> None:
