@@ -252,7 +252,7 @@ class Link(asyncio.Protocol):
                 "event=link-refused peer=%s reason=%r",
                 self.peer_id,
                 "it hung up during the handshake: its log says why, most often another cluster secret,"
-                " or another --peer-tls",
+                " another --peer-tls, or a certificate that names another node or cluster",
             )
         self._transport = None
         self.ended.set()
