@@ -312,16 +312,33 @@ class State:
         if session is not None:
             session.claims_count += len(claims) - len(old)
         if token != hold.token:
-            self.ledger.change(hold)
-            hold.token = token
-            self.holds[hold.hold_id] = self.holds.pop(hold.hold_id)
-            if session is not None:
-                session.remove_hold(hold)
-                session.add_hold(hold)
-            for name in names:
-                self.locks[name].remove_holder(hold)
-                self.locks[name].add_holder(hold)
+            self._move_behind(hold, names, token)
         return freed
+
+    def claim_more(self, hold: Hold, claims: Claims, token: int) -> None:
+        """Give a hold the claims that it lacks of `claims`, which its fields are about to match, and `token`.
+
+        The token is a new one, with which it moves behind all other holds.
+        """
+        old = claims_of_hold(hold)
+        more = tuple([pair for pair in claims if pair not in old])
+        self._move_behind(hold, [name for name, claim in old if not is_intent(claim)], token)
+        self._add_claims(more, hold)
+        if (session := self.sessions.get(hold.session_id)) is not None:
+            session.claims_count += len(more)
+
+    def _move_behind(self, hold: Hold, names: list[str], token: int) -> None:
+        """Give a hold a new token, and so the last place of all holds, also on the `names` that it has."""
+        self.ledger.change(hold)
+        hold.token = token
+        self.holds[hold.hold_id] = self.holds.pop(hold.hold_id)
+        session = self.sessions.get(hold.session_id)
+        if session is not None:
+            session.remove_hold(hold)
+            session.add_hold(hold)
+        for name in names:
+            self.locks[name].remove_holder(hold)
+            self.locks[name].add_holder(hold)
 
     # -- tickets --------------------------------------------------------------------------------------------
 
@@ -347,10 +364,10 @@ class State:
             if session.tickets is NOTHING:
                 session.tickets = {}
             session.tickets[ticket.hold_id] = ticket
-        if ticket.converts:
-            hold = self.holds[ticket.converts]
+        if ticket.changes:
+            hold = self.holds[ticket.changes]
             self.ledger.change(hold)
-            hold.converting = ticket.hold_id
+            hold.changing = ticket.hold_id
         if ticket.permits:
             self._add_permits(ticket)
         for name, claim in claims:
@@ -365,7 +382,7 @@ class State:
                 upper = self._lock_for(above)
                 upper.below = upper.below or {}
                 upper.below[name] = None
-        slot = claim + (CONVERSION if ticket.converts else ticket.lane)
+        slot = claim + (CONVERSION if ticket.is_conversion else ticket.lane)
         queue = lock.queues.get(slot)
         if queue is None:
             queue = lock.queues[slot] = OrderedDict()
@@ -399,10 +416,10 @@ class State:
         if session is not None:
             session.claims_count -= len(claims) or 1
             del session.tickets[ticket.hold_id]
-        hold = self.holds.get(ticket.converts)
+        hold = self.holds.get(ticket.changes)
         if hold is not None:
             self.ledger.change(hold)
-            hold.converting = NO_HOLD
+            hold.changing = NO_HOLD
         freed += [left for name, claim in claims if (left := self._leave_queue(name, claim, ticket))]
         return freed
 
@@ -428,7 +445,7 @@ class State:
         lock = self.locks[name]
         assert lock.queues is not None, "a ticket stands in its queues"
         lock.waiting -= UNIT[claim]
-        slot = claim + (CONVERSION if ticket.converts else ticket.lane)
+        slot = claim + (CONVERSION if ticket.is_conversion else ticket.lane)
         del lock.queues[slot][ticket.hold_id]
         if not lock.queues[slot]:
             del lock.queues[slot]

@@ -6,6 +6,7 @@ from api import answers, views
 from api.gateway import Gateway
 from api.requests.locks import (
     AcquireRequest,
+    AddRequest,
     ConvertRequest,
     ForceReleaseRequest,
     ForcingRequest,
@@ -19,6 +20,7 @@ from http_api.server.call import Call, Reply
 from http_api.server.routes import Direct
 from http_api.v1 import reads, schema
 from lockstate import results
+from lockstate.commands import Change
 from lockstate.kinds import HoldKind
 
 ACQUIRE: Final = Direct(AcquireRequest.command, results.Granted, answers.granted)
@@ -37,10 +39,19 @@ async def acquire(gateway: Gateway, call: Call) -> Reply:
     return Reply(ACQUIRE.encoded(outcome))
 
 
+async def add(gateway: Gateway, call: Call) -> Reply:
+    """Add locks to a hold, waiting in their queues if asked to."""
+    return await _changed(gateway, call, (await schema.read(call, AddRequest)).command())
+
+
 async def convert(gateway: Gateway, call: Call) -> Reply:
     """Change the mode of a hold, waiting ahead of the queue if asked to."""
-    request = await schema.read(call, ConvertRequest)
-    result, revision, is_repeated = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
+    return await _changed(gateway, call, (await schema.read(call, ConvertRequest)).command())
+
+
+async def _changed(gateway: Gateway, call: Call, command: Change) -> Reply:
+    """Change a hold; answer with all that it is then."""
+    result, revision, is_repeated = await gateway.acquire(command, results.Granted, call.timeout_s)
     return Reply(answers.told(answers.granted(result, revision), is_repeated=is_repeated))
 
 
