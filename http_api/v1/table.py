@@ -147,7 +147,7 @@ _LOCKS: Final = (
     ),
     Route(
         method="POST", path=wire.LOCK_ADD, handler=locks.add,
-        takes=AddRequest, gives=answers.GrantedSeveral, or_gives=answers.Granted,
+        takes=AddRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
         problems=(
             "lock-held", "deadlock", "lease-expired", "queue-full", "name-too-long", "upgrade-pending",
             *_WORLD,

@@ -129,7 +129,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.LOCK_RELEASE}": ("released", "revision"),
     f"POST {wire.LOCK_FORCE_RELEASE}": ("released", "revision"),
     f"POST {wire.LOCK_CONVERT}": ("hold_id", "token", "name", "mode", "expires_in_ms", "revision"),
-    f"POST {wire.LOCK_ADD}": ("hold_id", "token", "locks", "expires_in_ms", "revision"),
+    f"POST {wire.LOCK_ADD}": ("hold_id", "token", "name", "mode", "expires_in_ms", "revision"),
     f"GET {wire.LOCK}": ("name", "state", "holders", "queue"),
     f"GET {wire.LOCKS}": ("locks", "next"),
     f"POST {wire.SEMAPHORE_ACQUIRE}": (

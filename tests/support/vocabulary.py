@@ -132,7 +132,6 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
     Tick: Word(9, Tick()),
     Barrier: Word(10, Barrier()),
     Convert: Word(11, Convert(_HOLD, Mode.UPDATE, _TICKET, _ATTEMPT, 5, "r"), ("hold_id",), _TICKET_IDS),
-    AddLocks: Word(82, AddLocks(_HOLD, _SEVERAL, _TICKET, _ATTEMPT, 5, "r"), ("hold_id",), _TICKET_IDS),
     AcquirePermits: Word(
         12,
         AcquirePermits("q", 5, 2, _HOLD, _ATTEMPT, _SESSION, 0, _ANN, 5, 6, "note", "r"),
@@ -198,6 +197,7 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
         _PARTY,
         _HOLD_IDS,
     ),
+    AddLocks: Word(82, AddLocks(_HOLD, _SEVERAL, _TICKET, _ATTEMPT, 5, "r"), ("hold_id",), _TICKET_IDS),
     ResumeStream: Word(70, ResumeStream(_SESSION)),
     Numbered: Word(71, Numbered(2, _SESSION, 3, 7, ((1, 5),), (Release(_HOLD), EndWait(6)))),
 }

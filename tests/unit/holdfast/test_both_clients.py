@@ -184,15 +184,14 @@ async def test_locks_are_added_to_a_hold(new_client: NewClient) -> None:
 async def test_two_that_add_what_the_other_has_do_not_wait_for_ever(new_client: NewClient) -> None:
     """The second is told of the deadlock; when it lets go, the first has both."""
     async with (
-        a_node() as (_, url),
+        a_node() as (served, url),
         new_client(url) as first,
         new_client(url) as second,
         first.lock("a") as one,
     ):
         async with second.lock("b") as other:
             adding = asyncio.ensure_future(one.add("b"))
-            while not (await first.inspect("b")).queue:  # noqa: ASYNC110 - no event to await
-                await asyncio.sleep(0.01)
+            await _until(lambda: bool(served.node.machine.state.tickets))
             with pytest.raises(holdfast.Deadlock):
                 await other.add("a")
         await adding
