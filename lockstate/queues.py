@@ -47,7 +47,7 @@ def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:
     if ticket.permits and not _are_permits_there(state, ticket):
         return False
     own: dict[str, Counts] = {}
-    if ticket.is_conversion:
+    if ticket.changes and not ticket.is_addition:
         for name, claim in claims_of_hold(state.holds[ticket.changes]):
             own[name] = own.get(name, 0) + UNIT[claim]
     for name, claim in claims:

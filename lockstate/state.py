@@ -370,10 +370,11 @@ class State:
             hold.changing = ticket.hold_id
         if ticket.permits:
             self._add_permits(ticket)
+        lane = CONVERSION if ticket.is_conversion else ticket.lane
         for name, claim in claims:
-            self._queue_up(name, claim, ticket)
+            self._queue_up(name, claim, lane, ticket)
 
-    def _queue_up(self, name: str, claim: Claim, ticket: Ticket) -> None:
+    def _queue_up(self, name: str, claim: Claim, lane: int, ticket: Ticket) -> None:
         lock = self._lock_for(name)
         lock.waiting += UNIT[claim]
         if lock.queues is None:
@@ -382,7 +383,7 @@ class State:
                 upper = self._lock_for(above)
                 upper.below = upper.below or {}
                 upper.below[name] = None
-        slot = claim + (CONVERSION if ticket.is_conversion else ticket.lane)
+        slot = claim + lane
         queue = lock.queues.get(slot)
         if queue is None:
             queue = lock.queues[slot] = OrderedDict()
@@ -420,7 +421,8 @@ class State:
         if hold is not None:
             self.ledger.change(hold)
             hold.changing = NO_HOLD
-        freed += [left for name, claim in claims if (left := self._leave_queue(name, claim, ticket))]
+        lane = CONVERSION if ticket.is_conversion else ticket.lane
+        freed += [left for name, claim in claims if (left := self._leave_queue(name, claim, lane, ticket))]
         return freed
 
     def twin_of(self, ticket: Ticket) -> Ticket | None:
@@ -440,12 +442,12 @@ class State:
         if ticket.hold_id in self.origin_tickets.get(origin, NOTHING):
             _leave(self.origin_tickets, origin, ticket)
 
-    def _leave_queue(self, name: str, claim: Claim, ticket: Ticket) -> tuple[str, Claim] | None:
+    def _leave_queue(self, name: str, claim: Claim, lane: int, ticket: Ticket) -> tuple[str, Claim] | None:
         """Take a ticket out of one queue; return the claim if others may have waited behind it."""
         lock = self.locks[name]
         assert lock.queues is not None, "a ticket stands in its queues"
         lock.waiting -= UNIT[claim]
-        slot = claim + (CONVERSION if ticket.is_conversion else ticket.lane)
+        slot = claim + lane
         del lock.queues[slot][ticket.hold_id]
         if not lock.queues[slot]:
             del lock.queues[slot]
