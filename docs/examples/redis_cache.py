@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 import holdfast
 
@@ -29,13 +27,7 @@ KEEP_S = 3600
 
 def connect(url: str) -> redis.Redis:
     """Return a client that says within seconds that Redis is down, and survives a restart of it."""
-    return redis.Redis.from_url(
-        url,
-        decode_responses=True,
-        socket_connect_timeout=1,
-        socket_timeout=1,
-        retry=Retry(NoBackoff(), 1),  # once more, at once: the connection may be from before a restart
-    )
+    return redis.Redis.from_url(url, decode_responses=True, socket_connect_timeout=1, socket_timeout=1)
 
 
 def cached(

@@ -9,6 +9,7 @@ Redis, prints "computing", and takes `SECONDS`, or pauses the process. The value
 import os
 import signal
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,7 +28,8 @@ def main(threads: int, how_long: str) -> None:
         store.incr(COUNTER)
         print("computing", flush=True)
         if how_long == "pause":
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To this thread: of a signal to the process another one may hear first, and this one works on.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         else:
             time.sleep(float(how_long))
         return f"by {os.getpid()}"

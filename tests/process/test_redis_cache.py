@@ -30,8 +30,8 @@ pytestmark = pytest.mark.process
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES_COUNT = 4
 READERS_COUNT = 20
-SOON_S = 5.0
-"""Seconds within which a client says that Redis is down: twice one second, on a loaded machine."""
+SOON_S = 3.5
+"""Seconds within which a client says that Redis is down: one attempt of a second, on a loaded machine."""
 
 
 @pytest.fixture(scope="module")
