@@ -20,7 +20,6 @@ from http_api.server.call import Call, Reply
 from http_api.server.routes import Direct
 from http_api.v1 import reads, schema
 from lockstate import results
-from lockstate.commands import Change
 from lockstate.kinds import HoldKind
 
 ACQUIRE: Final = Direct(AcquireRequest.command, results.Granted, answers.granted)
@@ -41,17 +40,17 @@ async def acquire(gateway: Gateway, call: Call) -> Reply:
 
 async def add(gateway: Gateway, call: Call) -> Reply:
     """Add locks to a hold, waiting in their queues if asked to."""
-    return await _changed(gateway, call, (await schema.read(call, AddRequest)).command())
+    return await _changed(gateway, call, await schema.read(call, AddRequest))
 
 
 async def convert(gateway: Gateway, call: Call) -> Reply:
     """Change the mode of a hold, waiting ahead of the queue if asked to."""
-    return await _changed(gateway, call, (await schema.read(call, ConvertRequest)).command())
+    return await _changed(gateway, call, await schema.read(call, ConvertRequest))
 
 
-async def _changed(gateway: Gateway, call: Call, command: Change) -> Reply:
+async def _changed(gateway: Gateway, call: Call, request: AddRequest | ConvertRequest) -> Reply:
     """Change a hold; answer with all that it is then."""
-    result, revision, is_repeated = await gateway.acquire(command, results.Granted, call.timeout_s)
+    result, revision, is_repeated = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
     return Reply(answers.told(answers.granted(result, revision), is_repeated=is_repeated))
 
 
