@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--waiters",
-        type=int,
+        type=_waiters,
         default=16,
         metavar="N",
         help="workers that contend for one lock (default: 16; 0: leave that out)",
@@ -100,6 +100,10 @@ def _workers(text: str) -> int:
     return count
 
 
+def _waiters(text: str) -> int:
+    return 0 if text == "0" else _workers(text)
+
+
 def _systems(text: str) -> tuple[System, ...]:
     names = text.split(",")
     known = {system.name: system for system in SYSTEMS}
@@ -143,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _measure(system: System, arguments: argparse.Namespace, where: str, found: list[Row]) -> None:
     """Start a system, ask it in all its ways, and end it; add to `found`."""
     _say(f"{where}starting {system.name}, {system.nodes} node{'s' if system.nodes > 1 else ''}")
-    with _directory(arguments.disk) as directory, system.running(directory, arguments.workers) as running:
+    with own_directory(arguments.disk) as directory, system.running(directory, arguments.workers) as running:
         for way in running.ways:
             workers = min(arguments.waiters, arguments.workers) if way.is_contended else arguments.workers
             if not workers:
@@ -168,7 +172,7 @@ def _measure(system: System, arguments: argparse.Namespace, where: str, found: l
 
 
 @contextlib.contextmanager
-def _directory(disk: Path) -> Iterator[Path]:
+def own_directory(disk: Path) -> Iterator[Path]:
     """Give a directory that is gone afterwards, also if this program is killed."""
     directory = Path(tempfile.mkdtemp(prefix="holdfast-peers-", dir=disk))
     guardian.run_if_killed(["rm", "-rf", str(directory)])

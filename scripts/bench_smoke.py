@@ -18,8 +18,8 @@ WITH_PEERS: Final = "peers --workers 64 --seconds 2 --warm-up 1"
 DESCRIPTION: Final = (
     "Run, one after the other and for a few seconds each: "
     + "; ".join(STEPS)
-    + f"; and, if one of the systems that it knows is installed, {WITH_PEERS}. The figures are printed and not"
-    " judged: the exit code is 1 only if something could not be measured, or an answer was an error."
+    + f"; and, if one of the systems that it knows is installed, {WITH_PEERS}. The figures are printed and"
+    " not judged: the exit code is 1 only if something could not be measured, or an answer was an error."
 )
 
 

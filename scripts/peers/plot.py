@@ -7,8 +7,8 @@ from xml.sax.saxutils import escape
 from scripts.peers import ours
 from scripts.peers.measure import Row
 
-_WIDTH: Final = 760
-_LEFT: Final = 230
+_WIDTH: Final = 800
+_LEFT: Final = 270
 """Where bars begin; their titles are to the left."""
 _RIGHT: Final = 190
 """For the figures behind the longest bar."""

@@ -107,6 +107,7 @@ class Redis:
             "appendonly": "yes",
             "appendfsync": "always",
             "save": "",
+            "set-proc-title": "no",  # it would be written over the environment, by which a guard knows it
             "maxclients": str(workers + 100),
         }
         argv = [path, *(word for key, value in options.items() for word in (f"--{key}", value))]

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -68,10 +69,15 @@ def find_program(name: str, *folders: str) -> str | None:
     found = [
         str(path / name)
         for pattern in folders
-        for path in sorted(Path("/").glob(pattern), key=lambda path: (len(path.parts), str(path)))
+        for path in sorted(Path("/").glob(pattern), key=_version)
         if os.access(path / name, os.X_OK)
     ]
     return shutil.which(name) or (found[-1] if found else None)
+
+
+def _version(path: Path) -> list[int]:
+    """Return the numbers in a path, by which 10 comes after 9."""
+    return [int(number) for number in re.findall(r"\d+", str(path))]
 
 
 def free_addresses(count: int) -> list[Address]:
