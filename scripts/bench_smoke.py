@@ -11,7 +11,7 @@ INTERRUPTED: Final = 130
 STEPS: Final = (
     "http --workers 1,64 --seconds 2",
     "stream --workers 1,256 --seconds 2",
-    "machine --quick",
+    "sdk --seconds 2",
 )
 WITH_PEERS: Final = "peers --workers 64 --seconds 2 --warm-up 1"
 """Run as well if at least one of the other systems is installed."""
