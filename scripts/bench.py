@@ -334,9 +334,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # So that a terminated run cleans up like an interrupted one. Not by raising KeyboardInterrupt here: a
     # callback of the event loop could swallow that, and its runner knows what to do about SIGINT.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    if arguments.command == "smoke":
-        return bench_smoke.run(main)
     try:
+        if arguments.command == "smoke":
+            return bench_smoke.run(main)
         if arguments.command in _WITHOUT_CLUSTER:
             with guardian.guarded():
                 return _WITHOUT_CLUSTER[arguments.command](arguments)

@@ -7,10 +7,10 @@ from xml.sax.saxutils import escape
 from scripts.peers import ours
 from scripts.peers.measure import Row
 
-_WIDTH: Final = 800
-_LEFT: Final = 270
+_WIDTH: Final = 840
+_LEFT: Final = 310
 """Where bars begin; their titles are to the left."""
-_RIGHT: Final = 190
+_RIGHT: Final = 200
 """For the figures behind the longest bar."""
 _BAR, _STEP, _TOP = 20, 28, 34
 _GAP: Final = 40
@@ -58,7 +58,7 @@ def _group(title: str, rows: Sequence[Row], top: int) -> list[str]:
         y = top + _TOP + number * _STEP
         length = row.cycles_per_s / longest * (_WIDTH - _LEFT - _RIGHT)
         kind = "ours" if row.way.startswith(ours.NAME) else "peer"
-        figures = f"{row.cycles_per_s:,.0f}   p50 {row.acquire_p50_ms:.1f} ms"
+        figures = f"{row.cycles_per_s:,.0f} a second, p50 {row.acquire_p50_ms:.1f} ms"
         nodes = "1 node" if row.nodes == 1 else f"{row.nodes} nodes"
         parts += [
             f'<text x="{_LEFT - 8}" y="{y + 15}" text-anchor="end">{escape(row.title)} ({nodes})</text>',
