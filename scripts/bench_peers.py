@@ -24,7 +24,7 @@ from scripts.peers.measure import Row, step
 from scripts.peers.ours import Holdfast
 from scripts.peers.postgresql import PostgreSql
 from scripts.peers.redis import Redis
-from scripts.peers.system import System
+from scripts.peers.system import Running, System, Way
 from scripts.peers.zookeeper import ZooKeeper
 
 SYSTEMS: Final[tuple[System, ...]] = (Holdfast(), Etcd(), ZooKeeper(), Redis(), PostgreSql())
@@ -49,7 +49,11 @@ def _tell(what: str, text: str) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the options."""
     parser.add_argument(
-        "--workers", type=_workers, default=256, metavar="N", help="workers with a lock each (default: 256)"
+        "--workers",
+        type=_workers,
+        default=(256,),
+        metavar="N,N,...",
+        help="workers with a lock each, one step for each number (default: 256)",
     )
     parser.add_argument(
         "--waiters",
@@ -93,15 +97,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _workers(text: str) -> int:
+def _count(text: str) -> int:
     count = int(text)
     if not 1 <= count <= WORKERS_MAX:
         raise argparse.ArgumentTypeError(f"{text}: must be 1 to {WORKERS_MAX}")
     return count
 
 
+def _workers(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
+
+
 def _waiters(text: str) -> int:
-    return 0 if text == "0" else _workers(text)
+    return 0 if text == "0" else _count(text)
 
 
 def _systems(text: str) -> tuple[System, ...]:
@@ -147,28 +155,35 @@ def run(arguments: argparse.Namespace) -> int:
 def _measure(system: System, arguments: argparse.Namespace, where: str, found: list[Row]) -> None:
     """Start a system, ask it in all its ways, and end it; add to `found`."""
     _say(f"{where}starting {system.name}, {system.nodes} node{'s' if system.nodes > 1 else ''}")
-    with own_directory(arguments.disk) as directory, system.running(directory, arguments.workers) as running:
+    most = max(*arguments.workers, arguments.waiters)
+    with own_directory(arguments.disk) as directory, system.running(directory, most) as running:
         for way in running.ways:
-            workers = min(arguments.waiters, arguments.workers) if way.is_contended else arguments.workers
-            if not workers:
-                continue
-            lock = "one lock" if way.is_contended else "own locks"
-            what = f"{where}{way.title}, {lock}"
-            _tell(what, f"{workers} workers, {arguments.warm_up + arguments.seconds:.0f} s")
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                row = runner.run(
-                    step(
-                        way,
-                        system.nodes,
-                        running.pids,
-                        workers=workers,
-                        warm_up_s=arguments.warm_up,
-                        seconds=arguments.seconds,
-                        progress=functools.partial(_tell, what),
-                    )
-                )
-            _tell(what, f"{row.cycles_per_s:.0f} a second")
-            found.append(row)
+            for workers in [arguments.waiters] if way.is_contended else arguments.workers:
+                if workers:
+                    row = _step(system, running, way, workers=workers, arguments=arguments, where=where)
+                    found.append(row)
+
+
+def _step(
+    system: System, running: Running, way: Way, *, workers: int, arguments: argparse.Namespace, where: str
+) -> Row:
+    """Run one step, and say so."""
+    what = f"{where}{way.title}, {'one lock' if way.is_contended else 'own locks'}"
+    _tell(what, f"{workers} workers, {arguments.warm_up + arguments.seconds:.0f} s")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        row = runner.run(
+            step(
+                way,
+                system.nodes,
+                running.pids,
+                workers=workers,
+                warm_up_s=arguments.warm_up,
+                seconds=arguments.seconds,
+                progress=functools.partial(_tell, what),
+            )
+        )
+    _tell(what, f"{row.cycles_per_s:.0f} a second")
+    return row
 
 
 @contextlib.contextmanager

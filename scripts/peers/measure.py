@@ -44,6 +44,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     errors_count: int
     errors: list[str]
 
+    @property
+    def test(self) -> tuple[bool, int]:
+        """What was measured: only rows of the same test are compared."""
+        return self.is_contended, self.workers
+
 
 class Used(NamedTuple):
     """Processor seconds used up to a moment."""

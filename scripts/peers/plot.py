@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from scripts.peers import ours
+from scripts.peers import ours, report
 from scripts.peers.measure import Row
 
 _WIDTH: Final = 840
@@ -23,17 +23,17 @@ _STYLE: Final = (
 
 
 def svg(rows: Sequence[Row], notes: Sequence[str]) -> str:
-    """Return the plot: bars for own locks, bars for a contended lock, and lines of notes below."""
-    groups = [
-        ("Own locks: acquire and release, cycles a second", [row for row in rows if not row.is_contended]),
-        ("One lock: how often it is handed on, a second", [row for row in rows if row.is_contended]),
-    ]
+    """Return the plot: bars for each test, and lines of notes below."""
     parts: list[str] = []
     top = 0
-    for title, each in groups:
-        if each:
-            parts += _group(f"{title} ({each[0].workers} workers)", each, top)
-            top += _TOP + _STEP * len(each) + _GAP - _STEP + _BAR
+    for each in report.by_test(rows):
+        is_contended, workers = each[0].test
+        if is_contended:
+            title = f"One lock with {workers} waiters: how often it is handed on"
+        else:
+            title = f"Own locks, {workers} worker{'s' if workers > 1 else ''}: acquire and release"
+        parts += _group(title, each, top)
+        top += _TOP + _STEP * len(each) + _GAP - _STEP + _BAR
     for number, note in enumerate(notes):
         parts.append(f'<text class="note" x="8" y="{top + number * 16}">{escape(note)}</text>')
     height = top + len(notes) * 16 + _FOOT - 16

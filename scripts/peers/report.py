@@ -16,7 +16,7 @@ _WIDTH: Final = 11
 
 def median(rows: Sequence[Row]) -> Row:
     """Return the figures of a way over several rounds: each is the median, of errors the sum."""
-    assert len({(row.way, row.is_contended) for row in rows}) == 1, "these are of one way"
+    assert len({(row.way, row.test) for row in rows}) == 1, "these are of one way and one test"
     figures = {
         name: statistics.median(getattr(row, name) for row in rows)
         for name in Row.__struct_fields__
@@ -28,11 +28,19 @@ def median(rows: Sequence[Row]) -> Row:
 
 
 def medians(rows: Iterable[Row]) -> list[Row]:
-    """Return one row for each way, in the order in which they came first."""
-    by_way: dict[tuple[str, bool], list[Row]] = {}
+    """Return one row for each way and test, in the order in which they came first."""
+    found: dict[tuple[str, tuple[bool, int]], list[Row]] = {}
     for row in rows:
-        by_way.setdefault((row.way, row.is_contended), []).append(row)
-    return [median(each) for each in by_way.values()]
+        found.setdefault((row.way, row.test), []).append(row)
+    return [median(each) for each in found.values()]
+
+
+def by_test(rows: Iterable[Row]) -> list[list[Row]]:
+    """Return the rows of each test: own locks first, in the order in which they came first."""
+    found: dict[tuple[bool, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.test, []).append(row)
+    return sorted(found.values(), key=lambda each: each[0].is_contended)
 
 
 def ratios(rows: Sequence[Row], row: Row) -> dict[str, float]:
@@ -40,24 +48,27 @@ def ratios(rows: Sequence[Row], row: Row) -> dict[str, float]:
     return {
         each.way: each.cycles_per_s / row.cycles_per_s
         for each in rows
-        if each.way in _OURS and each.is_contended == row.is_contended and row.cycles_per_s > 0
+        if each.way in _OURS and each.test == row.test and row.cycles_per_s > 0
     }
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of the tables: of own locks, and of a contended one."""
-    own = [row for row in rows if not row.is_contended]
-    contended = [row for row in rows if row.is_contended]
-    return [
-        *_table(f"Own locks, {own[0].workers} workers" if own else "", own, "cycles/s"),
-        *([""] if own and contended else []),
-        *_table(f"One lock, {contended[0].workers} waiters" if contended else "", contended, "grants/s"),
-    ]
+    """Return the lines of the tables, one for each test, with an empty line between them."""
+    lines: list[str] = []
+    for each in by_test(rows):
+        lines += [*([""] if lines else []), *_table(each)]
+    return lines
 
 
-def _table(title: str, rows: Sequence[Row], counted: str) -> list[str]:
-    if not rows:
-        return []
+def _table(rows: Sequence[Row]) -> list[str]:
+    """Return the table of one test."""
+    is_contended, workers = rows[0].test
+    title = (
+        f"One lock, {workers} waiters"
+        if is_contended
+        else f"Own locks, {workers} worker{'s' if workers > 1 else ''}"
+    )
+    counted = "grants/s" if is_contended else "cycles/s"
     width = max(len(text) for text in (title, *(row.title for row in rows))) + 2
     titles = ["nodes", counted, "acquire p50", "p99 ms", "nodes us", "client us", "others %", *_OURS.values()]
     lines = [f"{title:<{width}}" + "".join(f"{text:>{_WIDTH + 1}}" for text in titles)]

@@ -88,6 +88,20 @@ def test_the_table_has_a_line_for_each_way() -> None:
     assert len(report.table(ROWS[2:3])) == 2
 
 
+def test_numbers_of_workers_are_apart() -> None:
+    """Steps with one worker are compared with each other, and have a table and bars of their own."""
+    single = row("holdfast-http", 500.0, workers=1), row("etcd-grpc", 250.0, workers=1)
+    rows = [single[0], *ROWS, single[1]]
+    assert report.ratios(rows, single[1]) == {"holdfast-http": 2.0}
+    assert report.ratios(rows, ROWS[3])["holdfast-http"] == 1.5
+    assert [len(each) for each in report.by_test(rows)] == [2, 3, 2]
+    assert [line.split("  ")[0] for line in report.table(rows) if "worker" in line or "waiters" in line] == [
+        *("Own locks, 1 worker", "Own locks, 256 workers", "One lock, 16 waiters"),
+    ]
+    assert len(report.medians(rows)) == 7
+    assert plot.svg(rows, []).count('class="title"') == 3
+
+
 def test_rounds_become_medians() -> None:
     """Of several rounds each figure is the median, errors are added, and own and contended stay apart."""
     rounds = [

@@ -101,7 +101,8 @@ def test_options_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     """Unknown systems and too many workers are refused; systems run in their own order."""
     assert [each.name for each in parse("--only", "redis,holdfast").only] == ["holdfast", "redis"]
     assert len(parse().only) == 5
-    for wrong in (["--only", "memcached"], ["--workers", "513"], ["--workers", "0"], ["--waiters=-1"]):
+    assert (parse().workers, parse("--workers", "1,256").workers) == ((256,), (1, 256))
+    for wrong in (["--only", "memcached"], ["--workers", "513"], ["--workers", "1,0"], ["--waiters=-1"]):
         with pytest.raises(SystemExit):
             parse(*wrong)
     assert "there are holdfast, etcd, zookeeper, redis, postgresql" in capsys.readouterr().err
