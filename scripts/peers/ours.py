@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from scripts.lib.load import TTL_MS
 from scripts.local_cluster import ClusterFailure, LocalCluster
 from scripts.peers.closed_loop import Lean
 from scripts.peers.connection import Address
@@ -58,7 +59,9 @@ def _ways(cluster: LocalCluster) -> list[Way]:
     def over_stream(wait_ms: int, *, is_shared: bool) -> Callable[[int], Any]:
         async def connect(workers: int) -> Sequence[Lean]:
             leader = addresses[cluster.leader()]
-            return [await _stream(leader, wait_ms) for _ in range(1 if is_shared else workers)]
+            if is_shared:
+                return [await _stream(leader, wait_ms, TTL_MS if wait_ms else 0)]
+            return [await _stream(leader, wait_ms, 0) for _ in range(workers)]
 
         return connect
 
@@ -66,16 +69,19 @@ def _ways(cluster: LocalCluster) -> list[Way]:
         Way(HTTP, "Holdfast, HTTP", over_http(0)),
         Way(STREAM, "Holdfast, stream", over_stream(0, is_shared=True)),
         Way(HTTP, "Holdfast, HTTP", over_http(WAIT_MS), is_contended=True),
-        Way(STREAM, "Holdfast, stream", over_stream(WAIT_MS, is_shared=False), is_contended=True),
+        Way(STREAM, "Holdfast, a stream each", over_stream(WAIT_MS, is_shared=False), is_contended=True),
+        Way(
+            "holdfast-shared", "Holdfast, one stream", over_stream(WAIT_MS, is_shared=True), is_contended=True
+        ),
     ]
 
 
-async def _stream(leader: Address, wait_ms: int) -> OverStream:
+async def _stream(leader: Address, wait_ms: int, ttl_ms: int) -> OverStream:
     """Return a stream; wait for it if the cluster is too new to know streams."""
     deadline_s = time.monotonic() + RULES_S
     while True:
         try:
-            return await OverStream.open(leader, leader, wait_ms)
+            return await OverStream.open(leader, leader, wait_ms, ttl_ms)
         except UpgradePendingError:
             if time.monotonic() > deadline_s:
                 raise ClusterFailure("the nodes do not know streams: are all of this version?") from None

@@ -52,12 +52,16 @@ class UpgradePendingError(ConnectionError):
 
 
 class OverStream(Connection):
-    """Locks of the stream's session. What is asked while answers are read goes as one message."""
+    """A stream. What is asked while answers are read goes as one message.
 
-    def __init__(self, address: Address, wait_ms: int = 0) -> None:
+    Locks are those of its session, or with `ttl_ms` each has a lease of its own: a session that asks for what
+    it holds already gets it, so workers that contend over one stream need that.
+    """
+
+    def __init__(self, address: Address, wait_ms: int = 0, ttl_ms: int = 0) -> None:
         super().__init__()
         self._address = address
-        self._rest = ["", "", "", 0, "", wait_ms] if wait_ms else ["", ""]
+        self._rest = ["", "", "", ttl_ms, "", wait_ms] if wait_ms or ttl_ms else ["", ""]
         self._numbers = itertools.count(1)
         self._workers: dict[int, Worker] = {}
         """By number: whose it is."""
