@@ -26,7 +26,7 @@ NUMBERS: Final = frozenset(
     }
 )
 """The settings that are whole numbers."""
-SWITCHES: Final = frozenset({"join", "no_fast_lane"})
+SWITCHES: Final = frozenset({"join", "no_fast_lane", "insecure_http", "insecure_peers"})
 """The settings that are true or false. All others are strings."""
 
 LISTS: Final = frozenset({"allow_no_deadline", "allow_priority"})
@@ -52,6 +52,11 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "tokens": (
         "FILE",
         "let only callers in that this file names, each with its rights; see `holdfast token --help`",
+    ),
+    "insecure_http": ("", "let others than this machine reach --http although there is no TLS, or no login"),
+    "insecure_peers": (
+        "",
+        "let others than this machine reach --peer although nodes have no TLS between them",
     ),
     "heartbeat_ms": ("MS", "interval of the leader's heartbeats (default: 100)"),
     "election_ms_min": ("MS", "shortest silence after which a node wants to lead (default: 500)"),
@@ -92,7 +97,8 @@ examples:
     holdfast-node
   one of three nodes:
     holdfast-node --node-id n1 --data-dir /var/lib/holdfast --secret-file /etc/holdfast/secret \\
-        --http 10.0.0.1:7700 --peers n1=10.0.0.1:7800,n2=10.0.0.2:7800,n3=10.0.0.3:7800
+        --http 10.0.0.1:7700 --tls-cert n1.pem --tls-key n1-key.pem --tokens tokens \\
+        --peers n1=10.0.0.1:7800,n2=10.0.0.2:7800,n3=10.0.0.3:7800 --insecure-peers
   the same from a file:
     holdfast-node --config /etc/holdfast/node.toml
 """

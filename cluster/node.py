@@ -8,9 +8,10 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
+from cluster import exposure
 from cluster.commands.outbox import Answer
 from cluster.config import Address, NodeConfig, check_member, format_peers
 from cluster.consensus import member_list
@@ -81,6 +82,8 @@ class Node:
         self._group: Group | None = None
         self._secret_watch: SecretWatch | None = None
         self._is_stopped = False
+        self.peer_warning = ""
+        """What is to be warned of where this node listens for others, once it does; empty if nothing is."""
 
     async def start(self) -> None:
         """Take the data directory, recover, listen for peers. Raises StartupError."""
@@ -140,7 +143,7 @@ class Node:
         self._check_configuration(group)
         self._journal.sync()
         if self.config.takes_peers:
-            await group.links.start(self._listen_address(group))
+            await group.links.start(self._listen_address(group), self._allow_peers)
             if self._secret_watch is not None:
                 self._secret_watch.start()
         if not group.peering.is_established:
@@ -187,6 +190,11 @@ class Node:
         if self.config.is_peer_given or own is None:
             return self.config.peer
         return Address.parse(own.peer)
+
+    def _allow_peers(self, bound: Sequence[Address]) -> None:
+        """Refuse to listen where others could read along, unless that was asked for. Raises ConfigError."""
+        # Frames between nodes are sealed, and not encrypted.
+        self.peer_warning = exposure.check_peers(bound, has_tls=False, is_allowed=self.config.insecure_peers)
 
     def _compare_members(self, group: Group) -> None:
         """Say so when the members are no longer those of the configuration: the list in the log counts."""
