@@ -67,7 +67,11 @@ def wait_for(what: str, probe: Callable[[], T | None]) -> T:
 class Cluster:
     """Three containers of one Compose project."""
 
-    def __init__(self, command: list[str], image: str) -> None:
+    def __init__(self, command: list[str], image: str, directory: Path) -> None:
+        """Be the containers of an image; files that they are given are made in `directory`."""
+        self.secret_file = directory / "secret"
+        self.secret_file.write_text(secrets.token_hex(32))
+        self.secret_file.chmod(0o644)  # for the user of the container, who is nobody here
         self.project = f"holdfast-test-{secrets.token_hex(4)}"
         node_ids = (*NODE_IDS, NEW_ID)
         self.ports = dict(zip(node_ids, ports.reserve(len(node_ids)), strict=True))
@@ -76,7 +80,7 @@ class Cluster:
         self._env = {
             **os.environ,
             "HOLDFAST_IMAGE": image,
-            "HOLDFAST_SECRET": secrets.token_hex(32),
+            "HOLDFAST_SECRET_FILE": str(self.secret_file),
             **{f"HOLDFAST_PORT_{node_id.upper()}": str(port) for node_id, port in self.ports.items()},
         }
 
