@@ -104,11 +104,11 @@ def test_compose_refuses_to_start_without_a_secret(compose: list[str], image: st
     """Without the file Compose stops with a message that names it."""
     project = f"holdfast-test-{secrets.token_hex(4)}"
     command = [*compose, "--project-name", project, "--file", str(COMPOSE_FILE)]
-    env = {**os.environ, "HOLDFAST_IMAGE": image, "HOLDFAST_SECRET_FILE": str(tmp_path / "none")}
+    env = {**os.environ, "HOLDFAST_IMAGE": image, "HOLDFAST_SECRETS": str(tmp_path)}
     try:
         told = run(*command, "up", "--no-start", "n1", env=env)
         assert told.returncode != 0
-        assert str(tmp_path / "none") in told.stdout + told.stderr
+        assert str(tmp_path / "secret") in told.stdout + told.stderr
     finally:
         assert run(*command, "down", "--volumes", env=env).returncode == 0
 

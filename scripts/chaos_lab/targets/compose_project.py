@@ -101,7 +101,7 @@ class ComposeProject:
         self._variables = {
             # All of them, so that nothing of the user's environment or of deploy/.env counts.
             "HOLDFAST_IMAGE": image,
-            "HOLDFAST_SECRET_FILE": str(secret_file(self.name)),
+            "HOLDFAST_SECRETS": str(secret_file(self.name).parent),
             "HOLDFAST_LOG_LEVEL": "info",
             **{f"HOLDFAST_JOIN_{node_id.upper()}": "false" for node_id in NODE_IDS},
             **{f"HOLDFAST_PORT_{node_id.upper()}": str(port) for node_id, port in self.ports.items()},
