@@ -61,7 +61,7 @@ def check_peers(bound: Sequence[Address], *, has_tls: bool, is_allowed: bool) ->
 
 
 def is_open(host: str) -> bool:
-    """Whether others than this machine may reach a host. What is no address counts: it may lead anywhere."""
+    """Whether others than this machine may reach a host. A name counts: it may lead anywhere."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -36,6 +36,10 @@ ROOMS = {
         ("cluster.config_secrets", "cluster.config_sources"),
         "the configuration is read before anything else exists",
     ),
+    "cluster/exposure.py": Room(
+        ("cluster.config", "cluster.errors"),
+        "an address is judged by itself here: what else counts comes as an argument",
+    ),
     "cluster/storage": Room(
         ("cluster.errors", "lockstate"),
         "storage keeps bytes and knows no other room: take what is needed as an argument",

@@ -35,7 +35,7 @@ OPEN = (
     "::ffff:0.0.0.0",
     "::127.0.0.1",
     "64:ff9b::7f00:1",
-    # What is no address leads nobody knows where, whatever it looks like.
+    # Names lead nobody knows where, whatever they look like.
     "localhost",
     "localhost.example",
     "127.1",
@@ -55,7 +55,7 @@ def test_loopback_is_not_open(host: str) -> None:
 
 @pytest.mark.parametrize("host", OPEN)
 def test_everything_else_is_open(host: str) -> None:
-    """Wildcards, private and link-local addresses, and what is no address."""
+    """Wildcards, private and link-local addresses, and names."""
     assert exposure.is_open(host)
 
 
@@ -87,7 +87,7 @@ def test_so_it_is_between_nodes(host: str) -> None:
 
 @pytest.mark.parametrize("is_allowed", [False, True])
 def test_loopback_needs_nothing(*, is_allowed: bool) -> None:
-    """And to allow what is not open is no reason for a warning."""
+    """And to allow what nobody reaches gives no warning."""
     bound = [Address(host, 1) for host in HERE]
     for has_tls in (False, True):
         assert exposure.check_peers(bound, has_tls=has_tls, is_allowed=is_allowed) == ""
