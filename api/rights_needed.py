@@ -21,6 +21,7 @@ from lockstate.commands import (
     AcquirePermitsAs,
     AcquirePermitsOf,
     AcquireSeveral,
+    AddLocks,
     AdvanceFence,
     Campaign,
     CloseSession,
@@ -97,6 +98,7 @@ _CALLS: Final[dict[tuple[str, str], Need]] = {
     ("POST", wire.LOCK_RENEW): _ACQUIRE,
     ("POST", wire.LOCK_RELEASE): _ACQUIRE,
     ("POST", wire.LOCK_CONVERT): _ACQUIRE,
+    ("POST", wire.LOCK_ADD): _ACQUIRE,
     ("POST", wire.SESSION_FORCE_CLOSE): _FORCE_ALL,
     ("POST", wire.LOCK_FORCE_RELEASE): _FORCE,
     ("POST", wire.LOCK_LIFT_DELAY): _FORCE,
@@ -219,6 +221,11 @@ def _acquire_several(rights: Rights, command: AcquireSeveral) -> None:
         check_name(rights, Right.ACQUIRE, name)
 
 
+def _add(rights: Rights, command: AddLocks) -> None:
+    for lock in command.locks:
+        _acquire_one(rights, lock.name, lock.scope)
+
+
 def _acquire_one(rights: Rights, name: str, scope: Scope) -> None:
     if scope is Scope.SUBTREE:
         check_below(rights, Right.ACQUIRE, name)
@@ -304,6 +311,7 @@ _COMMANDS: Final[dict[type[Any], Callable[[Rights, Any], None]]] = {
     ReleaseOf: _by_id,
     RenewOf: _by_id,
     Convert: _by_id,
+    AddLocks: _add,
     Proclaim: _by_id,
     AcquirePermits: _acquire_name,
     Campaign: _acquire_name,

@@ -4,7 +4,6 @@
 names the setting, its value, where it came from, and what is allowed.
 """
 
-import ipaddress
 import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -110,6 +109,10 @@ class NodeConfig:
     """The prefixes of names for which requests may have a priority; "*" stands for all."""
     state_bytes_max: int = 0
     no_fast_lane: bool = False
+    insecure_http: bool = False
+    """Whether others may reach `http` although there is no TLS, or nobody has to say who they are."""
+    insecure_peers: bool = False
+    """Whether others may reach `peer` although nodes speak without TLS with each other."""
     join: bool = False
     is_peer_given: bool = True
     log_level: str = "info"
@@ -232,17 +235,6 @@ class NodeConfig:
         count = len(self.peers)
         if count > 1 and count % 2 == 0 and not self.join:
             found.append(f"peers: {count} nodes survive no more failures than {count - 1}; use an odd number")
-        if not _is_loopback(self.http.host) and self.tokens is not None and self.tls_cert is None:
-            found.append(
-                f"http: {self.http}: tokens without TLS: whoever is on the path to this address can read"
-                " them; see docs/security.md"
-            )
-        if not _is_loopback(self.http.host) and self.tls_client_ca is None and self.tokens is None:
-            missing = "no TLS and no login" if self.tls_cert is None else "no login, and no --tls-client-ca"
-            found.append(
-                f"http: {self.http}: there is {missing}: whoever reaches this address may take and"
-                " release every lock and change the members; see docs/security.md"
-            )
         if self.peer_cert is not None and self.peer_tls == "off":
             found.append("peer_tls: off: peer_cert, peer_key and peer_ca are not used")
         if self.tls_cert is not None and urllib.parse.urlsplit(self.advertise_http).scheme != "https":
@@ -327,6 +319,8 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         rotation=secrets if secrets.other else None,
         join=join,
         no_fast_lane=_parse_switch("no_fast_lane", text("no_fast_lane", "false")),
+        insecure_http=_parse_switch("insecure_http", text("insecure_http", "false")),
+        insecure_peers=_parse_switch("insecure_peers", text("insecure_peers", "false")),
         allow_hosts=_parse_list("allow_host", text("allow_host", ""), _ALLOWED_HOST, "a name, .DOMAIN or *"),
         allow_origins=_parse_list(
             "allow_origin", text("allow_origin", ""), _ALLOWED_ORIGIN, "SCHEME://HOST[:PORT], null or *"
@@ -339,14 +333,6 @@ def _build(given: Mapping[str, Given]) -> NodeConfig:
         ).rstrip("/"),
         **rest,
     )
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host, as far as its name says."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _parse_address(setting: str, text: str) -> Address:

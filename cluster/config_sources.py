@@ -26,7 +26,7 @@ NUMBERS: Final = frozenset(
     }
 )
 """The settings that are whole numbers."""
-SWITCHES: Final = frozenset({"join", "no_fast_lane"})
+SWITCHES: Final = frozenset({"join", "no_fast_lane", "insecure_http", "insecure_peers"})
 """The settings that are true or false. All others are strings."""
 
 LISTS: Final = frozenset({"allow_no_deadline", "allow_priority"})
@@ -59,6 +59,11 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "tokens": (
         "FILE",
         "let only callers in that this file names, each with its rights; see `holdfast token --help`",
+    ),
+    "insecure_http": ("", "let others than this machine reach --http although there is no TLS, or no login"),
+    "insecure_peers": (
+        "",
+        "let others than this machine reach --peer although nodes do not require TLS of each other",
     ),
     "heartbeat_ms": ("MS", "interval of the leader's heartbeats (default: 100)"),
     "election_ms_min": ("MS", "shortest silence after which a node wants to lead (default: 500)"),
@@ -99,7 +104,9 @@ examples:
     holdfast-node
   one of three nodes:
     holdfast-node --node-id n1 --data-dir /var/lib/holdfast --secret-file /etc/holdfast/secret \\
-        --http 10.0.0.1:7700 --peers n1=10.0.0.1:7800,n2=10.0.0.2:7800,n3=10.0.0.3:7800
+        --http 10.0.0.1:7700 --tls-cert n1.pem --tls-key n1-key.pem --tokens tokens \\
+        --peer-cert n1-peer.pem --peer-key n1-peer-key.pem --peer-ca peers-ca.pem \\
+        --peers n1=10.0.0.1:7800,n2=10.0.0.2:7800,n3=10.0.0.3:7800
   the same from a file:
     holdfast-node --config /etc/holdfast/node.toml
 """

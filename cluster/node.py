@@ -8,9 +8,10 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
+from cluster import exposure
 from cluster.commands.outbox import Answer
 from cluster.config import Address, NodeConfig, check_member, format_peers
 from cluster.consensus import member_list
@@ -85,6 +86,8 @@ class Node:
         self.peer_tls_watch: PeerTlsWatch | None = None
         """What keeps the TLS between this node and its peers, if there is any. Set by `start`."""
         self._is_stopped = False
+        self.peer_warning = ""
+        """What is to be warned of where this node listens for others, once it does; empty if nothing is."""
 
     async def start(self) -> None:
         """Take the data directory, recover, listen for peers. Raises StartupError."""
@@ -157,7 +160,7 @@ class Node:
         self._journal.sync()
         if self.config.takes_peers:
             self._check_certificate(group)
-            await group.links.start(self._listen_address(group))
+            await group.links.start(self._listen_address(group), self._allow_peers)
             for watch in (self._secret_watch, self.peer_tls_watch):
                 if watch is not None:
                     watch.start()
@@ -213,6 +216,15 @@ class Node:
         if self.config.is_peer_given or own is None:
             return self.config.peer
         return Address.parse(own.peer)
+
+    def _allow_peers(self, bound: Sequence[Address]) -> None:
+        """Refuse to listen where others could read along, unless that was asked for. Raises ConfigError."""
+        # Frames alone are sealed, and not encrypted; while a cluster goes over to TLS, some links have none.
+        watch = self.peer_tls_watch
+        has_tls = watch is not None and not watch.tls.takes_plain
+        self.peer_warning = exposure.check_peers(
+            bound, has_tls=has_tls, is_allowed=self.config.insecure_peers
+        )
 
     def _compare_members(self, group: Group) -> None:
         """Say so when the members are no longer those of the configuration: the list in the log counts."""

@@ -123,7 +123,8 @@ async def _add(client: Client, node_id: str, peer: str, wait_ms: int) -> None:
         print(f"{node_id} is a member and counts")
         return
     print(f"{node_id} is joining; it counts when it runs and has caught up. Start it on its machine, with")
-    print("its own http address, an empty data directory and the secret of the cluster:\n")
+    print("its own http address, an empty data directory, the secret of the cluster, and what the other")
+    print("nodes are told of TLS and tokens, or by --insecure-http and --insecure-peers:\n")
     print(start_command(members, node_id))
     if not wait_ms:
         return

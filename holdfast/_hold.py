@@ -3,10 +3,12 @@
 from typing import TypeAlias
 
 from holdfast import _operations, _primitive_operations
-from holdfast._durations import Seconds, to_ms, to_s
+from holdfast._durations import Seconds, to_ms
 from holdfast._errors import AlreadyHeld, LeaseExpired, LockHeld, LockTimeout, SessionExpired
 from holdfast._keeping import Kept
 from holdfast._lease import RELEASED, Lease
+from holdfast._names import Name, to_name
+from holdfast._operation import Operation
 from holdfast._operations import Grant, HoldKind, Opened
 from holdfast._transport import Transport
 from holdfast._values import Revocation
@@ -197,19 +199,43 @@ class Hold(Kept):
         The hold stays as it is unless this succeeds. Raises Deadlock when two holders would wait for each
         other, LeaseExpired when the hold is over.
         """
-        self.refuse_forked()
-        timeout_s = None if timeout is None else to_s(timeout, "timeout")
         wait_ms = None if timeout is None else to_ms(timeout, "timeout")
+        await self._change(_operations.convert(self.hold_id, mode, wait_ms), is_limited=timeout is not None)
+        self.mode = mode
+
+    async def add(
+        self,
+        *names: Name,
+        mode: str = "exclusive",
+        scope: str = "node",
+        timeout: Seconds | None = None,  # noqa: ASYNC109 - sent
+    ) -> None:
+        """Add locks to it, all or none, without giving up what it has; its token is another one then.
+
+        Waits in their queues, in order of arrival, up to `timeout`, then raises LockTimeout; 0 tries once.
+        The hold stays as it is unless this succeeds. Raises Deadlock when others that wait for what it has
+        hold what it asks for, LeaseExpired when the hold is over.
+        """
+        if not names:
+            raise ValueError("names: name at least one lock")
+        texts = tuple(to_name(name) for name in names)
+        wait_ms = None if timeout is None else to_ms(timeout, "timeout")
+        operation = _operations.add(self.hold_id, texts, mode, scope, wait_ms)
+        await self._change(operation, is_limited=timeout is not None)
+        self.names += tuple(name for name in texts if name not in self.names)
+
+    async def _change(self, operation: Operation[int], *, is_limited: bool) -> None:
+        """Change it in the cluster, and know its token from then on."""
+        self.refuse_forked()
         try:
-            self.token = await self._transport.call(_operations.convert(self.hold_id, mode, wait_ms))
+            self.token = await self._transport.call(operation)
         except LeaseExpired as error:
             self.end(error.code, error)
             raise
         except LockHeld as error:
-            if timeout_s is None:
+            if not is_limited:
                 raise
             raise LockTimeout(error.code, error.detail, error.problem) from error
-        self.mode = mode
 
 
 class Leadership(Hold):

@@ -132,6 +132,25 @@ def convert(hold_id: str, mode: str, wait_ms: int | None) -> Operation[int]:
     )
 
 
+def add(hold_id: str, names: tuple[str, ...], mode: str, scope: str, wait_ms: int | None) -> Operation[int]:
+    """Add locks to a hold; the answer has its token, which is a new one."""
+    longest_wait_ms = wire.WAIT_MS_MAX if wait_ms is None else wait_ms
+    kind = _unusual({"mode": mode, "scope": scope})
+    fields = {
+        "hold_id": hold_id,
+        "locks": [{"name": name, **kind} for name in names],
+        "wait_ms": longest_wait_ms or None,
+        "request_id": new_request_id(),
+    }
+    return write(
+        wire.LOCK_ADD,
+        fields,
+        lambda answer: decode(answer, _values.TokenGiven).token,
+        wait_ms=longest_wait_ms,
+        waits_for_ever=wait_ms is None,
+    )
+
+
 def force_release(name: str, reason: str, lock_delay_ms: int) -> Operation[tuple[_values.Holder, ...]]:
     """End every hold of a lock; the answer names the holders."""
     fields = {

@@ -17,6 +17,7 @@ from holdfast._errors import LockHeld
 from holdfast._hold import Hold, Leadership, Session
 from holdfast._keeping import Kept
 from holdfast._lease import RELEASED
+from holdfast._names import Name
 from holdfast._portal import Call
 from holdfast._sync_watch import SyncWatch
 from holdfast._values import Leader, Revocation
@@ -141,6 +142,16 @@ class SyncHold(SyncKept[Hold]):
     def convert(self, mode: str, *, timeout: Seconds | None = None) -> None:
         """Give a lock another mode, ahead of all that wait for it. See `Hold.convert`."""
         Call(lambda: self._kept.convert(mode, timeout=timeout)).run()
+
+    def add(
+        self,
+        *names: Name,
+        mode: str = "exclusive",
+        scope: str = "node",
+        timeout: Seconds | None = None,
+    ) -> None:
+        """Add locks to it, all or none, without giving up what it has. See `Hold.add`."""
+        Call(lambda: self._kept.add(*names, mode=mode, scope=scope, timeout=timeout)).run()
 
 
 class SyncLeadership(SyncHold):

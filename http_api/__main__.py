@@ -21,6 +21,7 @@ from aiohttp import web
 
 from api.allowed_names import allowed
 from api.gateway import Gateway
+from cluster import exposure
 from cluster.config import Address, NodeConfig, load
 from cluster.errors import ConfigError, IdentityRefused, NodeFailed, StartupError
 from cluster.file_watch import FileWatch
@@ -32,6 +33,7 @@ from cluster.storage.huge_pages import HugePages
 from cluster.tls.files import TlsUnusable
 from http_api import signals
 from http_api.app import build_server
+from http_api.insecure_log import InsecureLog
 from http_api.ready_log import ReadyLog
 from http_api.server import logs
 from http_api.server.authentication import Authentication
@@ -84,6 +86,12 @@ async def _run(config: NodeConfig) -> int:
     with contextlib.closing(_bind(config.http)) as listener:
         config = _with_port(config, listener)
         http = Address(*listener.getsockname()[:2])
+        http_warning = exposure.check_clients(
+            [http],
+            has_tls=tls is not None,
+            has_principals=tokens is not None or config.tls_client_ca is not None,
+            is_allowed=config.insecure_http,
+        )
         child = Child()
         node = Node(config, child=child)
         asyncio.get_running_loop().set_exception_handler(partial(_on_uncaught, node))
@@ -115,7 +123,7 @@ async def _run(config: NodeConfig) -> int:
         pages.begin()
         freed = FreedMemory()
         freed.begin()
-        _tell_readiness(node, config, http)
+        _tell_readiness(node, config, http, [http_warning, node.peer_warning])
         failure = await _until_stopped(node, caught.stop_asked)
         await site.stop()
         if failure is None:
@@ -263,12 +271,18 @@ def _with_port(config: NodeConfig, listener: socket.socket) -> NodeConfig:
     return dataclasses.replace(config, http=Address(config.http.host, port), advertise_http=url)
 
 
-def _tell_readiness(node: Node, config: NodeConfig, http: Address) -> None:
-    """Log where this node listens, and from now on whether it is ready."""
+def _tell_readiness(node: Node, config: NodeConfig, http: Address, warnings: Sequence[str]) -> None:
+    """Log where this node listens, and from now on whether it is ready, and what it is warned of."""
     ready_log = ReadyLog(node, config, http)
     ready_log.listening()
-    ready_log.look()
-    node.group.on_look = ready_log.look
+    insecure_log = InsecureLog(asyncio.get_running_loop().time, warnings)
+
+    def look() -> None:
+        ready_log.look()
+        insecure_log.look()
+
+    look()
+    node.group.on_look = look
 
 
 if __name__ == "__main__":

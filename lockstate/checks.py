@@ -36,17 +36,22 @@ def check_locks(command: Acquire) -> Refused | None:
         return limits.check_name(command.name)
     if command.name:
         return invalid("name and locks: only one of the two is allowed")
-    if len(command.locks) > limits.LOCKS_COUNT_MAX:
-        return invalid(f"locks: {len(command.locks)}; at most {limits.LOCKS_COUNT_MAX} are allowed")
-    for lock in command.locks:
+    return check_together(command.locks)
+
+
+def check_together(locks: Sequence[Wanted]) -> Refused | None:
+    """Return why no hold can have these locks together, or None."""
+    if len(locks) > limits.LOCKS_COUNT_MAX:
+        return invalid(f"locks: {len(locks)}; at most {limits.LOCKS_COUNT_MAX} are allowed")
+    for lock in locks:
         refused = limits.check_name(lock.name)
         if refused is not None:
             return refused
-    claims_count = sum([1 + lock.name.count("/") for lock in command.locks])
+    claims_count = sum([1 + lock.name.count("/") for lock in locks])
     if claims_count > limits.REQUEST_CLAIMS_MAX:
         names = f"{claims_count} names with their ancestors"
         return invalid(f"locks: {names}; at most {limits.REQUEST_CLAIMS_MAX} are allowed")
-    return _check_apart(command.locks)
+    return _check_apart(locks)
 
 
 def _check_apart(locks: Sequence[Wanted]) -> Refused | None:

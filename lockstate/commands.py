@@ -132,8 +132,8 @@ class AcquireIf(Acquire, frozen=True, tag=43):
 class Cancel(_Unremembered, frozen=True, tag=5):
     """Undo an attempt whose client went away: end its wait, or release what it got.
 
-    `hold_id` is the id under which the attempt waits: the `ticket_id` of a conversion, else the hold's id. A
-    conversion that was granted is not undone: its client still holds what it held before.
+    `hold_id` is the id under which the attempt waits: the `ticket_id` of a change, else the hold's id. A
+    change that was granted is not undone: its client still has its hold, and can give back what it got.
 
     Has no effect when a later attempt of the same request took over.
     """
@@ -433,6 +433,21 @@ class AcquireSeveral(Acquire, frozen=True, tag=81):
     rates: tuple[WantedRate, ...] = ()
 
 
+class AddLocks(_Command, frozen=True, tag=82):
+    """Add locks to a hold: all of them at once, or none.
+
+    `ticket_id` is the id under which this waits; `attempt_id` is as for an acquire. What the hold has already
+    in the same mode and scope is not added again.
+    """
+
+    hold_id: HoldId
+    locks: tuple[Wanted, ...]
+    ticket_id: HoldId
+    attempt_id: AttemptId
+    wait_ms: int = 0
+    request_id: str = ""
+
+
 class KeepAliveFor(KeepAlive, frozen=True, tag=50):
     """Start the session's ttl anew, with another length from now on."""
 
@@ -527,6 +542,7 @@ Command = (
     | ReleaseByValue
     | RenewByValue
     | AcquireSeveral
+    | AddLocks
     | ResumeStream
     | Numbered
 )
@@ -544,8 +560,11 @@ Acquisition = (
 )
 """The commands that ask for a new hold."""
 
-MayWait = Acquisition | Convert
-"""The commands whose answer may be that they wait: for a hold, or for another mode of one."""
+Change = Convert | AddLocks
+"""The commands that change what a hold has, and may wait for that under an id of their own."""
+
+MayWait = Acquisition | Change
+"""The commands whose answer may be that they wait: for a hold, or for a change of one."""
 
 
 class Undecodable(msgspec.Struct, frozen=True):

@@ -14,6 +14,15 @@ from lockstate.modes import is_down
 from lockstate.queues import can_go
 from lockstate.records import Hold, RequestKey, Ticket, each_lock
 from lockstate.results import HoldKind, Refused, Result
+from lockstate.state import State
+
+
+def check_unchanging(state: State, hold: Hold) -> Refused | None:
+    """Refuse to change a hold while another change of it waits."""
+    if not hold.changing:
+        return None
+    is_addition = state.tickets[hold.changing].is_addition
+    return invalid(f"hold_id: is being {'added to' if is_addition else 'converted'}")
 
 
 class Conversions:
@@ -65,9 +74,7 @@ class Conversions:
             return refused
         if hold.kind is not HoldKind.LOCK or hold.is_of_kinds:
             return invalid("hold_id: only a lock can be converted")
-        if hold.converting:
-            return invalid("hold_id: is being converted")
-        return None
+        return check_unchanging(self._state, hold)
 
     def _ticket(
         self, command: Convert, hold: Hold, locks: tuple[Wanted, ...], key: RequestKey | None
@@ -88,5 +95,5 @@ class Conversions:
             key,
             hold.scope,
             locks,
-            converts=hold.hold_id,
+            changes=hold.hold_id,
         )

@@ -93,7 +93,7 @@ def find(state: State, ticket: Ticket) -> Cycle | None:
 def _blocks_anybody(state: State, ticket: Ticket) -> bool:
     """Whether anybody may wait for what the party of `ticket` holds. Mostly nobody does."""
     session = state.sessions.get(ticket.session_id)
-    if ticket.converts:
+    if ticket.changes:
         return True
     if session is None:
         return False
@@ -116,7 +116,7 @@ def _blocks_itself(state: State, ticket: Ticket) -> bool:
         holders = state.semaphores[name].holders.values()
         if any(hold.session_id == ticket.session_id for hold in holders):
             return True
-    in_the_way = conflicting_holds(state, claims_of_hold(ticket), ticket.converts)
+    in_the_way = conflicting_holds(state, claims_of_hold(ticket), ticket.changes)
     return any(hold.session_id == ticket.session_id for _, hold in in_the_way)
 
 
@@ -196,7 +196,7 @@ class _Search:
         ticket = wait.ticket
         claims = claims_of_hold(ticket)
         depends_on: list[Ticket] = []
-        holds = conflicting_holds(self._state, claims, ticket.converts)
+        holds = conflicting_holds(self._state, claims, ticket.changes)
         for name, in_the_way in chain(self._earlier(ticket, claims), holds):
             self._step()
             for other in self._keeping(in_the_way):
@@ -244,7 +244,7 @@ class _Search:
             lock = self._state.locks.get(name)
             if lock is not None and lock.waiting & CONFLICTS[claim]:
                 queues = lock.queues or {}
-                lanes = (CONVERSION,) if ticket.converts else lanes_of(queues)
+                lanes = (CONVERSION,) if ticket.is_conversion else lanes_of(queues)
                 others = conflicting_among(lock.waiting, claim)
                 for slot in [other + lane for other in others for lane in lanes]:
                     for earlier in self._before(name, slot, queues.get(slot, {}), ticket):
@@ -271,7 +271,7 @@ class _Search:
             if is_busy and self._twin_of(ticket):
                 continue
             permits = self._state.permits_in(ticket) if ticket.is_of_kinds else ()
-            wanted = (ticket.name, ticket.mode, ticket.scope, ticket.locks, ticket.converts, permits)
+            wanted = (ticket.name, ticket.mode, ticket.scope, ticket.locks, ticket.changes, permits)
             alike = found.setdefault(wanted, _Alike())
             alike.tickets.append(ticket)
             alike.places.append(precedence(ticket))

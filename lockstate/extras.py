@@ -34,6 +34,8 @@ class Extra(
     """What a hold or a ticket of several kinds has beside its locks."""
     rates: tuple[WantedRate, ...] = ()
     """What a ticket takes from rate limits with its grant. Nothing of it is ever given back."""
+    is_addition: bool = False
+    """Whether a ticket that changes a hold adds to it, and does not convert it."""
     at_ms: int = 0
     """The moment from which on a hold may be used, if its rates were reserved for a later one."""
 

@@ -8,7 +8,7 @@ election. It has one secret id, one fencing token and one lease, which is its ow
 an election claims records of names (see `claims`), a semaphore counts permits; beyond that the kinds do not
 differ here. Whoever cannot have a hold at once may wait for it: as a *ticket*.
 
-    request --------- begin ---------> hold  <---+ renewed, convert, give_up, proclaim
+    request --------- begin ---------> hold  <---+ renewed, convert, add, give_up, proclaim
        |                               ^ | |     |
        |                               | | +-----+
        +--- wait ---> ticket --- serve + |
@@ -25,17 +25,19 @@ pass_by     Grants a request that comes before everybody who waits for the same 
 wait        Relies on the caller: something is in the way. Refuses a wait that would close a deadlock, and one
             for which there is no room. Enters the ticket in the queue of each of its claims, behind what
             comes before it: `queues_are_right`.
-end         Takes a hold out of every table, and the ticket of its conversion before it: `tables_agree`,
+end         Takes a hold out of every table, and the ticket of its change before it: `tables_agree`,
             `claims_are_counted`. After an expiry or a force, the lock-delay begins in the same move, so that
             nobody is granted what the late holder may still be writing to.
 end_wait    Takes a ticket out of every table, and settles its request with a refusal.
 convert     Gives a hold another mode that nothing is in the way of. The hold keeps its id, and gets a new
             token if the new mode excludes more, and somebody may write (`DRAWING`).
+add         Gives a hold more locks that nothing is in the way of, and the next token: for each of them it
+            must be higher than that of everybody who had it before.
 give_up     Ends a part of a hold of several locks. The rest keeps its token and its lease.
 serve       Lets through every ticket that nothing is in the way of any more, conversions first, then in order
             of arrival, until none is left: `nobody_waits_in_vain`.
 
-Why grants happen where they do: tokens are drawn in `begin` and in `convert` and nowhere else, and these two
+Why grants happen where they do: tokens are drawn in `begin`, `convert` and `add` and nowhere else, and these
 are called from two kinds of places: a command that has just found its claims free, and `serve`. To see that a
 lock has one holder, read those calls. A newcomer waits also for what only an earlier ticket claims, so it
 cannot overtake; which ticket is earlier is said by `precedence`.
@@ -380,8 +382,8 @@ class Holds:
             state.ledger.change(hold)
             hold.value = ""
         permits = state.permits_in(hold) if hold.permits else ()
-        if hold.converting:
-            freed = self.end_wait(state.tickets[hold.converting], Left.LEASE_EXPIRED, LEASE_EXPIRED)
+        if hold.changing:
+            freed = self.end_wait(state.tickets[hold.changing], Left.LEASE_EXPIRED, LEASE_EXPIRED)
             freed += state.remove_hold(hold)
         else:
             freed = state.remove_hold(hold)
@@ -421,7 +423,7 @@ class Holds:
         state = self.state
         claims, permits = claims_of_hold(ticket), state.permits_in(ticket)
         freed = state.remove_ticket(ticket, claims)
-        self.effects.settle(ticket, refusal or self.in_the_way(claims, permits, ticket.converts))
+        self.effects.settle(ticket, refusal or self.in_the_way(claims, permits, ticket.changes))
         self.effects.tell_left(ticket, why, permits)
         return freed
 
@@ -498,10 +500,13 @@ class Holds:
         state = self.state
         extra = state.extras.get(ticket.hold_id) if state.extras else NO_EXTRA
         state.remove_ticket(ticket, claims)
-        if ticket.converts:
-            hold = state.holds[ticket.converts]
+        if ticket.changes:
+            hold, freed = state.holds[ticket.changes], []
             number = self.effects.number_of(ticket)
-            freed = self.convert(hold, ticket.mode, ticket.locks, claims, number)
+            if ticket.is_addition:
+                self.add(hold, ticket.locks, state.now_ms - ticket.since_ms, number)
+            else:
+                freed = self.convert(hold, ticket.mode, ticket.locks, claims, number)
             self.effects.settle(ticket, self.granted(hold))
             return freed
         hold = hold_of(ticket, state.now_ms)
@@ -606,6 +611,22 @@ class Holds:
         hold.mode, hold.locks = mode, locks
         self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, ticket=ticket)
         return freed
+
+    def add(self, hold: Hold, more: tuple[Wanted, ...], waited_ms: int = 0, ticket: int = 0) -> None:
+        """Give a hold `more` locks that nothing is in the way of; `ticket` is the number of the wait for it.
+
+        All of the hold is told of: what is new as granted, what it had as converted, for the token is another
+        one. Nothing becomes free.
+        """
+        state = self.state
+        had, locks = tuple(each_lock(hold)), (*each_lock(hold), *more)
+        token = state.next_token
+        state.next_token += 1
+        state.claim_more(hold, claims_of("", hold.mode, hold.scope, locks), token)
+        state.ledger.change(hold)
+        hold.name, hold.locks = "", locks
+        self.effects.tell(EventKind.CONVERTED, hold, state.now_ms - hold.since_ms, locks=had)
+        self.effects.tell(_GRANTED, hold, waited_ms, locks=more, ticket=ticket)
 
     def give_up(self, hold: Hold, gone: tuple[Wanted, ...], kept: tuple[Wanted, ...]) -> Freed:
         """End a part of a hold of several locks, record the event, and return what became free."""

@@ -100,9 +100,9 @@ def tables_agree(state: State) -> None:
     assert wishes == {(wish, hold_id) for wish, tickets in state.wishes.items() for hold_id in tickets}, (
         "tickets and wishes disagree"
     )
-    converting = {hold.hold_id: hold.converting for hold in state.holds.values() if hold.converting}
-    assert converting == {t.converts: t.hold_id for t in state.tickets.values() if t.converts}, (
-        "conversions and their holds disagree"
+    changing = {hold.hold_id: hold.changing for hold in state.holds.values() if hold.changing}
+    assert changing == {t.changes: t.hold_id for t in state.tickets.values() if t.changes}, (
+        "changes and their holds disagree"
     )
     extras = {record_id for record_id, _ in state.extras.dump()}
     assert extras <= state.holds.keys() | state.tickets.keys() | state.sessions.keys(), (
@@ -149,7 +149,7 @@ def queues_are_right(state: State) -> None:
         if lock.waiting and above is not None:
             assert lock.name in (above.below or ()), f"{lock.name}: not to be found from above"
     wanted = Counter(
-        (name, claim + (CONVERSION if ticket.converts else ticket.lane), ticket.hold_id)
+        (name, claim + (CONVERSION if ticket.is_conversion else ticket.lane), ticket.hold_id)
         for ticket in state.tickets.values()
         for name, claim in claims_of_hold(ticket)
     )
@@ -169,7 +169,10 @@ def priorities_are_stored(state: State) -> None:
         assert ticket.priority == state.extras.get(ticket.hold_id).priority, (
             "a priority would not be restored"
         )
-        assert not (ticket.converts and ticket.steps), "a conversion has a priority"
+        assert ticket.is_addition == state.extras.get(ticket.hold_id).is_addition, (
+            "an addition would not be restored"
+        )
+        assert not (ticket.changes and ticket.steps), "a change of a hold has a priority"
         is_older = state.rules < RULES_WHOLE or ticket.kind is HoldKind.ELECTION
         assert not (is_older and ticket.steps), "older rules and elections know no priorities"
     ranked_count = sum(ticket.steps != 0 for ticket in state.tickets.values())

@@ -284,7 +284,7 @@ def ticket(state: State, number: int) -> TicketView | None:
         max(0, found.expires_at_ms - state.now_ms),
         _estimate_ms(state, found, place),
         session_name(session) if session is not None else "",
-        bool(found.converts),
+        found.is_conversion,
         found.priority,
     )
 

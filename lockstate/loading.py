@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from lockstate.cells import Cell
 from lockstate.priorities import ranked
-from lockstate.records import NOTHING, Delay, Hold, Plea, Semaphore, Session, Ticket
+from lockstate.records import NOTHING, Delay, Hold, Plea, Semaphore, Session, Ticket, adding
 from lockstate.state import Origin, State, claims_of_hold
 
 
@@ -53,6 +53,8 @@ def load_tickets(state: State, tickets: Iterable[Ticket]) -> None:
         extra = state.extras.get(ticket.hold_id)
         if extra.priority != ticket.priority:
             ticket = ranked(ticket, extra.priority)  # noqa: PLW2901 - the same one, as it was in memory
+        if extra.is_addition:
+            ticket = adding(ticket)  # noqa: PLW2901 - likewise
         state.add_ticket(ticket, claims_of_hold(ticket))
         for _, origin in extra.attempts:
             state.join_origin(ticket, origin)

@@ -169,8 +169,10 @@ class Locks:
         if len(names) == len(held):
             self._holds.serve(self._holds.end(hold, _BY_CLIENT))
             return _RELEASED
-        if hold.converting:
-            return Refused(Reason.INVALID_REQUEST, "names: the hold is being converted")
+        if hold.changing:
+            is_addition = self._state.tickets[hold.changing].is_addition
+            change = "added to" if is_addition else "converted"
+            return Refused(Reason.INVALID_REQUEST, f"names: the hold is being {change}")
         kept = tuple([lock for lock in hold.locks if lock.name not in names])
         self._holds.serve(self._holds.give_up(hold, tuple([held[name] for name in names]), kept))
         return Released(kept)

@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from lockstate import attempts, budget, fingerprint, limits, views
+from lockstate.additions import Additions
 from lockstate.commands import (
     AbandonWaits,
     Acquire,
@@ -20,6 +21,7 @@ from lockstate.commands import (
     AcquirePermitsAs,
     AcquirePermitsOf,
     AcquireSeveral,
+    AddLocks,
     AdvanceFence,
     AdvanceVersion,
     Barrier,
@@ -165,6 +167,7 @@ class LockMachine:
             AcquirePermits: semaphores.acquire,
             Campaign: elections.campaign,
             Convert: Conversions(holds).convert,
+            AddLocks: Additions(holds).add,
             OpenSession: sessions.open,
             KeepAlive: sessions.keep_alive,
             CloseSession: sessions.close,

@@ -48,7 +48,7 @@ def shown_owner(owner: OwnerName, lease_id: SessionId | HoldId) -> OwnerName:
 
 
 def party_of(record: Claimant) -> Party:
-    """Return the party that a hold or a ticket belongs to. A conversion belongs to that of its hold."""
+    """Return the party that a hold or a ticket belongs to; what changes a hold belongs to its party."""
     if record.session_id:
         return (record.session_id, record.owner)
     return (_NO_SESSION, own_id(record))
@@ -56,11 +56,11 @@ def party_of(record: Claimant) -> Party:
 
 def wish_of(record: Claimant) -> Wish | None:
     """Return what `record` is of and for whom, in a session; None if it cannot be shared."""
-    if not record.session_id or record.is_of_kinds or (isinstance(record, Ticket) and record.converts):
+    if not record.session_id or record.is_of_kinds or (isinstance(record, Ticket) and record.changes):
         return None
     return (record.session_id, record.owner, record.kind, record.permits, frozenset(each_lock(record)))
 
 
 def own_id(record: Claimant) -> HoldId:
-    """Return the id of the hold that `record` is, will be, or converts."""
-    return (record.converts if isinstance(record, Ticket) else NO_HOLD) or record.hold_id
+    """Return the id of the hold that `record` is, will be, or changes."""
+    return (record.changes if isinstance(record, Ticket) else NO_HOLD) or record.hold_id

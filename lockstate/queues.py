@@ -47,8 +47,8 @@ def can_go(state: State, ticket: Ticket, claims: Claims) -> bool:
     if ticket.permits and not _are_permits_there(state, ticket):
         return False
     own: dict[str, Counts] = {}
-    if ticket.converts:
-        for name, claim in claims_of_hold(state.holds[ticket.converts]):
+    if ticket.changes and not ticket.is_addition:
+        for name, claim in claims_of_hold(state.holds[ticket.changes]):
             own[name] = own.get(name, 0) + UNIT[claim]
     for name, claim in claims:
         lock = state.locks.get(name)
@@ -98,7 +98,7 @@ def overtakes(state: State, ticket: Ticket) -> bool:
         queue = state.semaphores[name].queue
         if queue and place < precedence(last_of(queue)):
             return True
-    if ticket.converts:
+    if ticket.is_conversion:
         return False
     # Two of the default priority never overtake each other.
     first_lane = 0 if ticket.steps else RANKED
@@ -195,12 +195,12 @@ def _front(lock: Lock, claim: Claim, queue: OrderedDict[HoldId, Ticket]) -> Iter
             break
     else:
         return
-    behind = list(queue.values())[1:] if ticket.locks or ticket.converts else []
+    behind = list(queue.values())[1:] if ticket.locks or ticket.changes else []
     for ticket in behind:
         if is_behind(lock, claim, ticket):
             return
         yield ticket
-        if not (ticket.locks or ticket.converts) and ticket.hold_id in queue:
+        if not (ticket.locks or ticket.changes) and ticket.hold_id in queue:
             return
 
 

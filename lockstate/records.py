@@ -77,11 +77,11 @@ class Claimant(Lease, eq=False, gc=False, array_like=True):
 class Hold(Claimant, eq=False, gc=False, array_like=True):
     """One granted right. `order` and `expires_at_ms` are 0 if it has no lease of its own.
 
-    `converting` is the id of the ticket while a conversion of it waits.
+    `changing` is the id of the ticket while a conversion of it, or an addition to it, waits.
     """
 
     token: int = 0
-    converting: HoldId = NO_HOLD
+    changing: HoldId = NO_HOLD
 
     @property
     def is_endless(self) -> bool:
@@ -92,11 +92,12 @@ class Hold(Claimant, eq=False, gc=False, array_like=True):
 class Ticket(Claimant, eq=False, gc=False, array_like=True):
     """A waiter, until `expires_at_ms`. Its `ttl_ms` is that of the lease it will get.
 
-    `hold_id` is the id that the hold will have. A conversion has an id of its own there and no `ttl_ms`, and
-    `converts` is the id of its hold. `origin` is the node process that keeps its client's connection.
+    `hold_id` is the id that the hold will have. One that changes a hold has an id of its own there and no
+    `ttl_ms`, and `changes` is the id of the hold: it is a conversion, or an `Addition`. `origin` is the node
+    process that keeps its client's connection.
     """
 
-    converts: HoldId = NO_HOLD
+    changes: HoldId = NO_HOLD
     origin: str = ""
 
     priority: ClassVar[int] = PRIORITY_DEFAULT
@@ -104,7 +105,25 @@ class Ticket(Claimant, eq=False, gc=False, array_like=True):
     steps: ClassVar[int] = 0
     """By how many steps of its priority it stands behind an ordinary ticket."""
     lane: ClassVar[int] = 0
-    """The offset of the queues that it stands in, unless it converts."""
+    """The offset of the queues that it stands in, unless it is a conversion."""
+    is_addition: ClassVar[bool] = False
+    """Whether it waits for more locks for a hold, in the ordinary order."""
+
+    @property
+    def is_conversion(self) -> bool:
+        """Whether it waits for another mode of a hold, ahead of all newcomers."""
+        return bool(self.changes) and not self.is_addition
+
+
+class Addition(Ticket, eq=False, gc=False, array_like=True):
+    """A waiter for more locks for a hold. It is stored like all others; its `Extra` says what it is."""
+
+    is_addition: ClassVar[bool] = True
+
+
+def adding(ticket: Ticket) -> Addition:
+    """Return an addition as the ticket it was, as after a restart, when only the `Extra` says what it is."""
+    return Addition(*msgspec.structs.astuple(ticket))
 
 
 HoldOrTicket = TypeVar("HoldOrTicket", Hold, Ticket)
@@ -324,7 +343,7 @@ def precedence(ticket: Ticket) -> Place:
     """
     if ticket.steps:
         return True, ticket.since_ms + ticket.steps * limits.PRIORITY_STEP_MS, ticket.order
-    return not ticket.converts, ticket.since_ms, ticket.order
+    return not ticket.changes or ticket.is_addition, ticket.since_ms, ticket.order
 
 
 def lanes_of(queues: dict[Claim, OrderedDict[HoldId, Ticket]]) -> tuple[int, ...]:

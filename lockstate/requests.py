@@ -17,6 +17,7 @@ from lockstate.commands import (
     AcquirePermitsAs,
     AcquirePermitsOf,
     AcquireSeveral,
+    AddLocks,
     AdvanceFence,
     Campaign,
     CloseSession,
@@ -79,6 +80,7 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
     Renew: _of_hold,
     Release: _of_hold,
     Convert: _of_hold,
+    AddLocks: _of_hold,
     Proclaim: _of_hold,
     ForceRelease: _of_name,
     ResizeSemaphore: _of_name,
@@ -104,6 +106,7 @@ _SCOPES: Final[dict[type, Callable[[Any], str]]] = {
 }
 """What tells apart clients that count their requests from 1: for each command that may be remembered."""
 _ATTEMPT: Final = {"hold_id": "", "attempt_id": ""}
+_CHANGE: Final = {"ticket_id": "", "attempt_id": ""}
 _IDS_OF_ATTEMPTS: Final[dict[type, dict[str, str]]] = {
     Acquire: _ATTEMPT,
     AcquireIf: _ATTEMPT,
@@ -113,7 +116,8 @@ _IDS_OF_ATTEMPTS: Final[dict[type, dict[str, str]]] = {
     AcquirePermitsAs: _ATTEMPT,
     AcquireSeveral: _ATTEMPT,
     Campaign: _ATTEMPT,
-    Convert: {"ticket_id": "", "attempt_id": ""},
+    Convert: _CHANGE,
+    AddLocks: _CHANGE,
     OpenSession: {"session_id": ""},
 }
 """The ids that differ between attempts of one request."""

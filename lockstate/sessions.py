@@ -29,6 +29,7 @@ from lockstate.results import (
 )
 from lockstate.state import Freed, claims_of_hold
 from lockstate.transactions import Transactions
+from lockstate.versions import RULES_WHOLE
 from lockstate.views import parts_of, remaining_ms, revocation_of, revoked_of
 
 _TOLD: Final = {
@@ -153,15 +154,17 @@ class Sessions:
     def _end(self, session: Session, kind: EventKind, reason: str = "") -> tuple[str, ...]:
         """End a session with its waits and holds, then serve the waiters; return the names it held.
 
-        Its tickets go first: none of them may be granted what its holds leave behind.
+        Its tickets go first: none of them may be granted what its holds leave behind. With its stream go the
+        waits that it numbered, also those without it or for another session: nobody would hear of the grants.
         """
         state, holds = self._state, self._holds
+        numbered = state.streams.waiting(session.session_id) if state.rules >= RULES_WHOLE else ()
         state.remove_session(session)
         freed: Freed = []
         for ticket in list(session.tickets.values()):
-            freed += holds.end_wait(
-                ticket, _LEFT[kind], LEASE_EXPIRED if ticket.converts else SESSION_EXPIRED
-            )
+            freed += holds.end_wait(ticket, _LEFT[kind], LEASE_EXPIRED if ticket.changes else SESSION_EXPIRED)
+        for ticket in [state.tickets[hold_id] for hold_id in numbered if hold_id in state.tickets]:
+            freed += holds.end_wait(ticket, _LEFT[kind], SESSION_EXPIRED)
         ended = list(session.holds.values())
         names = tuple([part.name for hold in ended for part in parts_of(state, hold)])
         for hold in ended:

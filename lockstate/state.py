@@ -312,16 +312,33 @@ class State:
         if session is not None:
             session.claims_count += len(claims) - len(old)
         if token != hold.token:
-            self.ledger.change(hold)
-            hold.token = token
-            self.holds[hold.hold_id] = self.holds.pop(hold.hold_id)
-            if session is not None:
-                session.remove_hold(hold)
-                session.add_hold(hold)
-            for name in names:
-                self.locks[name].remove_holder(hold)
-                self.locks[name].add_holder(hold)
+            self._move_behind(hold, names, token)
         return freed
+
+    def claim_more(self, hold: Hold, claims: Claims, token: int) -> None:
+        """Give a hold the claims that it lacks of `claims`, which its fields are about to match, and `token`.
+
+        The token is a new one, with which it moves behind all other holds.
+        """
+        old = claims_of_hold(hold)
+        more = tuple([pair for pair in claims if pair not in old])
+        self._move_behind(hold, [name for name, claim in old if not is_intent(claim)], token)
+        self._add_claims(more, hold)
+        if (session := self.sessions.get(hold.session_id)) is not None:
+            session.claims_count += len(more)
+
+    def _move_behind(self, hold: Hold, names: list[str], token: int) -> None:
+        """Give a hold a new token, and so the last place of all holds, also on the `names` that it has."""
+        self.ledger.change(hold)
+        hold.token = token
+        self.holds[hold.hold_id] = self.holds.pop(hold.hold_id)
+        session = self.sessions.get(hold.session_id)
+        if session is not None:
+            session.remove_hold(hold)
+            session.add_hold(hold)
+        for name in names:
+            self.locks[name].remove_holder(hold)
+            self.locks[name].add_holder(hold)
 
     # -- tickets --------------------------------------------------------------------------------------------
 
@@ -347,16 +364,17 @@ class State:
             if session.tickets is NOTHING:
                 session.tickets = {}
             session.tickets[ticket.hold_id] = ticket
-        if ticket.converts:
-            hold = self.holds[ticket.converts]
+        if ticket.changes:
+            hold = self.holds[ticket.changes]
             self.ledger.change(hold)
-            hold.converting = ticket.hold_id
+            hold.changing = ticket.hold_id
         if ticket.permits:
             self._add_permits(ticket)
+        lane = CONVERSION if ticket.is_conversion else ticket.lane
         for name, claim in claims:
-            self._queue_up(name, claim, ticket)
+            self._queue_up(name, claim, lane, ticket)
 
-    def _queue_up(self, name: str, claim: Claim, ticket: Ticket) -> None:
+    def _queue_up(self, name: str, claim: Claim, lane: int, ticket: Ticket) -> None:
         lock = self._lock_for(name)
         lock.waiting += UNIT[claim]
         if lock.queues is None:
@@ -365,7 +383,7 @@ class State:
                 upper = self._lock_for(above)
                 upper.below = upper.below or {}
                 upper.below[name] = None
-        slot = claim + (CONVERSION if ticket.converts else ticket.lane)
+        slot = claim + lane
         queue = lock.queues.get(slot)
         if queue is None:
             queue = lock.queues[slot] = OrderedDict()
@@ -399,11 +417,12 @@ class State:
         if session is not None:
             session.claims_count -= len(claims) or 1
             del session.tickets[ticket.hold_id]
-        hold = self.holds.get(ticket.converts)
+        hold = self.holds.get(ticket.changes)
         if hold is not None:
             self.ledger.change(hold)
-            hold.converting = NO_HOLD
-        freed += [left for name, claim in claims if (left := self._leave_queue(name, claim, ticket))]
+            hold.changing = NO_HOLD
+        lane = CONVERSION if ticket.is_conversion else ticket.lane
+        freed += [left for name, claim in claims if (left := self._leave_queue(name, claim, lane, ticket))]
         return freed
 
     def twin_of(self, ticket: Ticket) -> Ticket | None:
@@ -423,12 +442,12 @@ class State:
         if ticket.hold_id in self.origin_tickets.get(origin, NOTHING):
             _leave(self.origin_tickets, origin, ticket)
 
-    def _leave_queue(self, name: str, claim: Claim, ticket: Ticket) -> tuple[str, Claim] | None:
+    def _leave_queue(self, name: str, claim: Claim, lane: int, ticket: Ticket) -> tuple[str, Claim] | None:
         """Take a ticket out of one queue; return the claim if others may have waited behind it."""
         lock = self.locks[name]
         assert lock.queues is not None, "a ticket stands in its queues"
         lock.waiting -= UNIT[claim]
-        slot = claim + (CONVERSION if ticket.converts else ticket.lane)
+        slot = claim + lane
         del lock.queues[slot][ticket.hold_id]
         if not lock.queues[slot]:
             del lock.queues[slot]

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from lockstate import limits
-from lockstate.ids import SessionId
+from lockstate.ids import HoldId, SessionId
 from lockstate.ledger import Ledger, mark_of_stream
 from lockstate.records import Kept, RequestKey, Stream
 from lockstate.requests import brief
@@ -74,6 +74,12 @@ class Streams:
         stream.kept_bytes -= kept.size_bytes
         kept.result, kept.at_ms, kept.size_bytes = result, now_ms, len(_encode(result))
         stream.kept_bytes += kept.size_bytes
+
+    def waiting(self, session_id: SessionId) -> tuple[HoldId, ...]:
+        """Return what the numbers of a session wait under, in their order."""
+        stream = self._streams.get(session_id)
+        kept = stream.kept.values() if stream is not None else ()
+        return tuple([one.result.hold_id for one in kept if isinstance(one.result, Queued)])
 
     def acknowledge(self, stream: Stream, ranges: Iterable[tuple[int, int]]) -> None:
         """Forget outcomes that the client has seen. One that waits is not final: it stays."""

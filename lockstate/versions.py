@@ -69,8 +69,8 @@ RULES: Final = {
             9,
             3,
             5,
-            81,
-            "The whole vocabulary (tags 76 to 81); all attempts at a request count, not only the last.",
+            82,
+            "The whole vocabulary (tags 76 to 82); all attempts at a request count, not only the last.",
         ),
     )
 }

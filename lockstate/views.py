@@ -369,10 +369,10 @@ def newcomer_position(state: State, ticket: Ticket, claims: Claims) -> int:
     if ticket.kind is HoldKind.SEMAPHORE:
         return place_among(state.semaphores[ticket.name].queue, ticket) + 1
     queues = [state.semaphores[name].queue for name, _ in state.permits_in(ticket)] if ticket.permits else []
-    if not (ticket.converts or ticket.steps or state.ranked_count):
+    if not (ticket.is_conversion or ticket.steps or state.ranked_count):
         return max([*map(len, queues), queue_length(state, claims)]) + 1
     names = [name for name, claim in claims if not is_intent(claim)]
-    if not ticket.converts:
+    if not ticket.is_conversion:
         places = [place_among(queue, ticket) + 1 for queue in queues]
         records = [state.locks.get(name) for name in names]
         return max(places + [lock.place_of(ticket) if lock is not None else 1 for lock in records])
@@ -426,7 +426,7 @@ def waiter_view(
         part.scope,
         part.kind,
         part.permits,
-        bool(ticket.converts),
+        ticket.is_conversion,
         ticket.order,
         session_name(session) if (session := state.sessions.get(ticket.session_id)) is not None else "",
         ticket.priority,

@@ -93,16 +93,16 @@ def cycle(stuck: dict[HoldId, Wait], first: HoldId) -> Cycle | None:
     return Cycle(
         tuple([_step(stuck[hold_id].ticket, name) for hold_id, name in path]),
         is_of_conversions=len(path) == 2  # noqa: PLR2004 - two that wait for each other
-        and all(stuck[hold_id].ticket.converts for hold_id, _ in path),
+        and all(stuck[hold_id].ticket.is_conversion for hold_id, _ in path),
     )
 
 
 def _pair(stuck: dict[HoldId, Wait], first: HoldId) -> list[tuple[HoldId, str]]:
     """Return the conversion `first` and another that wait for each other; nothing if there is none."""
-    if stuck[first].ticket.converts:
+    if stuck[first].ticket.is_conversion:
         for other, name in stuck[first].in_the_way(stuck):
             back = dict(stuck[other].in_the_way(stuck)).get(first)
-            if other != first and stuck[other].ticket.converts and back is not None:
+            if other != first and stuck[other].ticket.is_conversion and back is not None:
                 return [(first, name), (other, back)]
     return []
 

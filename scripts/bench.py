@@ -5,11 +5,8 @@ import asyncio
 import contextlib
 import functools
 import json
-import os
-import platform
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,8 +17,16 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from scripts import bench_events, bench_journal, bench_machine, bench_sdk, bench_snapshot
-from scripts.lib import guardian, processes
+from scripts import (
+    bench_events,
+    bench_journal,
+    bench_machine,
+    bench_peers,
+    bench_sdk,
+    bench_smoke,
+    bench_snapshot,
+)
+from scripts.lib import guardian, processes, this_machine
 from scripts.lib.load import Tally, Worker
 from scripts.lib.ports import PortsBusyError
 from scripts.lib.stream_load import StreamLoad, UpgradePending
@@ -34,6 +39,7 @@ _WITHOUT_CLUSTER = {
     "journal": bench_journal.run,
     "machine": bench_machine.run,
     "events": bench_events.run,
+    "peers": bench_peers.run,
 }
 WARM_UP_S = 1.0
 RULES_S = 10.0
@@ -124,6 +130,15 @@ def build_parser() -> argparse.ArgumentParser:
         description=bench_events.DESCRIPTION,
     )
     bench_events.add_arguments(events)
+    peers = commands.add_parser(
+        "peers",
+        help="Holdfast beside etcd, ZooKeeper, Redis and PostgreSQL, where these are installed",
+        description=bench_peers.DESCRIPTION,
+    )
+    bench_peers.add_arguments(peers)
+    commands.add_parser(
+        "smoke", help="a little of everything that is quick", description=bench_smoke.DESCRIPTION
+    )
     for command in (http, over_stream, sdk, idle):
         command.add_argument(
             "--dir", type=Path, metavar="DIR", help="measure the running cluster of DIR instead"
@@ -313,13 +328,6 @@ def _cluster(arguments: argparse.Namespace) -> Iterator[LocalCluster]:
         shutil.rmtree(directory)
 
 
-def _machine(directory: Path) -> dict[str, Any]:
-    """Say what the figures were measured on."""
-    command = ["stat", "--file-system", "--format=%T", str(directory)]
-    disk = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    return {"cpus": os.cpu_count(), "python": platform.python_version(), "disk": disk}
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     arguments = build_parser().parse_args(argv)
@@ -327,11 +335,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     # callback of the event loop could swallow that, and its runner knows what to do about SIGINT.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
+        if arguments.command == "smoke":
+            return bench_smoke.run(main)
         if arguments.command in _WITHOUT_CLUSTER:
             with guardian.guarded():
                 return _WITHOUT_CLUSTER[arguments.command](arguments)
         with guardian.guarded(), _cluster(arguments) as cluster:
-            machine = _machine(cluster.directory)
+            machine = this_machine.describe(cluster.directory)
             print(f"bench: {machine}", file=sys.stderr)
             rows, code = _OF_CLUSTERS[arguments.command](cluster, arguments)
             if arguments.json:

@@ -109,6 +109,15 @@ class WantedLock(Request, kw_only=True):
     scope: Scope = Scope.NODE
 
 
+def checked_locks(locks: list[WantedLock]) -> tuple[commands.Wanted, ...]:
+    """Check that there are locks, and their names; return them as a command has them."""
+    if not locks:
+        raise invalid("locks: must not be empty")
+    for index, lock in enumerate(locks):
+        check_name(f"locks[{index}].name", lock.name)
+    return tuple([commands.Wanted(lock.name, lock.mode, lock.scope) for lock in locks])
+
+
 class AcquireRequest(AcquiringAs, kw_only=True):
     """Acquire a lock, or several at once: all that `locks` lists, or none of them."""
 
@@ -166,10 +175,7 @@ class AcquireRequest(AcquiringAs, kw_only=True):
         for field in ("name", "mode", "scope"):
             if getattr(self, field) is not UNSET:
                 raise invalid(f"{field} and locks: only one of the two is allowed")
-        if not locks:
-            raise invalid("locks: must not be empty")
-        for index, lock in enumerate(locks):
-            check_name(f"locks[{index}].name", lock.name)
+        several = checked_locks(locks)
         session_id, ttl_ms = self.checked_lease()
         hold_id, attempt_id = new_hold_ids()
         command = commands.Acquire(
@@ -184,7 +190,7 @@ class AcquireRequest(AcquiringAs, kw_only=True):
             self.lock_delay_ms,
             self.note,
             self.checked_id(),
-            locks=tuple([commands.Wanted(lock.name, lock.mode, lock.scope) for lock in locks]),
+            locks=several,
         )
         check(checks.check_locks(command))
         return command
@@ -283,6 +289,26 @@ class ReleaseRequest(OfHold, kw_only=True):
         if len(set(names)) < len(names):
             raise invalid("names: a name is given twice")
         return names
+
+
+class AddRequest(Write, kw_only=True):
+    """Add locks to a hold, all or none."""
+
+    hold_id: HoldIdText
+    locks: Annotated[
+        list[WantedLock],
+        msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": limits.LOCKS_COUNT_MAX}),
+    ]
+    wait_ms: Wait = 0
+
+    def command(self) -> commands.AddLocks:
+        """Return the command, with new ids for the ticket and the attempt."""
+        check(limits.check_id("hold_id", self.hold_id))
+        check(limits.check_range("wait_ms", self.wait_ms, limits.WAIT_MS_MAX))
+        locks = checked_locks(self.locks)
+        check(checks.check_together(locks))
+        ticket_id, attempt_id = new_hold_ids()
+        return commands.AddLocks(self.hold_id, locks, ticket_id, attempt_id, self.wait_ms, self.checked_id())
 
 
 class ConvertRequest(Write, kw_only=True):

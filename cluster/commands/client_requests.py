@@ -12,7 +12,7 @@ from cluster.commands.outbox import Answer, Outbox, Pending
 from cluster.commands.room import deciding
 from cluster.errors import ClusterError, OutcomeUnknown, ShuttingDown, WaitCutOff
 from lockstate import codec
-from lockstate.commands import AcquireIf, Barrier, Cancel, Command, Convert, IfHeld, MayWait
+from lockstate.commands import AcquireIf, Barrier, Cancel, Change, Command, IfHeld, MayWait
 from lockstate.ids import NO_HOLD, HoldId
 from lockstate.machine import LockMachine
 from lockstate.results import Granted, GrantedAgain, Queued, Result
@@ -186,7 +186,7 @@ class ClientRequests:
             except ClusterError as error:
                 if not is_told:
                     is_told = True
-                    name = "" if isinstance(command, Convert) else command.name
+                    name = "" if isinstance(command, Change) else command.name
                     logger.warning("event=cancel-failed code=%s name=%r", error.code, name)
             else:
                 return
@@ -199,12 +199,12 @@ def _to_undo(command: MayWait, result: Result) -> HoldId:
     """Return the id of the ticket or hold that a client left behind, empty if there is none.
 
     A hold that the session had before, or that an earlier attempt got, is not this one's to undo; only what
-    this one counted is. Nor is the hold of a conversion.
+    this one counted is. Nor is the hold that was changed.
     """
     match result:
         case Queued():
             return result.hold_id
-        case Granted() if not isinstance(command, Convert) and result.hold_id == command.hold_id:
+        case Granted() if not isinstance(command, Change) and result.hold_id == command.hold_id:
             return result.hold_id
         case GrantedAgain() if isinstance(command, AcquireIf) and command.if_held is IfHeld.COUNT:
             return result.hold_id

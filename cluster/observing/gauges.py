@@ -8,6 +8,7 @@ from cluster.commands.outbox import Outbox
 from cluster.commands.waiters import Waiters
 from cluster.consensus.divergence import Divergence
 from cluster.consensus.replica import Replica
+from cluster.observing import live_memory
 from cluster.observing.event_log import EventLog
 from cluster.observing.metrics import Sample, gauge
 from cluster.peers.cuts import Cut
@@ -122,6 +123,8 @@ def gauges(node: Measured) -> list[Sample]:
         gauge("pending_commands", "Commands of this node's clients without an outcome.", len(node.outbox)),
         gauge("waiting_acquires", "Acquires of this node's clients in queues.", len(node.waiters)),
         gauge("next_token", "Fencing token of the next grant.", machine.next_token),
+        gauge("memory_blocks", "Blocks of up to 512 bytes that objects take.", live_memory.small_blocks()),
+        gauge("memory_malloc_bytes", "Bytes that malloc has given out.", live_memory.malloc_bytes()),
         gauge("history_events", "Events that watchers can still read.", len(node.events)),
         gauge("history_oldest_revision", "Revision that can still be resumed from.", node.events.oldest),
         gauge("watchers", "Clients that watch on this node.", node.events.watchers),

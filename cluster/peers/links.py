@@ -10,7 +10,7 @@ import itertools
 import logging
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -135,15 +135,21 @@ class PeerLinks:
         self._watcher: asyncio.Task[None] | None = None
         self._is_closing = False
 
-    async def start(self, listen: Address) -> None:
-        """Listen and dial. Raises StartupError when the address cannot be had."""
+    async def start(self, listen: Address, allow: Callable[[Sequence[Address]], None]) -> None:
+        """Listen and dial. Raises StartupError when the address cannot be had, and whatever `allow` raises.
+
+        `allow` is called with all addresses that `listen` stands for, before anybody is let in on them.
+        """
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._accept, listen.host, listen.port)
+            server = await loop.create_server(self._accept, listen.host, listen.port, start_serving=False)
+            self._server = server
+            allow([Address(*bound.getsockname()[:2]) for bound in server.sockets])
+            await server.start_serving()
         except OSError as error:
             raise StartupError(f"peer: cannot listen on {listen}: {error.strerror or error}") from error
         if self._is_closing:
-            self._server.close()
+            server.close()
             raise StartupError("peer: stopped while it started")
         self._watcher = loop.create_task(self._watch(), name="watch-links")
         self._watcher.add_done_callback(self._task_ended)

@@ -85,6 +85,15 @@ class NullHold:
         self.mode = mode
         return _Done(None)
 
+    def add(
+        self, *names: Name, mode: str = "exclusive", scope: str = "node", timeout: object = None
+    ) -> _Done[None]:
+        """Add locks to it. May be awaited."""
+        del mode, scope, timeout
+        self.ensure()
+        self.names += tuple(to_name(name) for name in names)
+        return _Done(None)
+
     def __await__(self) -> Generator[Any, None, Self]:
         yield from ()
         return self

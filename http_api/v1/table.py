@@ -6,6 +6,7 @@ from api import answers, cells, views
 from api.requests.cells import DeleteCellRequest, DeletePrefixRequest, PutCellRequest, TransactRequest
 from api.requests.locks import (
     AcquireRequest,
+    AddRequest,
     ConvertRequest,
     DeposeRequest,
     ForceReleaseRequest,
@@ -142,6 +143,14 @@ _LOCKS: Final = (
         takes=ConvertRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
         problems=(
             "lock-held", "conversion-deadlock", "deadlock", "lease-expired", "queue-full", *_WORLD,
+        ),
+    ),
+    Route(
+        method="POST", path=wire.LOCK_ADD, handler=locks.add,
+        takes=AddRequest, gives=answers.Granted, or_gives=answers.GrantedSeveral,
+        problems=(
+            "lock-held", "deadlock", "lease-expired", "queue-full", "name-too-long", "upgrade-pending",
+            *_WORLD,
         ),
     ),
     Route(

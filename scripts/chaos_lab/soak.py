@@ -3,16 +3,16 @@
 What grows under load must go down again without it: memory, open files, remembered requests, the disk. What
 does not is a leak, and fails the soak.
 
-Some memory is meant to stay: the newest events, for watchers that resume, the log since the last snapshot,
-and the state. A node tells how much it has of each (/metrics), and may have the memory for that, up to the
-bound that each of them has. And some is kept by Python's allocator, which gives back only whole blocks of a
-mebibyte: of what the load took at its height it may keep half. Whatever else grows has no such excuse.
+Memory is what is in use, as a node tells (/metrics), and not what its process has from the kernel:
+allocators keep most of what was freed. Some is meant to stay: the newest events, for watchers that resume,
+the log since the last snapshot, and the state. A node tells how much it has of each, and may have the memory
+for that, up to the bound that each of them has. Whatever else grows is a leak.
 """
 
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,9 +31,9 @@ BROKEN: Final = 1
 """The exit code of a round that broke a promise."""
 FILES_MARGIN: Final = 10
 MEMORY_MARGIN_BYTES: Final = 32 * 1024 * 1024
-"""Above what a node had before the load and what it keeps on purpose: an allocator keeps some."""
-HEIGHT_PART: Final = 2
-"""One in so many bytes of what the load took at its height may be kept instead, if that is more."""
+"""Above what a node used before the load and what it keeps on purpose: caches that have filled since."""
+BLOCK_BYTES: Final = 88
+"""The bytes of one small block of Python's, on average, measured on a node after a load."""
 KEPT: Final = {
     "holdfast_history_events": (700, 110_000),
     "holdfast_log_entries": (400, 60_000),
@@ -42,7 +42,6 @@ KEPT: Final = {
 }
 """What a node keeps on purpose, by the metric that tells: the bytes that one takes in memory, and how many
 it may have at most. (There are 100,000 events and the last entry as a whole, and twice `compact_entries`.)"""
-_NO_HEIGHT: Final[Mapping[str, int]] = {}
 DISK_BYTES: Final = 512 * 1024 * 1024
 """What a node may have on its disk in the end: snapshots, segments, a log that was written to its bound."""
 
@@ -51,7 +50,10 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """What one node takes at one moment."""
 
     node: str
+    used_bytes: int
+    """The memory that is in use."""
     resident_bytes: int
+    """What the kernel counts: what is in use, what allocators keep, and programs and libraries."""
     files: int
     disk_bytes: int
     requests: int
@@ -61,8 +63,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return (
-            f"{self.node}: {self.resident_bytes >> 20} MiB ({self.kept_bytes >> 20} kept on purpose),"
-            f" {self.files} files, {self.disk_bytes >> 20} MiB of disk"
+            f"{self.node}: {self.resident_bytes >> 20} MiB ({self.used_bytes >> 20} in use,"
+            f" {self.kept_bytes >> 20} on purpose), {self.files} files, {self.disk_bytes >> 20} MiB of disk"
         )
 
 
@@ -78,8 +80,6 @@ class Soak:
         self._quiet_s = quiet_s
         self._tell = tell
         self.reports: list[Report] = []
-        self._height_bytes: dict[str, int] = {}
-        """The most that each node was seen to take."""
 
     async def run(self) -> list[str]:
         """Run it; return what is wrong, nothing if all is well.
@@ -102,7 +102,7 @@ class Soak:
         after = self.samples()
         for what, samples in (("in the beginning", before), ("in the end", after)):
             self._tell(f"{what}: {'; '.join(map(str, samples))}")
-        return leaks(before, after, self._height_bytes)
+        return leaks(before, after)
 
     async def _round(self, number: int, seconds: float) -> Report:
         """Run one round, with a line a minute."""
@@ -137,11 +137,7 @@ class Soak:
 
     def samples(self) -> list[Sample]:
         """Return what each node takes now."""
-        samples = [self._sample(node.id, node.pid) for node in self._target.cluster.nodes()]
-        for sample in samples:
-            height_bytes = max(self._height_bytes.get(sample.node, 0), sample.resident_bytes)
-            self._height_bytes[sample.node] = height_bytes
-        return samples
+        return [self._sample(node.id, node.pid) for node in self._target.cluster.nodes()]
 
     def _sample(self, node_id: str, pid: int) -> Sample:
         """Return what one node takes; zeros for one that is down."""
@@ -154,6 +150,7 @@ class Soak:
         data = self._target.cluster.data_dir(node_id)
         return Sample(
             node=node_id,
+            used_bytes=used_bytes(answer),
             resident_bytes=resident_bytes,
             files=files,
             disk_bytes=sum(path.stat().st_blocks * 512 for path in data.glob("*") if path.is_file()),
@@ -176,22 +173,24 @@ def kept_bytes(text: str) -> int:
     return sum(round(each * min(metric(text, name), count_max)) for name, (each, count_max) in KEPT.items())
 
 
-def leaks(
-    before: Sequence[Sample], after: Sequence[Sample], height_bytes: Mapping[str, int] = _NO_HEIGHT
-) -> list[str]:
-    """Return what has not gone down again, in sentences; `height_bytes` is the most that each node took."""
+def used_bytes(text: str) -> int:
+    """Return the memory that a node uses, as the text of its /metrics tells."""
+    blocks = metric(text, "holdfast_memory_blocks")
+    return round(blocks * BLOCK_BYTES + metric(text, "holdfast_memory_malloc_bytes"))
+
+
+def leaks(before: Sequence[Sample], after: Sequence[Sample]) -> list[str]:
+    """Return what has not gone down again, in sentences."""
     first = {sample.node: sample for sample in before}
     found = []
     for sample in after:
         was = first.get(sample.node)
         if was is None:
             continue
-        taken_bytes = height_bytes.get(sample.node, 0) - was.resident_bytes
-        margin_bytes = max(MEMORY_MARGIN_BYTES, taken_bytes // HEIGHT_PART)
-        resident_bytes_max = was.resident_bytes + margin_bytes + sample.kept_bytes
+        used_bytes_max = was.used_bytes + MEMORY_MARGIN_BYTES + sample.kept_bytes
         for what, value, bound in (
             ("open files", sample.files, was.files + FILES_MARGIN),
-            ("bytes of memory", sample.resident_bytes, resident_bytes_max),
+            ("bytes of memory in use", sample.used_bytes, used_bytes_max),
             ("remembered requests", sample.requests, was.requests),
             ("bytes on the disk", sample.disk_bytes, max(was.disk_bytes, DISK_BYTES)),
         ):

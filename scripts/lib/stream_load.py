@@ -1,19 +1,17 @@
 """The load over a stream: many workers that cycle acquire and release, all on one connection.
 
 As lean as the load over HTTP: what workers ask in one turn of the loop goes as one message, and the frames of
-the WebSocket are made by hand. The mask is zero, which the protocol allows and nobody should use elsewhere.
+the WebSocket are made by hand.
 """
 
 import asyncio
-import base64
 import itertools
-import os
-import struct
 import time
 from typing import Any, Final
 
 import msgspec
 
+from scripts.lib import websocket_frames
 from scripts.lib.load import TTL_MS, Tally
 
 _ACQUIRE, _RELEASE = 4, 7
@@ -21,11 +19,6 @@ _GRANTED, _RELEASED = 4, 7
 _WELCOME, _RESULTS, _REFUSED = 1, 2, 4
 _UPGRADE_PENDING: Final = "upgrade-pending"
 _WINDOW: Final = 1_024
-_ZERO_MASK: Final = bytes(4)
-_HEAD_BYTES: Final = 2
-_MEDIUM, _LARGE = 126, 127
-"""Lengths that stand for lengths of two and of eight bytes behind them (RFC 6455, section 5.2)."""
-_CLOSE: Final = 8
 
 
 class UpgradePending(Exception):
@@ -57,12 +50,7 @@ class StreamLoad(asyncio.Protocol):
         """Ask for a stream."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport: Any = transport
-        key = base64.b64encode(os.urandom(16)).decode()
-        self._transport.write(
-            f"GET /v1/stream HTTP/1.1\r\nHost: {self._host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-            "Sec-WebSocket-Protocol: holdfast.v1.msgpack\r\n\r\n".encode()
-        )
+        self._transport.write(websocket_frames.upgrade(self._host, "/v1/stream", "holdfast.v1.msgpack"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End; it is an error unless we closed the connection."""
@@ -89,19 +77,12 @@ class StreamLoad(asyncio.Protocol):
 
     def _next(self) -> list[Any] | None:
         """Return the next whole message."""
-        data = self._buffer
-        if len(data) < _HEAD_BYTES:
+        frame = websocket_frames.read(self._buffer, 0)
+        if frame is None:
             return None
-        size = data[1]
-        begin = _HEAD_BYTES + {_MEDIUM: 2, _LARGE: 8}.get(size, 0)
-        if len(data) < begin:
-            return None
-        if begin > _HEAD_BYTES:
-            size = int.from_bytes(data[_HEAD_BYTES:begin], "big")
-        if len(data) < begin + size:
-            return None
-        body, self._buffer = data[begin : begin + size], data[begin + size :]
-        if data[0] & 0x0F == _CLOSE:
+        body = self._buffer[frame.begin : frame.end]
+        self._buffer = self._buffer[frame.end :]
+        if frame.kind == websocket_frames.CLOSE:
             self._tally.error(f"closed: {body[2:].decode(errors='replace')}")
             return None
         message: list[Any] = msgspec.msgpack.decode(body)
@@ -167,12 +148,4 @@ class StreamLoad(asyncio.Protocol):
             self._asked = []
 
     def _send(self, message: list[Any]) -> None:
-        data = msgspec.msgpack.encode(message)
-        size = len(data)
-        if size < _MEDIUM:
-            head = struct.pack("!BB", 0x82, 0x80 | size)
-        elif size < 1 << 16:
-            head = struct.pack("!BBH", 0x82, 0xFE, size)
-        else:
-            head = struct.pack("!BBQ", 0x82, 0xFF, size)
-        self._transport.write(head + _ZERO_MASK + data)
+        self._transport.write(websocket_frames.write(msgspec.msgpack.encode(message)))

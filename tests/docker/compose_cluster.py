@@ -9,7 +9,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -67,16 +67,23 @@ def wait_for(what: str, probe: Callable[[], T | None]) -> T:
 class Cluster:
     """Three containers of one Compose project."""
 
-    def __init__(self, command: list[str], image: str) -> None:
+    def __init__(
+        self, command: list[str], image: str, directory: Path, *, further: Sequence[Path] = ()
+    ) -> None:
+        """Be the containers of an image; `directory` has the files that they are given."""
+        self.secret_file = directory / "secret"
+        self.secret_file.write_text(secrets.token_hex(32))
+        self.secret_file.chmod(0o644)  # for the user of the container, who is nobody here
         self.project = f"holdfast-test-{secrets.token_hex(4)}"
         node_ids = (*NODE_IDS, NEW_ID)
         self.ports = dict(zip(node_ids, ports.reserve(len(node_ids)), strict=True))
-        files = ("--file", str(COMPOSE_FILE), "--file", str(FOURTH_FILE))
-        self._command = [*command, "--project-name", self.project, *files]
+        self._command = [*command, "--project-name", self.project]
+        for file in (COMPOSE_FILE, FOURTH_FILE, *further):
+            self._command += ["--file", str(file)]
         self._env = {
             **os.environ,
             "HOLDFAST_IMAGE": image,
-            "HOLDFAST_SECRET": secrets.token_hex(32),
+            "HOLDFAST_SECRETS": str(directory),
             **{f"HOLDFAST_PORT_{node_id.upper()}": str(port) for node_id, port in self.ports.items()},
         }
 

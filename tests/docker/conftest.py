@@ -29,9 +29,9 @@ def image(compose: list[str]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def cluster(compose: list[str], image: str) -> Iterator[Cluster]:
+def cluster(compose: list[str], image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Yield a running cluster that has a leader."""
-    cluster = Cluster(compose, image)
+    cluster = Cluster(compose, image, tmp_path_factory.mktemp("compose"))
     cluster.remove_if_killed()
     with contextlib.ExitStack() as stack:
         stack.callback(cluster.compose, "down", "--volumes", "--remove-orphans", "--timeout", "20")

@@ -4,14 +4,18 @@ The image is built (and the base image, where it cannot be pulled), deploy/compo
 name and on ports of its own, and containers, network and volumes are removed whatever happens.
 """
 
+import json
 import os
+import re
 import secrets
+import shutil
+import stat
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.docker.compose_cluster import COMPOSE_FILE, NODE_IDS, Cluster, docker, run, wait_for
+from tests.docker.compose_cluster import COMPOSE_FILE, NODE_IDS, ROOT, Cluster, docker, run, wait_for
 
 pytestmark = pytest.mark.docker
 
@@ -59,12 +63,66 @@ def test_nodes_do_not_run_as_root(cluster: Cluster) -> None:
         assert int(fields["CapEff"], 16) == 0
 
 
-def test_compose_refuses_to_start_without_a_secret(compose: list[str], tmp_path: Path) -> None:
-    """Without a secret Compose stops with a message that says where to put one."""
-    env = {name: value for name, value in os.environ.items() if name != "HOLDFAST_SECRET"}
-    (tmp_path / "empty.env").touch()
-    told = run(
-        *compose, "--env-file", str(tmp_path / "empty.env"), "--file", str(COMPOSE_FILE), "config", env=env
-    )
-    assert told.returncode != 0
-    assert "deploy/.env" in told.stdout + told.stderr
+def test_the_secret_is_in_no_environment(cluster: Cluster) -> None:
+    """Neither in that of the node nor in what the engine tells of the container; it is a file."""
+    secret = cluster.secret_file.read_text()
+    container = cluster.container("n1")
+    assert secret not in docker("inspect", container)
+    environments = docker("exec", container, "bash", "-c", "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline")
+    assert "HOLDFAST_NODE_ID=n1" in environments
+    assert secret not in environments
+    assert docker("exec", container, "cat", "/run/secrets/holdfast_secret") == secret
+
+
+def test_containers_have_limits(cluster: Cluster) -> None:
+    """None of them can take all memory, processes, files or disk of the machine."""
+    for node_id in NODE_IDS:
+        (about,) = json.loads(docker("inspect", cluster.container(node_id)))
+        host = about["HostConfig"]
+        assert (host["Memory"], host["PidsLimit"]) == (2 << 30, 200)
+        assert host["LogConfig"]["Config"] == {"max-size": "20m", "max-file": "5"}
+        assert host["ReadonlyRootfs"]
+        limits = docker("exec", cluster.container(node_id), "cat", "/proc/1/limits")
+        assert re.search(r"^Max open files +16384 +16384 ", limits, re.MULTILINE)
+
+
+def test_what_is_open_is_warned_of(cluster: Cluster) -> None:
+    """A node listens on all addresses of its container because the file says that it may."""
+    done = run("docker", "logs", cluster.container("n1"))
+    said = re.findall(r"event=insecure-address detail=.(\w+): 0\.0\.0\.0:", done.stdout + done.stderr)
+    assert said[:2] == ["http", "peer"]
+
+
+def test_the_image_alone_opens_nothing(image: str) -> None:
+    """Whoever runs it without Compose is told what is missing."""
+    done = run("docker", "run", "--rm", "--network", "none", image)
+    assert done.returncode == 2
+    assert "HOLDFAST_INSECURE_HTTP=true" in done.stderr
+
+
+def test_compose_refuses_to_start_without_a_secret(compose: list[str], image: str, tmp_path: Path) -> None:
+    """Without the file Compose stops with a message that names it."""
+    project = f"holdfast-test-{secrets.token_hex(4)}"
+    command = [*compose, "--project-name", project, "--file", str(COMPOSE_FILE)]
+    env = {**os.environ, "HOLDFAST_IMAGE": image, "HOLDFAST_SECRETS": str(tmp_path)}
+    try:
+        told = run(*command, "up", "--no-start", "n1", env=env)
+        assert told.returncode != 0
+        assert str(tmp_path / "secret") in told.stdout + told.stderr
+    finally:
+        assert run(*command, "down", "--volumes", env=env).returncode == 0
+
+
+def test_a_secret_is_made_once(tmp_path: Path) -> None:
+    """In a folder that only its owner can enter, readable for containers; it is never replaced."""
+    script = tmp_path / "make-secret"
+    shutil.copy(ROOT / "deploy" / "make-secret", script)
+    made = tmp_path / "secrets" / "secret"
+    contents = set()
+    for _ in range(2):
+        assert run("bash", "-c", f"umask 077; {script}").returncode == 0
+        assert re.fullmatch(r"[0-9a-f]{64}\n", made.read_text())
+        assert [stat.S_IMODE(path.stat().st_mode) for path in (made.parent, made)] == [0o700, 0o644]
+        assert list(made.parent.iterdir()) == [made]
+        contents.add(made.read_text())
+    assert len(contents) == 1

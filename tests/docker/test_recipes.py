@@ -1,7 +1,9 @@
-"""The recipes of deploy/README.md, step by step: a lost volume, a fourth node, a rolling restart."""
+"""The recipes of deploy/README.md, step by step: lost volumes, further nodes, rolling restarts, secrets."""
 
 import secrets
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +87,26 @@ def test_a_rolling_restart_keeps_every_lock(cluster: Cluster) -> None:
         cluster.compose("restart", "--timeout", "30", node_id)
         wait_for(f"{node_id} is ready", partial(cluster.ready, node_id))
         check_kept(cluster, node_id, "rolling", token)
+
+
+def test_the_secret_is_exchanged(cluster: Cluster, tmp_path: Path) -> None:
+    """Each step restarts the nodes, one after the other: the file has another inode then. Locks stay."""
+    token = take(cluster, "exchanged")
+    old = cluster.secret_file.read_text()
+    restart = tmp_path / "rolling-restart.sh"
+    lines = ["#!/bin/sh -e"]
+    for node_id in NODE_IDS:
+        container = cluster.container(node_id)
+        lines.append(f"docker restart --time 30 {container}")
+        lines.append(f"until docker exec {container} health-check /readyz; do sleep 1; done")
+    restart.write_text("\n".join(lines))
+    restart.chmod(0o755)
+    urls = ",".join(f"http://127.0.0.1:{cluster.ports[node_id]}" for node_id in NODE_IDS)
+    rotate = ("cluster", "rotate-secret", str(cluster.secret_file), "--carry", str(restart))
+    done = run(sys.executable, "-m", "holdfast", "--nodes", urls, *rotate)
+    assert done.returncode == 0, done.stdout + done.stderr
+    new = cluster.secret_file.read_text().strip()
+    assert new not in (old, "")
+    for node_id in NODE_IDS:
+        assert docker("exec", cluster.container(node_id), "cat", "/run/secrets/holdfast_secret") == new
+        check_kept(cluster, node_id, "exchanged", token)

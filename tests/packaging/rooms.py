@@ -36,6 +36,10 @@ ROOMS = {
         ("cluster.config_secrets", "cluster.config_sources"),
         "the configuration is read before anything else exists",
     ),
+    "cluster/exposure.py": Room(
+        ("cluster.config", "cluster.errors"),
+        "an address is judged by itself here: what else counts comes as an argument",
+    ),
     "cluster/tls": Room(
         ("cluster.file_watch",),
         "TLS is spoken here with whomever; what a certificate has to say is told by those that use it",

@@ -1,5 +1,6 @@
 """The documents say what the code does: links lead somewhere, examples run, tables list what there is."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from holdfast import _exit_codes, wire
 from http_api.tls_watch import TlsWatch
 from lockstate import limits
 from scripts.local_cluster import LocalCluster
+from tests.support import servers
 from tests.support.certificates import Certificates
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +48,12 @@ PRINTED = {
         "queue: ['one', 'three', 'two'], then None",
     ),
     "fenced_resource.py": ("its token is larger: True", "refused by the database", "the balance is 50"),
+    "fenced_postgresql.py": (
+        "second wrote 50; its token is larger: True\n",
+        "first knows by its own clock that its lease is over: True\n",
+        "first was refused by the database all the same\n",
+        "the balance is 50\n",
+    ),
     "opentelemetry_metrics.py": (
         "holdfast.client.wait lock granted",
         "holdfast.client.renewal lock renewed",
@@ -53,9 +61,19 @@ PRINTED = {
         "holdfast.client.lost lock max-hold",
         "lost: max-hold",
     ),
+    "redis_cache.py": (
+        "20 readers got {'report 1'}, computed 1 times\n",
+        "while another one computes: report 1\n",
+        "afterwards: report 2\n",
+    ),
     "sdk_lock.py": ("step 3 with token", "the lock is free"),
 }
 """What each example has to say."""
+SERVERS = {
+    "fenced_postgresql.py": ("DATABASE_URL", servers.postgresql),
+    "redis_cache.py": ("REDIS_URL", servers.redis_server),
+}
+"""What an example needs besides the cluster, and the variable that tells it where that is."""
 
 
 def anchors(path: Path) -> set[str]:
@@ -115,17 +133,27 @@ def test_example_does_what_it_says(cluster: LocalCluster, example: str) -> None:
         "HOLDFAST_NODES": ",".join(node.http for node in cluster.nodes()),
         "PYTHONPATH": str(ROOT),
     }
-    done = subprocess.run(
-        [*program, str(ROOT / "docs" / "examples" / example)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    with contextlib.ExitStack() as stack:
+        if example in SERVERS:
+            variable, server = SERVERS[example]
+            environment[variable] = stack.enter_context(server()).url
+        done = subprocess.run(
+            [*program, str(ROOT / "docs" / "examples" / example)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     for text in PRINTED[example]:
         assert text in done.stdout
+
+
+@pytest.mark.parametrize("example", SERVERS)
+def test_recipes_say_what_examples_print(example: str) -> None:
+    """What the recipes show as the output of a program with a server is what it has to say."""
+    assert f"```text\n{''.join(PRINTED[example])}```\n" in (ROOT / "docs" / "recipes.md").read_text("utf-8")
 
 
 def test_configuration_table_is_complete() -> None:

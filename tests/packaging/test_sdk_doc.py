@@ -1,4 +1,7 @@
-"""The programs of the pages about the Python client run as they stand, and print what these say."""
+"""The programs of the pages about the Python client run as they stand, and print what these say.
+
+What is a part of a program of docs/examples is left out: test_docs.py runs that.
+"""
 
 import os
 import re
@@ -18,6 +21,7 @@ TEXTS = {
     page: (ROOT / "docs" / page).read_text("utf-8") for page in ("sdk.md", "recipes.md", "coming-from.md")
 }
 TEXT = TEXTS["sdk.md"]
+EXAMPLES = [path.read_text("utf-8") for path in sorted((ROOT / "docs" / "examples").glob("*.py"))]
 
 
 class Program(NamedTuple):
@@ -32,6 +36,7 @@ PROGRAMS = [
     Program(page, source, printed or None)
     for page, text in TEXTS.items()
     for source, printed in re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", text, re.DOTALL)
+    if not any(source in example for example in EXAMPLES)
 ]
 
 

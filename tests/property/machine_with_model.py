@@ -11,8 +11,8 @@ from lockstate.codec import decode_entry, encode_command, encode_entry, entry_fo
 from lockstate.commands import (
     Acquisition,
     AdvanceVersion,
+    Change,
     Command,
-    Convert,
     Entry,
     Numbered,
     OpenSession,
@@ -84,6 +84,13 @@ class MachineWithModel:
         commands = [random_commands.conversion(rng, self.state, self._new_hold_id("t")) for _ in range(count)]
         self._apply([(rng.choice(random_commands.ORIGINS), commands)])
 
+    def add(self, rng: Random) -> None:
+        """Some clients ask for more locks for what they hold."""
+        self._pause(rng)
+        count = rng.randint(1, 2)
+        commands = [random_commands.addition(rng, self.state, self._new_hold_id("t")) for _ in range(count)]
+        self._apply([(rng.choice(random_commands.ORIGINS), commands)])
+
     def cross(self, rng: Random) -> None:
         """A party that is waited for asks for what its waiters hold."""
         crossing = situations.crossings(self.state)
@@ -118,7 +125,7 @@ class MachineWithModel:
         if isinstance(request, Acquisition):
             hold_id = self._new_hold_id("h") if rng.randrange(8) else request.hold_id
             request = msgspec.structs.replace(request, hold_id=hold_id, attempt_id=attempt_id)
-        elif isinstance(request, Convert):
+        elif isinstance(request, Change):
             ticket_id = self._new_hold_id("t") if rng.randrange(8) else request.ticket_id
             request = msgspec.structs.replace(request, ticket_id=ticket_id, attempt_id=attempt_id)
         elif isinstance(request, OpenSession):
@@ -299,6 +306,7 @@ _STEPS = (
     [MachineWithModel.wish] * 12
     + [MachineWithModel.cross] * 10
     + [MachineWithModel.convert] * 8
+    + [MachineWithModel.add] * 6
     + [MachineWithModel.act] * 8
     + [MachineWithModel.act_together] * 4
     + [MachineWithModel.ask_again] * 4

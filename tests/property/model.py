@@ -14,6 +14,7 @@ from lockstate.commands import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
+    AddLocks,
     AdvanceFence,
     Barrier,
     Campaign,
@@ -70,7 +71,14 @@ from lockstate.results import (
     WaitsAbandoned,
 )
 from lockstate.versions import RULES_FOLLOWED
-from tests.property.model_acquire import acquire, acquire_permits, acquire_several, campaign, change_mode
+from tests.property.model_acquire import (
+    acquire,
+    acquire_permits,
+    acquire_several,
+    add_locks,
+    campaign,
+    change_mode,
+)
 from tests.property.model_attempts import came_through, is_last, is_left_by
 from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
@@ -205,6 +213,8 @@ def decide(state: ModelState, command: Command | Undecodable) -> Result:  # noqa
             return campaign(state, command)
         case Convert():
             return change_mode(state, command)
+        case AddLocks():
+            return add_locks(state, command)
         case Cancel():
             result = cancel(state, command)
         case AbandonWaits():
@@ -320,7 +330,7 @@ def release(state: ModelState, command: Release) -> Result:
     if not left:
         end_hold(state, hold, EventKind.RELEASED)
         return Released()
-    if any(ticket.converts is hold for ticket in state.tickets):
+    if any(ticket.changes is hold for ticket in state.tickets):
         return Refused(Reason.INVALID_REQUEST, "")
     gone = [part for part in parts(hold) if part.name in command.names]
     tell(state, EventKind.RELEASED, hold, hold.granted_at_ms, only=gone)

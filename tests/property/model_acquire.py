@@ -9,6 +9,7 @@ from lockstate.commands import (
     AcquirePermitsOf,
     AcquireSeveral,
     Acquisition,
+    AddLocks,
     Campaign,
     Convert,
     Wanted,
@@ -17,9 +18,10 @@ from lockstate.ids import OwnerName
 from lockstate.modes import Mode
 from lockstate.results import HoldKind, Queued, Reason, Refused, Result
 from tests.property.model_changes import convert, enqueue, grant, have_again, serve, share
+from tests.property.model_checks import refuse_together
 from tests.property.model_deadlock import refuse_conversion, refuse_stuck
 from tests.property.model_locks import is_grantable, is_shared, overtakes, position
-from tests.property.model_records import ModelState, Ticket
+from tests.property.model_records import Hold, ModelState, Ticket
 from tests.property.model_refusals import limit_mismatch, refuse_now
 from tests.property.model_requests import key_of
 from tests.property.model_values import mark
@@ -146,12 +148,56 @@ def grant_past(state: ModelState, ticket: Ticket) -> Result:
     return result
 
 
+def add_locks(state: ModelState, command: AddLocks) -> Result:
+    """Ask for more locks for a hold."""
+    hold = state.hold(command.hold_id)
+    if hold is None:
+        return Refused(Reason.LEASE_EXPIRED, "")
+    more = [lock for lock in command.locks if lock not in hold.locks]
+    if not _may_change(state, hold):
+        return Refused(Reason.INVALID_REQUEST, "")
+    if not more:
+        return granted(state, hold)
+    if any(refused is not None for refused in refuse_together((*hold.locks, *more))):
+        return Refused(Reason.INVALID_REQUEST, "")
+    ticket = Ticket(
+        kind=HoldKind.LOCK,
+        ticket_id=command.ticket_id,
+        attempt_id=command.attempt_id,
+        wanted=more,
+        owner=hold.owner,
+        has_owner=hold.has_owner,
+        session_id=hold.session_id,
+        request=key_of(state, command),
+        queued_at_ms=state.now_ms,
+        deadline_ms=state.now_ms + command.wait_ms,
+        created=state.next_created(),
+        note=hold.note,
+        is_several=True,
+        adds=hold,
+    )
+    if is_grantable(state, ticket):
+        refused = refuse_stuck(state, ticket) if overtakes(state, ticket) else None
+        return refused or grant(state, ticket)
+    refused = refuse_stuck(state, ticket) if command.wait_ms else refuse_now(state, ticket)
+    if refused is not None:
+        return refused
+    enqueue(state, ticket)
+    return Queued(ticket.ticket_id, position(state, ticket))
+
+
+def _may_change(state: ModelState, hold: Hold) -> bool:
+    """Whether a hold is of locks alone, and no change of it waits."""
+    is_of_locks = hold.kind is HoldKind.LOCK and not hold.is_of_kinds
+    return is_of_locks and not any(ticket.changes is hold for ticket in state.tickets)
+
+
 def change_mode(state: ModelState, command: Convert) -> Result:
     """Ask for another mode of a hold."""
     hold = state.hold(command.hold_id)
     if hold is None:
         return Refused(Reason.LEASE_EXPIRED, "")
-    if hold.kind is not HoldKind.LOCK or hold.is_of_kinds or any(t.converts is hold for t in state.tickets):
+    if not _may_change(state, hold):
         return Refused(Reason.INVALID_REQUEST, "")
     modes = [lock.mode for lock in hold.locks]
     if all(mode is command.mode for mode in modes):

@@ -19,7 +19,7 @@ from lockstate.results import (
     Refused,
     Settled,
 )
-from lockstate.versions import RULES_EXPLICIT, RULES_FOLLOWED
+from lockstate.versions import RULES_EXPLICIT, RULES_FOLLOWED, RULES_WHOLE
 from tests.property.model_cells import end_cells, end_cells_of
 from tests.property.model_locks import Part, is_grantable, is_shared, line, names, parts, parts_of, used
 from tests.property.model_records import (
@@ -70,7 +70,7 @@ def hold_id(thing: Hold | Ticket) -> HoldId:
     """Return the id of a hold, or of the hold that a ticket waits for."""
     if isinstance(thing, Hold):
         return thing.hold_id
-    return thing.converts.hold_id if thing.converts else thing.ticket_id
+    return thing.changes.hold_id if thing.changes else thing.ticket_id
 
 
 def tell(  # noqa: PLR0917 - what an event tells, called everywhere
@@ -143,6 +143,8 @@ def grant(state: ModelState, ticket: Ticket) -> Granted | Refused:
     """Grant a ticket what it wants and nothing is in the way of, unless a rate limit has no place in time."""
     if ticket.converts is not None:
         return convert(state, ticket.converts, ticket.to_mode, ticket.number)
+    if ticket.adds is not None:
+        return add(state, ticket.adds, ticket)
     taken = take_rates(state, ticket.rates, max(0, ticket.deadline_ms - state.now_ms))
     if isinstance(taken, Refused):
         return taken
@@ -186,6 +188,19 @@ def convert(state: ModelState, hold: Hold, mode: Mode, number: int = 0) -> Grant
         state.holds.append(hold)
     hold.locks = [Wanted(lock.name, mode, lock.scope) for lock in hold.locks]
     tell(state, EventKind.CONVERTED, hold, hold.granted_at_ms, number=number)
+    return granted(state, hold)
+
+
+def add(state: ModelState, hold: Hold, ticket: Ticket) -> Granted:
+    """Give a hold more locks, and a new token, behind all others: whoever had them before has a lower one."""
+    had = parts(hold)
+    hold.token = state.new_token()
+    state.holds.remove(hold)
+    state.holds.append(hold)
+    hold.locks, hold.is_several = hold.locks + ticket.wanted, True
+    more = parts(hold)[len(had) :]
+    tell(state, EventKind.CONVERTED, hold, hold.granted_at_ms, only=had)
+    tell(state, EventKind.GRANTED, hold, ticket.queued_at_ms, only=more, number=ticket.number)
     return granted(state, hold)
 
 
@@ -272,11 +287,11 @@ def end_wait(state: ModelState, ticket: Ticket, why: Left, refused: Refused | No
 
 
 def end_hold(state: ModelState, hold: Hold, kind: EventKind, reason: str = "", delay_ms: int = 0) -> None:
-    """End a hold and the wait of its conversion. If others end it, the longer of two delays follows."""
-    conversions = [t for t in state.tickets if t.converts is hold]
+    """End a hold and the wait for a change of it. If others end it, the longer of two delays follows."""
+    changes = [t for t in state.tickets if t.changes is hold]
     state.holds.remove(hold)
     state.pleas = [plea for plea in state.pleas if plea.hold is not hold]
-    for ticket in conversions:
+    for ticket in changes:
         end_wait(state, ticket, Left.LEASE_EXPIRED, Refused(Reason.LEASE_EXPIRED, ""))
     if kind is EventKind.RELEASED and hold.kind is HoldKind.ELECTION:
         kind = EventKind.RESIGNED
@@ -311,8 +326,13 @@ def end_session(state: ModelState, session: Session, kind: EventKind, reason: st
     holds = [h for h in state.holds if h.session_id == session.session_id]
     state.sessions.remove(session)
     for ticket in [t for t in state.tickets if t.session_id == session.session_id]:
-        over = Reason.SESSION_EXPIRED if ticket.converts is None else Reason.LEASE_EXPIRED
+        over = Reason.SESSION_EXPIRED if ticket.changes is None else Reason.LEASE_EXPIRED
         end_wait(state, ticket, _LEFT[kind], Refused(over, ""))
+    stream = state.streams.get(session.session_id)
+    for _, kept in sorted(stream.kept.items()) if stream and state.rules >= RULES_WHOLE else ():
+        numbered = state.ticket(kept.answers_to) if kept.result is None else None
+        if numbered is not None:
+            end_wait(state, numbered, _LEFT[kind], Refused(Reason.SESSION_EXPIRED, ""))
     for hold in holds:
         end_hold(state, hold, kind, reason)
     state.streams.pop(session.session_id, None)

@@ -13,6 +13,7 @@ from lockstate.commands import (
     AcquirePermitsAs,
     AcquirePermitsOf,
     AcquireSeveral,
+    AddLocks,
     AdvanceFence,
     Campaign,
     Command,
@@ -33,6 +34,7 @@ from lockstate.commands import (
     Revoke,
     TransactCells,
     Undecodable,
+    Wanted,
 )
 from lockstate.ids import AttemptId
 from lockstate.kinds import HoldKind
@@ -90,6 +92,9 @@ def _checks(command: Command | Undecodable) -> list[Refused | None]:  # noqa: C9
                 limits.check_text("owner", command.owner, limits.OWNER_BYTES_MAX),
                 limits.check_text("value", command.value, limits.VALUE_BYTES_MAX),
             ]
+        case AddLocks():
+            waiter = _check_waiter(command.ticket_id, command.attempt_id, command.wait_ms)
+            return [*waiter, None if command.locks else BAD, *refuse_together(command.locks)]
         case Convert():
             return _check_waiter(command.ticket_id, command.attempt_id, command.wait_ms)
         case Proclaim():
@@ -156,8 +161,12 @@ def _check_limit(limit: int) -> Refused | None:
 
 
 def _check_several(command: Acquire) -> list[Refused | None]:
-    locks = command.locks
-    checks: list[Refused | None] = [BAD if command.name or len(locks) > limits.LOCKS_COUNT_MAX else None]
+    return [BAD if command.name else None, *refuse_together(command.locks)]
+
+
+def refuse_together(locks: tuple[Wanted, ...]) -> list[Refused | None]:
+    """Return why no hold can have these locks together."""
+    checks: list[Refused | None] = [BAD if len(locks) > limits.LOCKS_COUNT_MAX else None]
     checks += [limits.check_name(lock.name) for lock in locks]
     for index, lock in enumerate(locks):
         others = locks[:index] + locks[index + 1 :]

@@ -29,10 +29,10 @@ from tests.property.model_records import Edge, Hold, ModelState, Party, Ticket
 
 
 def party(thing: Hold | Ticket) -> Party:
-    """Return the party that holds or waits: without a session this one alone; a conversion is its hold's."""
+    """Return the party that holds or waits: without a session this one alone; a change is its hold's."""
     if thing.session_id:
         return thing.session_id, thing.owner
-    of = thing.converts if isinstance(thing, Ticket) and thing.converts is not None else thing
+    of = thing.changes if isinstance(thing, Ticket) and thing.changes is not None else thing
     return "no session", of.hold_id if isinstance(of, Hold) else of.ticket_id
 
 

@@ -49,10 +49,10 @@ def is_shared(state: ModelState, one: Hold | Ticket, other: Hold | Ticket) -> bo
 
 
 def is_the_same(one: Hold | Ticket, other: Hold | Ticket) -> bool:
-    """Whether a session has, or asks for, the same twice for one owner. A conversion is like nothing else."""
+    """Whether a session has, or asks for, the same twice for one owner. A change is like nothing else."""
     if not one.session_id or one.is_of_kinds or other.is_of_kinds:
         return False
-    if any(isinstance(item, Ticket) and item.converts is not None for item in (one, other)):
+    if any(isinstance(item, Ticket) and item.changes is not None for item in (one, other)):
         return False
     of_one, of_other = (
         (item.kind, item.session_id, item.owner, item.permits, sorted(item.locks, key=lambda lock: lock.name))

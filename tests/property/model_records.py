@@ -87,7 +87,8 @@ UNKNOWN_NUMBER = -1
 class Ticket:
     """A request for a hold: queued, or being decided.
 
-    `ticket_id` is what it answers to, and what its hold will be called, unless it `converts` one.
+    `ticket_id` is what it answers to, and what its hold will be called, unless it `converts` one or `adds` to
+    one.
     """
 
     kind: HoldKind
@@ -108,6 +109,7 @@ class Ticket:
     permits: int = 0
     value: str = ""
     converts: Hold | None = None
+    adds: Hold | None = None
     origin: str = ""
     """The node process that keeps the client's connection."""
     others: list[tuple[AttemptId, str]] = field(default_factory=list)
@@ -121,6 +123,11 @@ class Ticket:
     is_of_kinds: bool = False
     beside: list[WantedPermits] = field(default_factory=list)
     rates: list[WantedRate] = field(default_factory=list)
+
+    @property
+    def changes(self) -> Hold | None:
+        """The hold that it is about, if there is one already."""
+        return self.converts or self.adds
 
     @property
     def locks(self) -> list[Wanted]:

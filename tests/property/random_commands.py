@@ -30,6 +30,7 @@ from lockstate.commands import (
     AcquirePermitsAs,
     AcquirePermitsOf,
     AcquireSeveral,
+    AddLocks,
     AdvanceFence,
     Algorithm,
     Campaign,
@@ -250,6 +251,19 @@ def conversion(rng: Random, state: ModelState, ticket_id: HoldId) -> Command:
     holds = shared * 3 + [hold.hold_id for hold in state.holds] + [MISSING_HOLD_ID]
     attempt_id, wait_ms = rng.choice(ATTEMPT_IDS), rng.choice(WAITS_MS)
     return Convert(rng.choice(holds), mode, ticket_id, attempt_id, wait_ms, rng.choice(REQUEST_IDS))
+
+
+def addition(rng: Random, state: ModelState, ticket_id: HoldId) -> Command:
+    """Ask for more locks for what somebody holds: also for what it has, or what others hold."""
+    holds = [h.hold_id for h in state.holds if h.kind is HoldKind.LOCK] * 3
+    holds += [hold.hold_id for hold in state.holds] + [MISSING_HOLD_ID]
+    modes = [Mode.EXCLUSIVE, Mode.EXCLUSIVE, *Mode]
+    scopes = [Scope.NODE, Scope.NODE, Scope.SUBTREE]
+    locks = [
+        Wanted(rng.choice(NAMES), rng.choice(modes), rng.choice(scopes)) for _ in range(rng.randint(1, 2))
+    ]
+    attempt_id, wait_ms = rng.choice(ATTEMPT_IDS), rng.choice(WAITS_MS)
+    return AddLocks(rng.choice(holds), tuple(locks), ticket_id, attempt_id, wait_ms, rng.choice(REQUEST_IDS))
 
 
 def other(rng: Random, state: ModelState) -> Command:
@@ -511,6 +525,10 @@ BAD_COMMANDS: Final[list[Command]] = [
     Campaign("boss", SessionId("s-missing"), "v1", _HX, _A1, wait_ms=100),
     Convert(MISSING_HOLD_ID, _X, _TX, _A1, -1),
     Convert(MISSING_HOLD_ID, _X, NO_HOLD, _A1),
+    AddLocks(MISSING_HOLD_ID, (), _TX, _A1),
+    AddLocks(MISSING_HOLD_ID, (Wanted("e"),), _TX, _A1, -1),
+    AddLocks(MISSING_HOLD_ID, (Wanted("e"), Wanted("e", _S)), _TX, _A1),
+    AddLocks(MISSING_HOLD_ID, (Wanted("a/"),), NO_HOLD, _A1),
     Proclaim(MISSING_HOLD_ID, "\n"),
     ResizeSemaphore("a", 0),
     AdvanceFence("", 1),

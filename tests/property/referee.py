@@ -8,6 +8,7 @@ from lockstate.commands import (
     PRIORITY_DEFAULT,
     AcquireAs,
     AcquirePermitsAs,
+    AddLocks,
     Entry,
     Numbered,
     Wanted,
@@ -44,6 +45,10 @@ class Referee:
     """Token and mode of every wait that this outcome ends with a grant."""
     waits: set[HoldId] = field(default_factory=set)
     """All that wait."""
+    added: set[int] = field(default_factory=set)
+    """The tokens of holds to which this outcome adds what they waited for."""
+    additions: set[HoldId] = field(default_factory=set)
+    """The ids under which anybody may have waited for more locks for a hold."""
     shared: Counter[int] = field(default_factory=Counter)
     """How many more waits share a hold, by its token."""
     at_once: dict[int, int] = field(default_factory=dict)
@@ -65,10 +70,17 @@ class Referee:
         }
         ids = {s.hold_id for s in outcome.settled}
         given = {result.hold_id for result in _results(outcome) if isinstance(result, Granted)} | ids
+        self._note_additions(entry)
+        self.added = {
+            s.result.token
+            for s in outcome.settled
+            if isinstance(s.result, Granted) and s.hold_id in self.additions
+        }
         self.shared = Counter(
             s.result.token
             for s in outcome.settled
             if isinstance(s.result, Granted) and s.result.hold_id != s.hold_id and s.result.hold_id in given
+            if s.hold_id not in self.additions
         )
         self._note_priorities(entry, outcome, ids)
         self._note_tokens(outcome)
@@ -77,6 +89,15 @@ class Referee:
         for event in outcome.events:
             assert (event.revision, event.now_ms) == (self.revision, self.now_ms)
             self._watch_event(event)
+
+    def _note_additions(self, entry: Entry) -> None:
+        """Note the ids under which somebody may wait for more locks for a hold."""
+        self.additions |= {
+            command.ticket_id
+            for batch in entry.batches
+            for command in batch.commands
+            if isinstance(command, AddLocks)
+        }
 
     def _note_tokens(self, outcome: Outcome) -> None:
         """Note which tokens follow one another in one hold; one outcome may give it several, which rise."""
@@ -154,8 +175,13 @@ class Referee:
         """Check that tokens rise; several locks that come together have one."""
         last = self.last
         if last is not None and event.token == last.token:
-            one, other = ((e.revision, e.kind, e.session_id, e.owner) for e in (event, last))
+            one, other = ((e.revision, e.session_id, e.owner) for e in (event, last))
             assert one == other, f"the token of {last} is drawn again"
+            # Locks that are added are granted with the token with which all others are converted.
+            kinds = (last.kind, event.kind)
+            assert last.kind is event.kind or kinds == (EventKind.CONVERTED, EventKind.GRANTED), (
+                f"{event} again"
+            )
         else:
             assert last is None or event.token > last.token, f"the token of {event} does not rise"
         self.last = event
@@ -208,14 +234,17 @@ class Referee:
             if (h.of, h.name, h.scope, h.session_id, h.owner)
             == (event.of, event.name, event.scope, event.session_id, event.owner)
         ]
-        if not any(h.token == event.token for h in mine):
-            assert event.mode is not Mode.CONCURRENT_READ, f"{event} draws a token for nothing"
-            self._watch_token(event)
         tokens = {event.token, self.before.get(event.token)}
         taken = [h for h in mine if h.token in tokens]
         assert taken, f"{event} converts what nobody has"
+        is_kept = taken[0].mode is event.mode
+        if not any(h.token == event.token for h in mine):
+            # With an addition comes a new token for all that is kept as it was.
+            is_drawn = event.mode is not Mode.CONCURRENT_READ or is_kept
+            assert is_drawn, f"{event} draws a token for nothing"
+            self._watch_token(event)
         self.held.remove(taken[0])
-        if (event.token, event.mode) in self.waited:
+        if (event.token, event.mode) in self.waited and (event.ticket or event.token not in self.added):
             arrivals = [w for w in self.waiting if _is_of_one(w, event)]
             self.waiting.remove(arrivals[0])
             self.unsure += arrivals[1:]

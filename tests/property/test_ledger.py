@@ -17,6 +17,7 @@ from lockstate.machine import LockMachine
 from lockstate.results import Reason, Refused, Result
 from lockstate.state import State
 from lockstate.versions import RULES_BOUNDED, RULES_NEWEST
+from tests.property import test_totality
 from tests.property.test_totality import History
 
 SEEDS: Final = range(40)
@@ -27,7 +28,9 @@ BYTES_MAX: Final = 12_000
 GROWTH_MAX: Final = 2_000
 """A bound that histories reach, and a growth that many entries exceed."""
 NOTED_BYTES_MAX: Final = 3_000
-"""More than a record of these histories takes."""
+"""More than a record of these histories takes, with all that comes with it."""
+SHALLOW_NAMES: Final = [name for name in test_totality.ODD_NAMES if name.count("/") < 10]
+"""Odd names without those of which one hold alone would take more."""
 
 
 def _is_near(state: State) -> bool:
@@ -49,6 +52,7 @@ def _small(noted_max: int) -> Iterator[None]:
         for module in (ledger, budget, machine):
             stack.enter_context(patch.object(module, "NOTED_MAX", noted_max))
         stack.enter_context(patch.object(budget, "_NOTED_BYTES_MAX", NOTED_BYTES_MAX))
+        stack.enter_context(patch.object(test_totality, "ODD_NAMES", SHALLOW_NAMES))
         stack.enter_context(patch.object(limits, "STATE_GROWTH_MAX", GROWTH_MAX))
         stack.enter_context(patch.object(limits, "STATE_BYTES_MAX", BYTES_MAX))
         stack.enter_context(patch.object(budget, "begin_entry", begin_and_check))

@@ -20,6 +20,7 @@ from lockstate.commands import (
     Acquire,
     AcquirePermits,
     AcquireSeveral,
+    AddLocks,
     AdvanceFence,
     Algorithm,
     Barrier,
@@ -283,6 +284,20 @@ def _convert(chance: Chance) -> Command:
     )
 
 
+def _add(chance: Chance) -> Command:
+    locks = [
+        Wanted(chance.name(), chance.mode(), chance.scope()) for _ in range(chance.rng.choice([1, 1, 2, 0]))
+    ]
+    return AddLocks(
+        HoldId(chance.known()),
+        tuple(locks),
+        HoldId(chance.made()),
+        AttemptId(chance.attempt_id()),
+        chance.number(WAITS_MS),
+        chance.request_id(),
+    )
+
+
 def _release(chance: Chance) -> Command:
     names = tuple(chance.name() for _ in range(chance.rng.choice([0] * 6 + [1, 2])))
     return Release(HoldId(chance.known()), chance.request_id(), names)
@@ -332,6 +347,7 @@ _COMMANDS: Final[list[Callable[[Chance], Command]]] = [
     *[_permits] * 4,
     *[_campaign] * 3,
     *[_convert] * 8,
+    *[_add] * 6,
     *[_release] * 4,
     *[_open] * 6,
     _take_rate,

@@ -10,6 +10,7 @@
     C acquire 2 permits of NAME limit=3 [...]                 of a semaphore
     C acquire 2 permits of NAME [limit=3, strict=yes | no]    of one that may have another limit
     C convert NAME MODE [wait=, request=]                     C renew NAME [ttl=]
+    C add a, b shared to NAME [wait=, request=]               more locks for the hold that has NAME
     C release NAME [request=] / C release only a, b           the hold that has NAME, or a part of it
     C cancel NAME [attempt=] / C cancel conversion of NAME    as a node does when the client went away
     C campaign NAME value= [wait=, owner=, request=]          C proclaim NAME value= / C resign NAME
@@ -45,6 +46,7 @@ from lockstate.commands import (
     AcquirePermitsAs,
     AcquirePermitsOf,
     AcquireSeveral,
+    AddLocks,
     AdvanceFence,
     Algorithm,
     Campaign,
@@ -162,7 +164,7 @@ class CommandParser:
         self.attempts: dict[str, PendingRequest] = {}
         """By hold id, or ticket id of a conversion."""
 
-    def command(self, client: Client, verb: str, arguments: list[str]) -> Command:  # noqa: C901 - a table
+    def command(self, client: Client, verb: str, arguments: list[str]) -> Command:  # noqa: C901, PLR0912 - a table
         """Return the command that a line stands for."""
         line = Line.of(arguments)
         match verb, line.words:
@@ -202,6 +204,8 @@ class CommandParser:
                     request_id=line.request_id,
                     **fields,
                 )
+            case "add", [*words, "to", name]:
+                return self._add(client, words, name, line)
             case "convert", [name, mode]:
                 return self._convert(client, name, Mode(mode), line)
         return self._with_hold(client, verb, line) or _without_hold(verb, line)
@@ -281,6 +285,18 @@ class CommandParser:
         self.attempts[ticket_id] = PendingRequest(client, self.attempts[hold_id].names, {})
         return Convert(
             hold_id, mode, ticket_id, AttemptId(f"attempt-{attempt}"), line.ms("wait"), line.request_id
+        )
+
+    def _add(self, client: Client, words: list[str], name: str, line: Line) -> AddLocks:
+        hold_id = client.holds[name]
+        attempt = client.attempts[name] = client.attempts[name] + 1
+        wanted = tuple([_wanted(part.split()) for part in " ".join(words).split(",")])
+        ticket_id = HoldId(f"{client.name}-{name}-adds-{attempt}")
+        names = tuple([lock.name for lock in wanted])
+        self.attempts[ticket_id] = PendingRequest(client, (*self.attempts[hold_id].names, *names), {})
+        client.holds.update(dict.fromkeys(names, hold_id))
+        return AddLocks(
+            hold_id, wanted, ticket_id, AttemptId(f"attempt-{attempt}"), line.ms("wait"), line.request_id
         )
 
     def _ids(self, client: Client, names: tuple[str, ...]) -> dict[str, Any]:

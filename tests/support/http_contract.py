@@ -34,6 +34,7 @@ REQUEST_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.LOCK_RENEW}": ("hold_id", "name", "value", "ttl_ms", "request_id"),
     f"POST {wire.LOCK_RELEASE}": ("hold_id", "name", "value", "names", "request_id"),
     f"POST {wire.LOCK_CONVERT}": ("hold_id", "mode", "wait_ms", "request_id"),
+    f"POST {wire.LOCK_ADD}": ("hold_id", "locks", "wait_ms", "request_id"),
     f"POST {wire.LOCK_FORCE_RELEASE}": ("name", "reason", "token", "lock_delay_ms", "request_id"),
     f"POST {wire.LOCK_LIFT_DELAY}": ("name", "reason", "request_id"),
     f"POST {wire.LOCK_REVOKE}": ("name", "reason", "grace_ms", "token", "ticket", "request_id"),
@@ -128,6 +129,7 @@ ANSWER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     f"POST {wire.LOCK_RELEASE}": ("released", "revision"),
     f"POST {wire.LOCK_FORCE_RELEASE}": ("released", "revision"),
     f"POST {wire.LOCK_CONVERT}": ("hold_id", "token", "name", "mode", "expires_in_ms", "revision"),
+    f"POST {wire.LOCK_ADD}": ("hold_id", "token", "name", "mode", "expires_in_ms", "revision"),
     f"GET {wire.LOCK}": ("name", "state", "holders", "queue"),
     f"GET {wire.LOCKS}": ("locks", "next"),
     f"POST {wire.SEMAPHORE_ACQUIRE}": (

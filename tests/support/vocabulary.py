@@ -31,6 +31,7 @@ from lockstate.commands import (
     AcquirePermitsAs,
     AcquirePermitsOf,
     AcquireSeveral,
+    AddLocks,
     AdvanceFence,
     Algorithm,
     Barrier,
@@ -196,6 +197,7 @@ VOCABULARY: Final[dict[type[Command], Word]] = {
         _PARTY,
         _HOLD_IDS,
     ),
+    AddLocks: Word(82, AddLocks(_HOLD, _SEVERAL, _TICKET, _ATTEMPT, 5, "r"), ("hold_id",), _TICKET_IDS),
     ResumeStream: Word(70, ResumeStream(_SESSION)),
     Numbered: Word(71, Numbered(2, _SESSION, 3, 7, ((1, 5),), (Release(_HOLD), EndWait(6)))),
 }

@@ -17,6 +17,7 @@ async def tasks(client: holdfast.Client) -> None:
         assert_type(hold.remaining, float)
         hold.ensure(5)
         await hold.convert("shared", timeout=None)
+        await hold.add("b", ("c", 7), mode="shared", timeout=5)
         await hold.lost.wait()
     assert_type(await client.lock("a").try_acquire(), holdfast.Hold | None)
     assert_type(await client.locks("a", "b", on_lost=print).acquire(timeout=5), holdfast.Hold)
@@ -104,6 +105,7 @@ def threads(client: holdfast.SyncClient) -> None:
         assert_type(hold, holdfast.SyncHold)
         assert_type(hold.lost, threading.Event)
         hold.convert("shared")
+        hold.add("b", scope="subtree")
     if held := client.lock("a").try_acquire():
         assert_type(held, holdfast.SyncHold)
     with client.semaphore("gpu", limit=4) as permits, client.session() as session:

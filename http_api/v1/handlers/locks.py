@@ -6,6 +6,7 @@ from api import answers, views
 from api.gateway import Gateway
 from api.requests.locks import (
     AcquireRequest,
+    AddRequest,
     ConvertRequest,
     ForceReleaseRequest,
     ForcingRequest,
@@ -37,9 +38,18 @@ async def acquire(gateway: Gateway, call: Call) -> Reply:
     return Reply(ACQUIRE.encoded(outcome))
 
 
+async def add(gateway: Gateway, call: Call) -> Reply:
+    """Add locks to a hold, waiting in their queues if asked to."""
+    return await _changed(gateway, call, await schema.read(call, AddRequest))
+
+
 async def convert(gateway: Gateway, call: Call) -> Reply:
     """Change the mode of a hold, waiting ahead of the queue if asked to."""
-    request = await schema.read(call, ConvertRequest)
+    return await _changed(gateway, call, await schema.read(call, ConvertRequest))
+
+
+async def _changed(gateway: Gateway, call: Call, request: AddRequest | ConvertRequest) -> Reply:
+    """Change a hold; answer with all that it is then."""
     result, revision, is_repeated = await gateway.acquire(request.command(), results.Granted, call.timeout_s)
     return Reply(answers.told(answers.granted(result, revision), is_repeated=is_repeated))
 

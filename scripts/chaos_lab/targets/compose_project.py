@@ -9,6 +9,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -100,7 +101,7 @@ class ComposeProject:
         self._variables = {
             # All of them, so that nothing of the user's environment or of deploy/.env counts.
             "HOLDFAST_IMAGE": image,
-            "HOLDFAST_SECRET": secrets.token_hex(32),
+            "HOLDFAST_SECRETS": str(secret_file(self.name).parent),
             "HOLDFAST_LOG_LEVEL": "info",
             **{f"HOLDFAST_JOIN_{node_id.upper()}": "false" for node_id in NODE_IDS},
             **{f"HOLDFAST_PORT_{node_id.upper()}": str(port) for node_id, port in self.ports.items()},
@@ -113,6 +114,7 @@ class ComposeProject:
 
     def up(self, *node_ids: str, **variables: str) -> None:
         """Create the containers of nodes, anew if their variables have changed, and start them."""
+        make_secret(secret_file(self.name))
         self.compose("up", "--detach", "--no-deps", *node_ids, **variables)
 
     def remove_container(self, node_id: str) -> None:
@@ -164,8 +166,22 @@ class ComposeProject:
         return ["env", f"PYTHONPATH={ROOT}", *program]
 
 
+def secret_file(name: str) -> Path:
+    """Return where the secret of a project is, in a folder of its own."""
+    return Path(tempfile.gettempdir()) / name / "secret"
+
+
+def make_secret(path: Path) -> None:
+    """Write a secret, if there is none yet, where only we get at it, and the user of the containers."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    if not path.exists():
+        path.write_text(secrets.token_hex(32))
+        path.chmod(0o644)
+
+
 def remove(name: str) -> None:
-    """Remove containers, networks and volumes of a project. Raises LabFailure when something stays."""
+    """Remove all that a project has, its secret too. Raises LabFailure when something stays."""
+    shutil.rmtree(secret_file(name).parent, ignore_errors=True)
     deadline_s = time.monotonic() + REMOVE_S
     while sum(_remove_all(name, kind) for kind in _KINDS):  # what was being made may come a moment later
         if time.monotonic() > deadline_s:

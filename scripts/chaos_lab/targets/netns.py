@@ -26,6 +26,11 @@ SPARE: Final = 2
 """How many nodes may join: their ends are there from the beginning."""
 HTTP_PORT: Final = 7700
 PEER_PORT: Final = 7800
+OPEN: Final = ("env", "HOLDFAST_INSECURE_HTTP=true", "HOLDFAST_INSECURE_PEERS=true")
+"""What lets nodes start without TLS at addresses that are not loopback: only the lab reaches these.
+
+Variables, because the release before this one, which one of the faults starts, ignores those that it does not
+know, and refuses such flags."""
 
 
 class NetnsTarget(ProcessTarget):
@@ -119,11 +124,11 @@ class _NetnsCluster(LabCluster):
 
     def _argv(self, node_id: str, document: dict[str, object]) -> list[str]:
         """Return the command that starts a node where it belongs."""
-        return [*self._network.enter(node_id), *super()._argv(node_id, document)]
+        return [*self._network.enter(node_id), *OPEN, *super()._argv(node_id, document)]
 
     def command(self, node_id: str) -> list[str]:
         """Return the command that starts a node where it belongs, without what makes it special."""
-        return [*self._network.enter(node_id), *super().command(node_id)]
+        return [*self._network.enter(node_id), *OPEN, *super().command(node_id)]
 
     def make_node(self, node_id: str) -> str:
         """Prepare a further node at an end that is still free. Raises LabFailure."""

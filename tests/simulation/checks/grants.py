@@ -4,7 +4,7 @@ from collections import OrderedDict
 from itertools import islice
 from typing import Final, TypeVar
 
-from lockstate.commands import Acquire, AcquirePermits, Campaign, Convert, RenewByValue
+from lockstate.commands import Acquire, AcquirePermits, AddLocks, Campaign, Convert, RenewByValue
 from lockstate.ids import NO_HOLD, HoldId
 from lockstate.modes import Mode
 from lockstate.results import Granted, Proclaimed, Renewed, Result
@@ -36,6 +36,9 @@ class Tokens:
             case Acquire(hold_id=hold_id) | AcquirePermits(hold_id=hold_id) | Campaign(hold_id=hold_id):
                 self._known_before[hold_id] = call.known_token
                 shorten(self._known_before)
+            case AddLocks(hold_id=hold_id):
+                self._converting.setdefault(hold_id, call.known_token)
+                shorten(self._converting)
             case Convert(hold_id=hold_id, mode=mode) if mode is not Mode.CONCURRENT_READ:
                 self._converting.setdefault(hold_id, call.known_token)
                 shorten(self._converting)

@@ -88,6 +88,8 @@ class Ledger:
         """The least lock-delay that another acquire of a hold brought in the entry, by token."""
         self._forced_ms: dict[int, int] = {}
         """How long a force keeps what it ended from everybody, by token."""
+        self._added_to = 0
+        """The token of a hold that was told a new one, and must be told next what was added for that."""
 
     def __len__(self) -> int:
         """Return how many holds there are."""
@@ -102,6 +104,8 @@ class Ledger:
             lambda event: (event.kind, event.token, event.session_id, event.of, _semaphore(event)),
         ):
             told = list(group)
+            if self._added_to and (kind, token) != (EventKind.GRANTED, self._added_to):
+                self._fail("token-drawn", f"token {self._added_to} was drawn for nothing", told[0])
             if kind in _BEGIN:
                 self._begun(told, token)
             elif kind is EventKind.CONVERTED:
@@ -174,6 +178,9 @@ class Ledger:
         place = token, _semaphore(event)
         if event.kind is EventKind.ELECTED and place in self._held:
             return  # the leader says something else
+        if self._added_to:
+            self._added(told, token)
+            return
         self._draw(token, event)
         held = _Held(
             event.of,
@@ -186,6 +193,17 @@ class Ledger:
         )
         self._check(held, held.locks, event)
         self._held[place] = held
+
+    def _added(self, told: list[Event], token: int) -> None:
+        """Give a hold more locks, with the token that it was told just before."""
+        event, held = told[0], self._held.pop((token, ""))
+        if (held.session_id, held.owner) != (event.session_id, event.owner):
+            self._fail("events-true", "one hold was told a token, and another one what was added", event)
+        self._added_to = 0
+        more = _locks(told)
+        held.locks = [*held.locks, *more]
+        self._check(held, more, event)
+        self._held[token, ""] = held
 
     def _converted(self, told: list[Event], token: int) -> None:
         event, locks = told[0], _locks(told)
@@ -207,6 +225,9 @@ class Ledger:
         before = {lock.name: lock.mode for lock in held.locks}
         if any(draws_token(before[lock.name], lock.mode) for lock in locks):
             self._draw(token, event)
+        elif token != held.token and all(before[lock.name] is lock.mode for lock in locks):
+            self._draw(token, event)
+            self._added_to = token
         elif token != held.token:
             self._fail("token-drawn", f"token {held.token} changed in a conversion that draws none", event)
         del self._held[held.token, ""]

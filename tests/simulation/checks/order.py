@@ -16,7 +16,9 @@ from lockstate.commands import (
     AcquireAs,
     AcquirePermits,
     AcquirePermitsAs,
+    AddLocks,
     Campaign,
+    Change,
     Command,
     Convert,
     Undecodable,
@@ -88,9 +90,11 @@ class Order:
                     self._arrived[made] = _Arrival(step.revision, place, step.now_ms, priority)
                     if isinstance(answer.result, Granted):
                         self._granted[made] = step.revision
-                case Convert(ticket_id=asked), Queued(hold_id=made) if asked == made:
+                case Convert(ticket_id=asked) | AddLocks(ticket_id=asked), Queued(hold_id=made) if (
+                    asked == made
+                ):
                     self._arrived[made] = _Arrival(step.revision, place, step.now_ms)
-            if isinstance(answer.command, Convert):
+            if isinstance(answer.command, Change):
                 self._converted[answer.command.hold_id] = None
         for waited_for, told in step.wait_ends:
             if isinstance(told, Granted):
@@ -109,6 +113,8 @@ class Order:
             if result.mode is not Mode.EXCLUSIVE:
                 return  # no token tells when it came through
             waited_for = command.ticket_id
+        elif isinstance(command, AddLocks):
+            waited_for = command.ticket_id
         elif result.hold_id in self._converted:
             return
         else:
@@ -116,7 +122,8 @@ class Order:
         arrived, revision = self._arrived.get(waited_for), self._granted.get(waited_for)
         if arrived is None or revision is None or kind is None:
             return
-        for of, locks in _things(kind, result):
+        things = [(kind, command.locks)] if isinstance(command, AddLocks) else _things(kind, result)
+        for of, locks in things:
             grant = _Grant(result.hold_id, arrived, result.token, revision, locks, is_conversion)
             grants = self._grants[of]
             for other in grants:
@@ -163,7 +170,7 @@ def _things(kind: HoldKind, result: Granted) -> list[tuple[HoldKind, tuple[Wante
 
 def _kind_of(command: Command) -> HoldKind | None:
     match command:
-        case Acquire() | Convert():
+        case Acquire() | Convert() | AddLocks():
             return HoldKind.LOCK
         case AcquirePermits():
             return HoldKind.SEMAPHORE

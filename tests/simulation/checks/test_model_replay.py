@@ -12,9 +12,9 @@ from lockstate.commands import (
     AcquireSeveral,
     Algorithm,
     Cancel,
+    Change,
     CloseSession,
     Command,
-    Convert,
     ForceRelease,
     KeepAlive,
     MayWait,
@@ -72,7 +72,7 @@ class Crowd:
             if isinstance(result, Queued):
                 self._waiting.setdefault(result.hold_id, []).append((number, command))
             elif isinstance(command, MayWait) and random.random() < 0.1:
-                of_hold = "" if isinstance(command, Convert) else getattr(result, "hold_id", "")
+                of_hold = "" if isinstance(command, Change) else getattr(result, "hold_id", "")
                 self._leave(number, command, of_hold)
             else:
                 cluster.history.reply(number, cluster.now_us, result, revision)

@@ -5,13 +5,14 @@ from typing import Final
 
 import msgspec
 
+import lockstate.additions
 import lockstate.conversions
 import lockstate.elections
 import lockstate.locks
 import lockstate.machine
 from cluster.commands.abandoned_waits import AbandonedWaits
 from lockstate import deadlocks
-from lockstate.claims import Claims, shown_name
+from lockstate.claims import Claims, claims_of, shown_name
 from lockstate.commands import (
     AcquirePermits,
     AdvanceFence,
@@ -28,7 +29,7 @@ from lockstate.modes import Mode, is_intent, is_tree
 from lockstate.owners import shown_owner
 from lockstate.queues import is_free
 from lockstate.rate_algorithms import FixedWindow, Gcra, SlidingWindow
-from lockstate.records import Hold, RequestKey, Ticket
+from lockstate.records import Addition, Hold, RequestKey, Ticket, each_lock
 from lockstate.results import CycleView, EventKind, FenceAdvanced, Released, Result
 from lockstate.semaphores import Semaphores
 from lockstate.state import Freed, State
@@ -92,6 +93,18 @@ def _convert_with_old_token(
     return freed
 
 
+def _add_with_old_token(
+    holds: Holds, hold: Hold, more: tuple[Wanted, ...], waited_ms: int = 0, ticket: int = 0
+) -> None:
+    """Let a hold keep the token that is lower than that of whoever had before what is added."""
+    locks = (*each_lock(hold), *more)
+    state = holds.state
+    state.claim_more(hold, claims_of("", hold.mode, hold.scope, locks), hold.token)
+    state.ledger.change(hold)
+    hold.name, hold.locks = "", locks
+    holds.effects.tell(EventKind.GRANTED, hold, waited_ms, locks=more, ticket=ticket)
+
+
 def _release_all(locks: Locks, hold: Hold, _names: tuple[str, ...]) -> Result:
     """End the whole hold."""
     locks._holds.serve(locks._holds.end(hold, EventKind.RELEASED))
@@ -117,7 +130,7 @@ _cancel = Waits.cancel
 def _cancel_with_hold(waits: Waits, command: Cancel) -> Result:
     """End the hold, too, whose conversion was not waited for."""
     ticket = waits._state.tickets.get(command.hold_id)
-    hold = waits._state.holds.get(ticket.converts) if ticket is not None else None
+    hold = waits._state.holds.get(ticket.changes) if ticket is not None else None
     result = _cancel(waits, command)
     if hold is not None and hold.hold_id in waits._state.holds:
         waits._holds.serve(waits._holds.end(hold, EventKind.RELEASED))
@@ -206,6 +219,27 @@ VOCABULARY: Final = (
         sentence="A hold that becomes exclusive keeps its token.",
         found_by=("token-drawn", "tokens-once"),
         apply=replaced(Holds, "convert", _convert_with_old_token),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="addition-ignores-holders",
+        sentence="A hold gets more locks whoever has them.",
+        found_by=("holds-exclude", "delay-kept", "exclusion"),
+        apply=replaced(lockstate.additions, "is_free", _always),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="addition-keeps-token",
+        sentence="A hold that gets more locks keeps its token.",
+        found_by=("token-drawn", "tokens-once", "model-events", "reply"),
+        apply=replaced(Holds, "add", _add_with_old_token),
+        surroundings=_VARIED,
+    ),
+    Mutation(
+        name="addition-overtakes",
+        sentence="Who waits for more locks for a hold stands ahead of all others, as a conversion does.",
+        found_by=("first-come", "model-state", "model-events", "reply"),
+        apply=replaced(Addition, "is_addition", new=False),
         surroundings=_VARIED,
     ),
     Mutation(

@@ -12,6 +12,7 @@ from lockstate.commands import (
     AcquirePermits,
     AcquirePermitsAs,
     AcquireSeveral,
+    AddLocks,
     AdvanceFence,
     Algorithm,
     Campaign,
@@ -230,6 +231,25 @@ class ClientCommands:
         return Convert(
             hold_id,
             self._random.choice(list(Mode)),
+            ticket_id=self._caller.new_hold_id(),
+            attempt_id=self._caller.new_attempt_id(),
+            wait_ms=self.pick_wait(),
+            request_id=self._caller.request_id(),
+        )
+
+    def add(self, hold_id: HoldId, held: tuple[Wanted, ...]) -> AddLocks | None:
+        """Return an addition to what is held: another lock that lies beside it; None if none was found."""
+        random = self._random
+        more: list[Wanted] = []
+        for _ in range(random.randint(1, 2)):
+            lock = self._wanted(random.choice(self._settings.names))
+            if not any(covers(lock, other.name) or covers(other, lock.name) for other in (*held, *more)):
+                more.append(lock)
+        if not more:
+            return None
+        return AddLocks(
+            hold_id,
+            tuple(more),
             ticket_id=self._caller.new_hold_id(),
             attempt_id=self._caller.new_attempt_id(),
             wait_ms=self.pick_wait(),

@@ -61,7 +61,7 @@ class FullVocabulary:
         if dice < 0.30:
             await self._wish(actor.commands.rich_lock(sessions))
         elif dice < 0.45:
-            await self._convert()
+            await (self._convert() if dice < 0.39 else self._add())
         elif dice < 0.50:
             await (self._release_part() if dice < 0.47 else self._name_a_value())
         elif dice < 0.65:
@@ -195,6 +195,29 @@ class FullVocabulary:
             holdings.change(held, before)
         else:
             # What may still come about later leaves nothing to rely on.
+            holdings.give_up(held.hold_id)
+
+    async def _add(self) -> None:
+        """Ask for more locks for a hold. What it has is sure meanwhile, its token is not."""
+        actor, held = self._actor, self._any(HoldKind.LOCK)
+        if held is None or held.is_converting:
+            return
+        holdings, command = actor.holdings, actor.commands.add(held.hold_id, held.locks)
+        if command is None:
+            return
+        before, held.is_converting = held.locks, True
+        holdings.change(held, before)
+        leaves = command.wait_ms > 0 and actor.random.random() < LEAVE_CHANCE
+        asked_us, result = await self._ask(command, leaves=leaves)
+        held.is_converting = False
+        if held.hold_id not in holdings.held:
+            return
+        if isinstance(result, Granted):
+            held.token = result.token
+            holdings.change(held, (*before, *command.locks))
+            holdings.believe(held, asked_us, result.expires_in_ms)
+        elif not isinstance(result, Refused) or result.reason in {*NO_OUTCOME, Reason.LEASE_EXPIRED}:
+            # It may still be granted later, and would have another token then.
             holdings.give_up(held.hold_id)
 
     async def _ask(self, command: MayWait, *, leaves: bool) -> tuple[int, Result | None]:

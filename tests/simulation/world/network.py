@@ -51,6 +51,18 @@ class Listener:
         self._network = network
         self._address = address
 
+    @property
+    def sockets(self) -> "tuple[Listener]":
+        """Return itself: there is one address, and `getsockname` says which."""
+        return (self,)
+
+    def getsockname(self) -> tuple[str, int]:
+        """Return its address."""
+        return self._address
+
+    async def start_serving(self) -> None:
+        """Accept, as it does from the beginning: nothing can come in between."""
+
     def close(self) -> None:
         """Accept no more."""
         if self._network.listeners.get(self._address) is self:

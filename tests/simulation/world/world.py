@@ -177,6 +177,8 @@ class World:
             election_ms_max=plan.election_ms_max,
             compact_entries=plan.compact_entries,
             join=joins,
+            # Hosts of the simulated network are names: nobody knows how far they can be reached.
+            insecure_peers=True,
         )
         disk = Disk(ROOT, Random(f"disk {node_id} {plan.seed}"))
         disk.sync_us = plan.sync_us

@@ -260,17 +260,20 @@ def test_what_few_may_have_is_allowed_under_prefixes(tmp_path: Path, setting: st
             load([flag, wrong], {})
 
 
-@pytest.mark.parametrize("http", ["10.0.0.1:7700", "0.0.0.0:7700", "[::]:7700", "n1.example:7700"])
-def test_an_address_that_others_reach_is_warned_about(http: str) -> None:
-    """Nothing else stands between them and the locks."""
-    (warning,) = load(["--http", http], {}).warnings
-    assert warning.startswith(f"http: {http}: there is no TLS and no login")
-
-
-@pytest.mark.parametrize("http", ["127.0.0.1:7700", "127.8.9.1:1", "[::1]:7700", "localhost:7700"])
-def test_loopback_is_not_warned_about(http: str) -> None:
-    """Only this machine reaches it."""
-    assert load(["--http", http], {}).warnings == ()
+@pytest.mark.parametrize("setting", ["insecure_http", "insecure_peers"])
+def test_what_is_open_is_asked_for(tmp_path: Path, setting: str) -> None:
+    """By a flag, a variable or the file, and each for itself."""
+    flag, variable = "--" + setting.replace("_", "-"), f"HOLDFAST_{setting.upper()}"
+    path = _write(tmp_path, f"{setting} = true")
+    for config in (load([flag], {}), load([], {variable: "true"}), load(["--config", path], {})):
+        assert {name: getattr(config, name) for name in ("insecure_http", "insecure_peers")} == {
+            "insecure_http": setting == "insecure_http",
+            "insecure_peers": setting == "insecure_peers",
+        }
+    assert not getattr(load([], {}), setting)
+    assert not getattr(load([], {variable: "false"}), setting)
+    with pytest.raises(ConfigError, match=rf"{setting}: '' \(variable {variable}\): must be true or false"):
+        load([], {variable: ""})
 
 
 def test_a_config_is_checked_however_it_is_made() -> None:
@@ -289,19 +292,14 @@ def test_a_config_is_checked_however_it_is_made() -> None:
         )
 
 
-def test_tokens_want_tls_where_others_listen() -> None:
-    """They would be read on the way; with them and TLS nothing is left to be told of an address."""
-    config = load(["--http", "10.0.0.1:7700"], {"HOLDFAST_TOKENS": "/etc/tokens"})
-    assert config.tokens == Path("/etc/tokens")
-    (warning,) = config.warnings
-    assert "tokens without TLS" in warning
-    files = ["--tls-cert", "c.pem", "--tls-key", "k.pem"]
-    assert load([*files, "--http", "10.0.0.1:7700", "--tokens", "t"], {}).warnings == ()
-    assert load(["--tokens", "t"], {}).warnings == ()
+def test_tokens_come_from_a_file() -> None:
+    """Where it is may be said as with any setting."""
+    assert load([], {"HOLDFAST_TOKENS": "/etc/tokens"}).tokens == Path("/etc/tokens")
+    assert load([], {}).tokens is None
 
 
 def test_tls_comes_with_its_files() -> None:
-    """Clients are sent to https://, and an address that others reach is told of as far as it is open."""
+    """Clients are sent to https://, and one that sends them elsewhere is told of."""
     files = ["--tls-cert", "c.pem", "--tls-key", "k.pem"]
     config = load([*files, "--http", "10.0.0.1:7700"], {"HOLDFAST_TLS_CLIENT_CA": "ca.pem"})
     assert (config.tls_cert, config.tls_key, config.tls_client_ca) == (
@@ -311,8 +309,6 @@ def test_tls_comes_with_its_files() -> None:
     )
     assert config.advertise_http == "https://10.0.0.1:7700"
     assert config.warnings == ()
-    (open_to_all,) = load([*files, "--http", "10.0.0.1:7700"], {}).warnings
-    assert "no login" in open_to_all
     (slip,) = load([*files, "--advertise-http", "http://n1:7700"], {}).warnings
     assert "https://" in slip
 

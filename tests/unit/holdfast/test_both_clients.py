@@ -153,6 +153,51 @@ async def test_a_subtree_is_held_for_update_and_converted(new_client: NewClient)
         assert await second.lock("home/ann/mail", mode="shared").try_acquire() is None
 
 
+async def test_locks_are_added_to_a_hold(new_client: NewClient) -> None:
+    """All that it had stays, whatever comes of it; with what is added comes a new token for the whole."""
+    async with a_node() as (_, url), new_client(url) as first, new_client(url) as second:
+        async with first.lock("acct/ann") as hold:
+            token = hold.token
+            async with second.lock("acct/bob") as other:
+                with pytest.raises(holdfast.LockTimeout):
+                    await hold.add("acct/bob", "acct/eve", timeout=0)
+                assert (hold.names, hold.token) == (("acct/ann",), token)
+                assert other.token > token
+            await hold.add("acct/bob", ("acct", "eve"), mode="shared")
+            assert hold.names == ("acct/ann", "acct/bob", "acct/eve")
+            assert hold.token > other.token
+            await hold.add("acct/bob", mode="shared", timeout=0)
+            assert hold.names == ("acct/ann", "acct/bob", "acct/eve")
+            assert await second.lock("acct/ann").try_acquire() is None
+            async with second.lock("acct/bob", mode="shared"):
+                pass
+            with pytest.raises(holdfast.Refused) as caught:
+                await hold.add("acct/ann", mode="shared")
+            assert caught.value.code == "invalid-request"
+            with pytest.raises(ValueError, match="at least one"):
+                await hold.add()
+        assert not (await second.inspect("acct/bob")).holders
+        with pytest.raises(holdfast.LeaseExpired):
+            await hold.add("acct/bob")
+
+
+async def test_two_that_add_what_the_other_has_do_not_wait_for_ever(new_client: NewClient) -> None:
+    """The second is told of the deadlock; when it lets go, the first has both."""
+    async with (
+        a_node() as (served, url),
+        new_client(url) as first,
+        new_client(url) as second,
+        first.lock("a") as one,
+    ):
+        async with second.lock("b") as other:
+            adding = asyncio.ensure_future(one.add("b"))
+            await _until(lambda: bool(served.node.machine.state.tickets))
+            with pytest.raises(holdfast.Deadlock):
+                await other.add("a")
+        await adding
+        assert one.names == ("a", "b")
+
+
 async def test_permits_of_a_semaphore(new_client: NewClient) -> None:
     """A semaphore is used like a lock."""
     async with a_node() as (_, url), new_client(url) as client:

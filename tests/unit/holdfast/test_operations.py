@@ -52,6 +52,7 @@ def test_requests_say_only_what_was_asked() -> None:
         (wire.LOCK_RENEW, _operations.renew("lock", "h", 5)),
         (wire.LOCK_RELEASE, _operations.release("lock", "h")),
         (wire.LOCK_CONVERT, _operations.convert("h", "shared", 5)),
+        (wire.LOCK_ADD, _operations.add("h", ("b",), "shared", "node", 5)),
         (wire.LOCK_FORCE_RELEASE, _operations.force_release("a", "why", 5)),
         (wire.SESSION_FORCE_CLOSE, _override_operations.force_close_session("s-1", "why")),
         (wire.LOCK_LIFT_DELAY, _override_operations.lift_delay("lock", "a", "why")),

@@ -7,6 +7,7 @@ from lockstate import invariants
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
+    AddLocks,
     Batch,
     Campaign,
     Cancel,
@@ -164,6 +165,25 @@ class MachineDriver:
     def converting(self, hold_id: str, mode: Mode, **options: Any) -> Queued:
         """Convert, and expect to wait."""
         return expect(Queued, self.convert(hold_id, mode, **{"wait_ms": 10_000, **options}))
+
+    def add(
+        self, hold_id: str, *locks: str | Wanted, wait_ms: int = 0, request_id: str = "", at_ms: int = 0
+    ) -> Result:
+        """Add locks, exclusive ones if only named, with the next free ids: t1 and a1, t2 and a2, ..."""
+        number = self._next_id()
+        wanted = tuple(Wanted(lock) if isinstance(lock, str) else lock for lock in locks)
+        command = AddLocks(
+            HoldId(hold_id), wanted, HoldId(f"t{number}"), AttemptId(f"a{number}"), wait_ms, request_id
+        )
+        return self.run(command, at_ms)
+
+    def added(self, hold_id: str, *locks: str | Wanted, **options: Any) -> Granted:
+        """Add locks, and expect that they are granted."""
+        return expect(Granted, self.add(hold_id, *locks, **options))
+
+    def adding(self, hold_id: str, *locks: str | Wanted, **options: Any) -> Queued:
+        """Add locks, and expect to wait."""
+        return expect(Queued, self.add(hold_id, *locks, **{"wait_ms": 10_000, **options}))
 
     # -- semaphores and elections ---------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ def _lost_ticket_of_session(state: State) -> None:
 
 
 def _lost_conversion(state: State) -> None:
-    state.holds[HoldId("h10")].converting = NO_HOLD
+    state.holds[HoldId("h10")].changing = NO_HOLD
 
 
 def _lost_name(state: State) -> None:
@@ -193,7 +193,7 @@ BREAKS: list[tuple[Callable[[State], None], str]] = [
     (_lost_waiter, "queues and tickets"),
     (_lost_hold_of_session, "holds and sessions"),
     (_lost_ticket_of_session, "tickets and sessions"),
-    (_lost_conversion, "conversions and their holds"),
+    (_lost_conversion, "changes and their holds"),
     (_lost_name, "index of names"),
     (_idle_name, "idle and remembered"),
     (_record_of_nobody, "counted 1 held"),

@@ -59,7 +59,7 @@ def _ticket(order: int, converts: str = "") -> Ticket:
         0,
         AttemptId("a1"),
         None,
-        converts=HoldId(converts),
+        changes=HoldId(converts),
     )
 
 

@@ -353,7 +353,7 @@ async def test_a_lone_node_without_a_secret_takes_nobody(tmp_path: Path) -> None
 
 async def test_a_node_that_nobody_could_reach_takes_nobody(tmp_path: Path) -> None:
     """The address of a first node that listens everywhere would go into the list: it has to be named."""
-    flags = ("--peer", f"0.0.0.0:{free_port()}")
+    flags = ("--peer", f"0.0.0.0:{free_port()}", "--insecure-peers")
     async with running(tmp_path, *flags) as node:
         with pytest.raises(MemberChangeRefused, match=r"n1 has the address 0\.0\.0\.0:"):
             await node.add_member("n2", "127.0.0.1:1", DEADLINE_S)

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -103,6 +103,11 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.002)
 
 
+def anywhere(bound: Sequence[Address]) -> None:
+    """Listen at any address."""
+    assert bound, "a server listens somewhere"
+
+
 def free_address() -> Address:
     """Return an address of loopback that is free now."""
     with socket.socket() as probe:
@@ -118,7 +123,7 @@ async def node(
     host = Host(node_id)
     peers = {peer_id: address for peer_id, address in addresses.items() if peer_id != node_id}
     links = PeerLinks(node_id, Secrets(secret), peers, host, tls=tls)
-    await links.start(addresses[node_id])
+    await links.start(addresses[node_id], anywhere)
     try:
         yield links, host
     finally:
@@ -268,7 +273,7 @@ async def test_a_peer_is_looked_for_where_the_configuration_says_too(dialer: str
     links = PeerLinks(dialer, Secrets(SECRET), {"b": wrong}, host, configured={"b": b})
     async with node("b", {"b": b}) as (b_links, b_host):
         b_links.set_peers({dialer: wrong})
-        await links.start(free_address())
+        await links.start(free_address(), anywhere)
         await until(lambda: links.is_up("b"))
         links.set_peers({"b": free_address()})
         links.send("b", FrameKind.RAFT, "still here")
@@ -286,8 +291,30 @@ async def test_an_address_that_is_taken_is_a_clear_error() -> None:
         address = Address("127.0.0.1", taken.getsockname()[1])
         links = PeerLinks("a", Secrets(SECRET), {}, Host("a"))
         with pytest.raises(StartupError, match=str(address)):
-            await links.start(address)
+            await links.start(address, anywhere)
         await links.stop()
+
+
+async def test_nobody_is_let_in_before_the_address_is_allowed() -> None:
+    """The answer is given on what was bound, of which a name may be several; who is refused never listens."""
+    bound: list[Address] = []
+
+    def refuse(addresses: Sequence[Address]) -> None:
+        bound.extend(addresses)
+        for address in addresses:
+            with socket.socket() as client, pytest.raises(ConnectionRefusedError):
+                client.connect(address)
+        raise StartupError("not here")
+
+    host = Host("a")
+    links = PeerLinks("a", Secrets(SECRET), {"b": free_address()}, host)
+    with pytest.raises(StartupError, match="not here"):
+        await links.start(Address("localhost", 0), refuse)
+    assert {address.host for address in bound} <= {"127.0.0.1", "::1"}
+    assert bound
+    assert all(address.port for address in bound)
+    await links.stop()
+    assert host.log == []
 
 
 @pytest.mark.parametrize("broken", ["_watch", "_keep_dialing"])

@@ -16,7 +16,7 @@ from cluster.peers.link import FrameKind
 from cluster.peers.links import PeerLinks
 from cluster.peers.secret_use import SecretsSaid, SecretUse
 from cluster.peers.secret_watch import SecretWatch
-from tests.unit.cluster.peers.test_links import A, Host, free_address, node, raw, until
+from tests.unit.cluster.peers.test_links import A, Host, anywhere, free_address, node, raw, until
 
 OLD, NEW = b"the old secret of the cluster", b"the new secret of the cluster"
 BEGUN, SWITCHED, DONE = Secrets(OLD, NEW, "next"), Secrets(NEW, OLD, "previous"), Secrets(NEW)
@@ -119,7 +119,7 @@ async def test_nodes_at_different_steps_find_each_other(of_a: Secrets, of_b: Sec
     for node_id, secrets in (("a", of_a), ("b", of_b)):
         peers = {peer_id: address for peer_id, address in addresses.items() if peer_id != node_id}
         links[node_id] = PeerLinks(node_id, secrets, peers, Host(node_id))
-        await links[node_id].start(addresses[node_id])
+        await links[node_id].start(addresses[node_id], anywhere)
     try:
         await connected(links["a"], links["b"])
     finally:

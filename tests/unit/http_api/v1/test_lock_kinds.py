@@ -1,4 +1,4 @@
-"""Locks of other modes and scopes, several at once, and conversion, over HTTP."""
+"""Locks of other modes and scopes, several at once, conversion and addition, over HTTP."""
 
 import asyncio
 
@@ -194,4 +194,69 @@ async def test_one_request_id_converts_once() -> None:
         again = await served.post(wire.LOCK_CONVERT, **body)
         assert first.body["token"] == again.body["token"] > hold.body["token"]
         got = await served.post(wire.LOCK_CONVERT, **{**body, "mode": "shared"})
+        check_problem(got, 400, "invalid-request")
+
+
+async def test_locks_are_added_to_a_hold() -> None:
+    """All or none; the answer is that of several locks, with a new token; the same again changes nothing."""
+    async with serving() as served:
+        mine = await served.acquire("a", ttl_ms=60_000, owner="me")
+        other = await served.acquire("b", ttl_ms=60_000, owner="other")
+        hold_id, more = mine.body["hold_id"], [{"name": "b"}, {"name": "c/d", "scope": "subtree"}]
+        refused = await served.post(wire.LOCK_ADD, hold_id=hold_id, locks=more)
+        check_problem(refused, 409, "lock-held")
+        assert [holder["owner"] for holder in refused.body["holders"]] == ["other"]
+        adding = asyncio.ensure_future(
+            served.post(wire.LOCK_ADD, hold_id=hold_id, locks=more, wait_ms=60_000)
+        )
+        await _until_queued(served, "b", 1)
+        [waiter] = (await served.call("GET", "/v1/locks/b")).body["queue"]
+        assert tuple(waiter) == http_contract.WAITER_FIELDS
+        check_problem(
+            await served.post(wire.LOCK_ADD, hold_id=other.body["hold_id"], locks=[{"name": "a"}], wait_ms=9),
+            409,
+            "deadlock",
+        )
+        check_problem(await served.post(wire.LOCK_ADD, hold_id=hold_id, locks=more), 400, "invalid-request")
+        await served.post(wire.LOCK_RELEASE, hold_id=other.body["hold_id"])
+        got = await adding
+        assert tuple(got.body) == http_contract.SEVERAL_FIELDS
+        assert [lock["name"] for lock in got.body["locks"]] == ["a", "b", "c/d"]
+        assert got.body["token"] > other.body["token"]
+        again = await served.post(wire.LOCK_ADD, hold_id=hold_id, locks=more)
+        assert again.body["token"] == got.body["token"]
+        check_problem(await served.acquire("c/d/e"), 409, "lock-held")
+
+
+async def test_an_addition_that_is_given_up_leaves_the_hold() -> None:
+    """Closing the connection ends the wait, and not what is held."""
+    async with serving() as served:
+        mine = await served.acquire("a", ttl_ms=60_000)
+        await served.acquire("b", ttl_ms=60_000)
+        adding = asyncio.ensure_future(
+            served.post(wire.LOCK_ADD, hold_id=mine.body["hold_id"], locks=[{"name": "b"}], wait_ms=60_000)
+        )
+        await _until_queued(served, "b", 1)
+        adding.cancel()
+        await asyncio.wait_for(served.node.cancelled.wait(), 10)
+        assert (await served.call("GET", "/v1/locks/b")).body["queue"] == []
+        renewed = await served.post(wire.LOCK_RENEW, hold_id=mine.body["hold_id"])
+        assert (renewed.status, renewed.body["token"]) == (200, mine.body["token"])
+
+
+async def test_what_cannot_be_added_is_said() -> None:
+    """No locks, names that are none, one that the hold has in another mode, and a hold that is gone."""
+    async with serving() as served:
+        mine = (await served.acquire("a")).body["hold_id"]
+        for hold_id, locks, status, code in (
+            (mine, [], 400, "invalid-request"),
+            (mine, [{"name": "/"}], 400, "invalid-request"),
+            (mine, [{"name": "b"}, {"name": "b", "mode": "shared"}], 400, "invalid-request"),
+            (mine, [{"name": "a", "mode": "shared"}], 400, "invalid-request"),
+            (mine, [{"name": "n" * 513}], 400, "name-too-long"),
+            ("gone", [{"name": "b"}], 410, "lease-expired"),
+        ):
+            check_problem(await served.post(wire.LOCK_ADD, hold_id=hold_id, locks=locks), status, code)
+        permits = await served.post(wire.SEMAPHORE_ACQUIRE, name="s", limit=1, ttl_ms=60_000)
+        got = await served.post(wire.LOCK_ADD, hold_id=permits.body["hold_id"], locks=[{"name": "b"}])
         check_problem(got, 400, "invalid-request")

@@ -87,6 +87,7 @@ CASES: dict[str, Case] = {
     f"POST {wire.LOCK_RENEW}": _by_id(wire.LOCK_RENEW, **_HOLD),
     f"POST {wire.LOCK_RELEASE}": _by_id(wire.LOCK_RELEASE, **_HOLD),
     f"POST {wire.LOCK_CONVERT}": _by_id(wire.LOCK_CONVERT, **_HOLD, mode="shared"),
+    f"POST {wire.LOCK_ADD}": _acquires(wire.LOCK_ADD, **_HOLD, locks=[{"name": "NAME"}]),
     f"POST {wire.LOCK_FORCE_RELEASE}": Case(wire.LOCK_FORCE_RELEASE, _FORCE, {"enforcer", "all"}, {"all"}),
     f"POST {wire.SESSION_FORCE_CLOSE}": Case(
         wire.SESSION_FORCE_CLOSE, {"session_name": "s-99", "reason": "r"}, {"all"}, {"all"}

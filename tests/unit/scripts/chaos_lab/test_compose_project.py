@@ -3,6 +3,8 @@
 import os
 import random
 import re
+import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,12 @@ case "$*" in
 esac
 """
 """A docker that writes down how it was called, and fails at what a test wants."""
+
+
+@pytest.fixture(autouse=True)
+def _own_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the secrets of projects be made in the folder of the test."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def install_engine(folder: Path, monkeypatch: pytest.MonkeyPatch, failing: str = "nothing") -> Path:
@@ -71,6 +79,23 @@ def test_without_docker_the_lab_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LabFailure, match=r"docker is not installed; `--target processes` needs none"):
         ComposeTarget().open()
+
+
+def test_a_secret_lives_as_long_as_its_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made with the first container, the same for all, and gone with the last one."""
+    install_engine(tmp_path, monkeypatch)
+    project = ComposeProject(["docker", "compose"], "an-image")
+    file = compose_project.secret_file(project.name)
+    assert not file.parent.exists()
+    project.up("n1")
+    secret = file.read_text()
+    assert len(secret) >= 32
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    project.up("n2")
+    assert file.read_text() == secret
+    monkeypatch.setattr(compose_project, "docker", lambda *_: "")
+    compose_project.remove(project.name)
+    assert not file.parent.exists()
 
 
 @pytest.mark.parametrize(
