@@ -144,6 +144,8 @@ def run(arguments: argparse.Namespace) -> int:
     rows = report.medians(rounds)
     print("\n".join(report.table(rows)))
     print(f"\nload of the machine: {machine['load_before']} before, {machine['load_after']} after")
+    for name, packages in skipped.items():
+        print(f"skipped: {name}, not installed (Debian's packages: {' '.join(packages)})")
     _write(arguments, rows, rounds, machine, skipped)
     for row in rows:
         for text in row.errors:

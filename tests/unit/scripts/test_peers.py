@@ -66,6 +66,7 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     assert measured(tmp_path, *fakes, options=options) == 0
     output = capsys.readouterr()
     assert "other is skipped: it is not installed; apt-get install other-server java" in output.err
+    assert "skipped: other, not installed (Debian's packages: other-server java)" in output.out
     assert "round 2: Echo, one lock: 2 workers" in output.err
     assert "Own locks, 4 workers" in output.out
     assert "load of the machine: " in output.out
