@@ -64,7 +64,7 @@ def origins_of(state: State, ticket: Ticket) -> set[str]:
 
 
 def _others(state: State, of: Hold | Ticket) -> Others:
-    return state.extras.get(of.hold_id).attempts if state.extras else ()
+    return state.extras.get(of.hold_id).attempts if state.extras.rows else ()
 
 
 def _origin(of: Hold | Ticket) -> str:

@@ -12,7 +12,7 @@ from lockstate.commands import Convert, Wanted
 from lockstate.holds import LEASE_EXPIRED, Holds, refused_for
 from lockstate.modes import is_down
 from lockstate.queues import can_go
-from lockstate.records import Hold, RequestKey, Ticket, each_lock
+from lockstate.records import Hold, RequestKey, Ticket
 from lockstate.results import HoldKind, Refused, Result
 from lockstate.state import State
 
@@ -43,11 +43,12 @@ class Conversions:
         refused = self._check(command, hold)
         if refused is not None or hold is None:
             return refused or LEASE_EXPIRED
-        if all(lock.mode is command.mode for lock in each_lock(hold)):
+        modes = {lock.mode for lock in hold.locks} if hold.locks else {hold.mode}
+        if modes == {command.mode}:
             return holds.granted(hold)
         locks = tuple([Wanted(lock.name, command.mode, lock.scope) for lock in hold.locks])
         claims = claims_of(hold.name, command.mode, hold.scope, locks)
-        if all(is_down(lock.mode, command.mode) for lock in each_lock(hold)):
+        if all(is_down(mode, command.mode) for mode in modes):
             holds.serve(holds.convert(hold, command.mode, locks, claims))
             return holds.granted(hold)
         ticket = self._ticket(command, hold, locks, key)
@@ -72,7 +73,7 @@ class Conversions:
         )
         if refused is not None or hold is None:
             return refused
-        if hold.kind is not HoldKind.LOCK or hold.is_of_kinds:
+        if hold.kind is not HoldKind.LOCK or hold.permits:
             return invalid("hold_id: only a lock can be converted")
         return check_unchanging(self._state, hold)
 

@@ -18,6 +18,8 @@ from lockstate.views import told_value
 
 _NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.LEFT})
 """Events that do not go into the audit."""
+_LOCK: Final = HoldKind.LOCK
+"""A member under a name of this module: looking it up in its enumeration costs more."""
 
 
 class _Permits(NamedTuple):
@@ -80,6 +82,29 @@ class Effects:
             self._is_all_audited = False
         if isinstance(of, Ticket):
             ticket = self.number_of(of)
+        if of.name and not locks and not (of.permits and of.kind is _LOCK):
+            # The same as below for one of one thing, which nearly all are, without the calls.
+            state = self.state
+            self.events.append(
+                Event(
+                    state.revision,
+                    state.now_ms,
+                    kind,
+                    of.name,
+                    of.mode,
+                    of.owner,
+                    of.token if isinstance(of, Hold) else 0,
+                    of.session_id or own_id(of),
+                    lasted_ms,
+                    reason,
+                    of.kind,
+                    of.scope,
+                    of.permits,
+                    of.value and told_value(state, of),
+                    ticket,
+                )
+            )
+            return
         for part in locks or self._parts(of, permits):
             self.events.append(self._event(kind, of, part, lasted_ms, reason, ticket))
 

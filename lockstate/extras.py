@@ -48,37 +48,38 @@ class Extras:
     """What records have beside their fields, by id; only of those that have something."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._extras: dict[str, Extra] = {}
+        self.rows: dict[str, Extra] = {}
+        """What there is, by id. Others only look at it: with every command, whether there is anything."""
         self._ledger = ledger
 
     def __len__(self) -> int:
         """Return how many records have something."""
-        return len(self._extras)
+        return len(self.rows)
 
     def __contains__(self, record_id: str) -> bool:
         """Whether a record has something."""
-        return record_id in self._extras
+        return record_id in self.rows
 
     def get(self, record_id: str) -> Extra:
         """Return what a record has."""
-        return self._extras.get(record_id, NO_EXTRA)
+        return self.rows.get(record_id, NO_EXTRA)
 
     def put(self, record_id: str, extra: Extra) -> None:
         """Say what a record has from now on."""
         self.drop(record_id)
         if extra != NO_EXTRA:
-            self._extras[record_id] = extra
+            self.rows[record_id] = extra
             self._ledger.settled_sum += marks.of_content((record_id, extra))
 
     def drop(self, record_id: str) -> None:
         """Forget what a record has, because it is gone."""
-        extra = self._extras.pop(record_id, None)
+        extra = self.rows.pop(record_id, None)
         if extra is not None:
             self._ledger.settled_sum -= marks.of_content((record_id, extra))
 
     def dump(self) -> list[tuple[str, Extra]]:
         """Return everything in order of the ids, for a snapshot."""
-        return sorted(self._extras.items(), key=lambda item: item[0])
+        return sorted(self.rows.items(), key=lambda item: item[0])
 
     def load(self, rows: list[tuple[str, Extra]]) -> None:
         """Add a part of what `dump` returned."""
@@ -87,4 +88,4 @@ class Extras:
 
     def recomputed_sum(self) -> int:
         """Return the sum of the marks of all of them (see `marks`)."""
-        return sum([marks.of_content(item) for item in self._extras.items()])
+        return sum([marks.of_content(item) for item in self.rows.items()])

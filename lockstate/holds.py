@@ -357,7 +357,7 @@ class Holds:
         if queue_length >= limits.QUEUE_LENGTH_MAX:
             detail = f"{queue_length} wait already; no more are allowed"
             return Refused(Reason.QUEUE_FULL, detail, (), queue_length, RETRY_MS)
-        position = views.newcomer_position(state, ticket, claims)
+        position = views.newcomer_position(state, ticket, claims, queue_length)
         ticket.origin = state.asking
         state.add_ticket(ticket, claims)
         self.effects.tell(EventKind.QUEUED, ticket, 0)
@@ -487,7 +487,7 @@ class Holds:
                 claims = claims_of_hold(ticket)
                 if not can_go(state, ticket, claims):
                     continue
-                if ticket.is_of_kinds:
+                if ticket.permits and ticket.is_of_kinds:
                     ended += self._let_several_through(ticket, claims)
                 else:
                     freed += self._let_through(ticket, claims)
@@ -498,7 +498,7 @@ class Holds:
     def _let_through(self, ticket: Ticket, claims: Claims) -> Freed:
         """End a wait with a grant; return what became free, which only a conversion can cause."""
         state = self.state
-        extra = state.extras.get(ticket.hold_id) if state.extras else NO_EXTRA
+        extra = state.extras.get(ticket.hold_id) if state.extras.rows else NO_EXTRA
         state.remove_ticket(ticket, claims)
         if ticket.changes:
             hold, freed = state.holds[ticket.changes], []

@@ -146,7 +146,7 @@ class Locks:
         hold = self._state.holds.get(command.hold_id)
         if hold is None:
             return LEASE_EXPIRED
-        depth = self._state.extras.get(hold.hold_id).depth if self._state.extras else 1
+        depth = self._state.extras.get(hold.hold_id).depth if self._state.extras.rows else 1
         if command.names:
             return self._release_part(hold, command.names, depth)
         if depth > 1:

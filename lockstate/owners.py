@@ -5,14 +5,14 @@ from typing import Final
 
 from lockstate.commands import Wanted
 from lockstate.ids import NO_HOLD, HoldId, OwnerName, SessionId
-from lockstate.records import Claimant, Session, Ticket, each_lock
+from lockstate.records import Claimant, Session, Ticket
 from lockstate.results import HoldKind
 
 Party = tuple[str, str]
 """One that can wait for others: an owner within a session. A hold or ticket with a lease of its own is a
 party by itself: an owner's name alone proves nothing, for many programs may give the same."""
 
-Wish = tuple[SessionId, OwnerName, HoldKind, int, frozenset[Wanted]]
+Wish = tuple[SessionId, OwnerName, HoldKind, int, frozenset[Wanted] | Wanted]
 """What a session wants for an owner. It gets a lock or an election once, however often it asks."""
 
 _NO_SESSION: Final = "\x00"
@@ -56,9 +56,16 @@ def party_of(record: Claimant) -> Party:
 
 def wish_of(record: Claimant) -> Wish | None:
     """Return what `record` is of and for whom, in a session; None if it cannot be shared."""
-    if not record.session_id or record.is_of_kinds or (isinstance(record, Ticket) and record.changes):
+    if not record.session_id or (record.permits and record.is_of_kinds):
         return None
-    return (record.session_id, record.owner, record.kind, record.permits, frozenset(each_lock(record)))
+    if isinstance(record, Ticket) and record.changes:
+        return None
+    locks = record.locks
+    if len(locks) > 1:
+        return (record.session_id, record.owner, record.kind, record.permits, frozenset(locks))
+    # One lock is the same wish, however it was asked for.
+    lock = locks[0] if locks else Wanted(record.name, record.mode, record.scope)
+    return (record.session_id, record.owner, record.kind, record.permits, lock)
 
 
 def own_id(record: Claimant) -> HoldId:

@@ -180,7 +180,7 @@ class State:
     def remove_session(self, session: Session) -> None:
         """Take a session out; the caller ends its holds and tickets."""
         del self.sessions[session.session_id]
-        if self.extras:
+        if self.extras.rows:
             self.extras.drop(session.session_id)
         if self.streams:
             self.streams.drop(session.session_id)
@@ -279,7 +279,7 @@ class State:
         else:
             self.ledger.remove(hold)
         freed = self._remove_permits(hold) if hold.permits else []
-        if self.extras:
+        if self.extras.rows:
             self.extras.drop(hold.hold_id)
         if self.pleas:
             self.drop_plea(hold.hold_id)
@@ -312,7 +312,7 @@ class State:
         if session is not None:
             session.claims_count += len(claims) - len(old)
         if token != hold.token:
-            self._move_behind(hold, names, token)
+            self._move_behind(hold, session, names, token)
         return freed
 
     def claim_more(self, hold: Hold, claims: Claims, token: int) -> None:
@@ -322,17 +322,17 @@ class State:
         """
         old = claims_of_hold(hold)
         more = tuple([pair for pair in claims if pair not in old])
-        self._move_behind(hold, [name for name, claim in old if not is_intent(claim)], token)
+        session = self.sessions.get(hold.session_id)
+        self._move_behind(hold, session, [name for name, claim in old if not is_intent(claim)], token)
         self._add_claims(more, hold)
-        if (session := self.sessions.get(hold.session_id)) is not None:
+        if session is not None:
             session.claims_count += len(more)
 
-    def _move_behind(self, hold: Hold, names: list[str], token: int) -> None:
+    def _move_behind(self, hold: Hold, session: Session | None, names: list[str], token: int) -> None:
         """Give a hold a new token, and so the last place of all holds, also on the `names` that it has."""
         self.ledger.change(hold)
         hold.token = token
         self.holds[hold.hold_id] = self.holds.pop(hold.hold_id)
-        session = self.sessions.get(hold.session_id)
         if session is not None:
             session.remove_hold(hold)
             session.add_hold(hold)
@@ -402,7 +402,7 @@ class State:
         if ticket.steps:
             self.ranked_count -= 1
         freed = self._remove_permits(ticket) if ticket.permits else []
-        if self.extras:
+        if self.extras.rows:
             for _, origin in self.extras.get(ticket.hold_id).attempts:
                 self.leave_origin(ticket, origin)
             self.extras.drop(ticket.hold_id)

@@ -364,13 +364,16 @@ def position(state: State, ticket: Ticket) -> int:
     return max(places + [place_among(queue, ticket) + 1 for queue in queues])
 
 
-def newcomer_position(state: State, ticket: Ticket, claims: Claims) -> int:
-    """Return the place that a ticket is about to get. Conversions stand ahead of all others."""
+def newcomer_position(state: State, ticket: Ticket, claims: Claims, queue_length: int) -> int:
+    """Return the place that a ticket is about to get. Conversions stand ahead of all others.
+
+    `queue_length` is how many wait already, in the longest of its queues.
+    """
     if ticket.kind is HoldKind.SEMAPHORE:
         return place_among(state.semaphores[ticket.name].queue, ticket) + 1
-    queues = [state.semaphores[name].queue for name, _ in state.permits_in(ticket)] if ticket.permits else []
     if not (ticket.is_conversion or ticket.steps or state.ranked_count):
-        return max([*map(len, queues), queue_length(state, claims)]) + 1
+        return queue_length + 1
+    queues = [state.semaphores[name].queue for name, _ in state.permits_in(ticket)] if ticket.permits else []
     names = [name for name, claim in claims if not is_intent(claim)]
     if not ticket.is_conversion:
         places = [place_among(queue, ticket) + 1 for queue in queues]
