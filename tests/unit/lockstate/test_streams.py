@@ -1,5 +1,6 @@
 """Streams: what a session has numbered is applied once, in order, and is remembered until it was seen."""
 
+import msgspec
 import pytest
 
 from lockstate import budget, limits, snapshot
@@ -19,7 +20,7 @@ from lockstate.commands import (
     ResumeStream,
     TransactCells,
 )
-from lockstate.ids import AttemptId, HoldId, SessionId
+from lockstate.ids import NO_SESSION, AttemptId, HoldId, SessionId
 from lockstate.modes import Mode
 from lockstate.results import (
     CellWritten,
@@ -151,6 +152,31 @@ def test_a_stream_ends_with_its_session(driver: StreamDriver) -> None:
     assert driver.send(3, lock("a", "h3")) == FrameRefused(StreamFault.GONE)
     assert reason(driver.run(ResumeStream(S1))) is Reason.SESSION_EXPIRED
     assert driver.machine.counts()["streams"] == 0
+
+
+@pytest.mark.parametrize("ends", ["closed", "expired", "without it"])
+def test_the_waits_of_a_stream_end_with_its_session(driver: StreamDriver, ends: str) -> None:
+    """Also those for another session, or with a lease of their own: nobody would hear of the grant."""
+    driver.open("s2", ttl_ms=200_000)
+    driver.acquire("a", ttl_ms=200_000)
+    for_another = msgspec.structs.replace(lock("a", "w1", wait_ms=100_000), session_id=SessionId("s2"))
+    own_lease = msgspec.structs.replace(
+        lock("a", "w2", wait_ms=100_000), session_id=NO_SESSION, ttl_ms=100_000
+    )
+    driver.done(1, for_another, own_lease, lock("a", "w3", wait_ms=100_000))
+    if ends == "closed":
+        driver.run(CloseSession(S1))
+    elif ends == "expired":
+        driver.pass_to(60_001)
+    else:
+        driver.done(4, EndWait(1), EndWait(2))
+        driver.run(CloseSession(S1))
+    assert not driver.machine.state.tickets
+    if ends != "without it":
+        refused = [driver.refused(hold_id).reason for hold_id in ("w1", "w2", "w3")]
+        assert refused == [Reason.SESSION_EXPIRED] * 3
+    driver.run(Release(HoldId("h1")))
+    assert driver.machine.lock("a").state == "free"
 
 
 def test_a_frame_keeps_its_session_alive(driver: StreamDriver) -> None:
