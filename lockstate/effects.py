@@ -226,4 +226,5 @@ class Effects:
     def settle(self, ticket: Ticket, result: Granted | Refused) -> None:
         """Settle a wait: remember the outcome of its request, and tell the node that keeps its client."""
         self.state.settle(ticket.request, result)
-        self.settled.append(Settled(ticket.hold_id, result, self.state.now_ms - ticket.since_ms))
+        added = ticket.locks if ticket.is_addition else ()
+        self.settled.append(Settled(ticket.hold_id, result, self.state.now_ms - ticket.since_ms, added))

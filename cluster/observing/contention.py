@@ -103,7 +103,12 @@ _PLAIN: Final[tuple[tuple[str, str, str, Callable[[_Series], int]], ...]] = (
         "counter",
         lambda row: row.events[EventKind.FORCED],
     ),
-    ("conversions_total", "Changes of mode.", "counter", lambda row: row.events[EventKind.CONVERTED]),
+    (
+        "conversions_total",
+        "Changes of mode, or of the token by an addition.",
+        "counter",
+        lambda row: row.events[EventKind.CONVERTED],
+    ),
 )
 _DEADLOCKS: Final = "Requests refused because they would have waited for ever."
 _WAITS: Final = "How long was waited in queues, until a grant or another end."
@@ -159,12 +164,14 @@ class Contention:
         """Take who was let through out of the queues, and count how long that took.
 
         Events do not tell: a wait may last no millisecond of cluster time, that of a conversion says how old
-        the hold is. A wait that ended otherwise tells so itself, as does one that shares the hold of another.
+        the hold is. What an addition did not wait for, its hold had already. A wait that ended otherwise
+        tells so itself, as does one that shares the hold of another.
         """
         for end in settled:
             granted = end.result
             if isinstance(granted, Granted) and not isinstance(granted, GrantedAgain):
-                for kind, name in _parts_of(granted):
+                added = [(HoldKind.LOCK, lock.name) for lock in end.added]
+                for kind, name in added or _parts_of(granted):
                     series = self._at(kind, name)
                     series.queue_shift -= 1
                     series.waited.add(end.waited_ms)

@@ -274,7 +274,8 @@ def forget_idle(state: ModelState) -> None:
 
 def settle(state: ModelState, ticket: Ticket, result: Granted | Refused) -> None:
     """Settle a wait with its result."""
-    state.settled.append(Settled(ticket.ticket_id, result, state.now_ms - ticket.queued_at_ms))
+    added = tuple(ticket.locks) if ticket.adds is not None else ()
+    state.settled.append(Settled(ticket.ticket_id, result, state.now_ms - ticket.queued_at_ms, added))
     conclude(state, ticket, result)
 
 

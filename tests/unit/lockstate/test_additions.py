@@ -292,7 +292,7 @@ def test_a_hold_that_got_more_is_a_hold_of_several() -> None:
 
 
 def test_a_snapshot_keeps_what_waits_for_more() -> None:
-    """It goes on in its place, and is no conversion afterwards either."""
+    """It goes on in its place, and is not taken for a conversion afterwards."""
     driver = newest()
     driver.granted("a", ttl_ms=60_000)
     driver.granted("b", ttl_ms=60_000)

@@ -12,6 +12,7 @@ from lockstate import snapshot
 from lockstate.commands import (
     Acquire,
     AcquirePermits,
+    AddLocks,
     Batch,
     Campaign,
     Cancel,
@@ -30,6 +31,7 @@ from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.machine import LockMachine
 from lockstate.modes import Mode, Scope
 from lockstate.results import HoldKind, Outcome, Queued, Reason, Refused
+from lockstate.versions import RULES_NEWEST
 from tests.unit.lockstate.machine_driver import MachineDriver, expect
 
 
@@ -185,6 +187,20 @@ def test_conversions_leave_the_queue_without_a_grant() -> None:
     assert driver.value("queue_length", "a") == 0
     assert (driver.value("conversions_total", "a"), driver.value("grants_total", "a")) == (1, 2)
     assert driver.waits("granted") == (1, 0.03)
+
+
+def test_an_addition_leaves_only_the_queues_that_it_stood_in() -> None:
+    """What its hold had already was not waited for, though the grant tells of it too."""
+    driver = Counted()
+    driver.machine.state.rules = RULES_NEWEST
+    hold = driver.granted("a")
+    other = driver.granted("b")
+    driver.adding(hold.hold_id, "b", at_ms=10)
+    assert queue_lengths(driver.contention) == {("lock", "b"): 1}
+    driver.run(Release(other.hold_id), at_ms=40)
+    assert queue_lengths(driver.contention) == {}
+    assert (driver.waits("granted", "a"), driver.waits("granted", "b")) == ((0, 0), (1, 0.03))
+    assert (driver.value("grants_total", "a"), driver.value("grants_total", "b")) == (1, 2)
 
 
 def test_waits_that_share_a_hold_are_one_grant() -> None:
@@ -348,6 +364,7 @@ class Traffic:
                 name, SessionId(session_id), rng.choice("xy"), HoldId(new_id), AttemptId("a"), wait_ms=wait_ms
             ),
             Convert(some_id, mode, HoldId(new_id), AttemptId("a"), wait_ms=wait_ms),
+            AddLocks(some_id, wanted, HoldId(new_id), AttemptId("a"), wait_ms=wait_ms),
             Release(some_id),
             Release(some_id, names=(name,)),
             Cancel(some_id, AttemptId("a")),
@@ -364,6 +381,7 @@ def test_queue_lengths_are_those_of_the_state(seed: int) -> None:
     """After every entry the queues are as long as they are in the state, also behind a snapshot."""
     traffic = Traffic(seed)
     machine, contention, now_ms, seq, entries_with_waiters = LockMachine(), Contention(), 0, 0, 0
+    machine.state.rules = RULES_NEWEST
     for _ in range(250):
         now_ms += traffic.random.choice((0, 0, 1, 20))
         commands = tuple(traffic.command(machine) for _ in range(traffic.random.randint(1, 3)))
