@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from holdfast import _operations, _primitive_operations, wire
 from holdfast._durations import Seconds, to_ms, to_s
 from holdfast._errors import LeaseExpired, LeaseLost, LockHeld, LockTimeout, SessionExpired
-from holdfast._hold import Claim, Hold, Session
+from holdfast._hold import Claim, Hold, Session, claim_of_locks
 from holdfast._keeping import Kept, current_task_alive
 from holdfast._lease import RELEASED
 from holdfast._operation import Operation
@@ -303,7 +303,7 @@ class Lock(Acquirable[Hold]):
     @property
     def claim(self) -> Claim:
         """A session that acquires again what it holds gets the same hold."""
-        return ("lock", *self._names)  # in whatever mode: a hold may be converted
+        return claim_of_locks(self._names)
 
     def _operation(self, wanted: Wanted) -> Operation[Grant]:
         return _operations.acquire(self._names, mode=self._mode, scope=self._scope, wanted=wanted)

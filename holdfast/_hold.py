@@ -1,5 +1,6 @@
 """What a client has been given: Hold and Session."""
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from holdfast import _operations, _primitive_operations
@@ -16,6 +17,14 @@ from holdfast._watch import SessionWatch, Watch
 
 Claim: TypeAlias = tuple[str, ...]
 """What a session can hold once only: the kind and the names."""
+
+
+def claim_of_locks(names: Iterable[str]) -> Claim:
+    """Return what a session can have once only of these locks, in whatever order they are named.
+
+    And in whatever mode: a hold may be converted.
+    """
+    return ("lock", *sorted(set(names)))
 
 
 class Session(Kept):
@@ -103,6 +112,8 @@ class Hold(Kept):
         self.mode = grant.mode
         self.session = session
         self._put_off: Lease | None = None
+        self._tokens = {grant.token}
+        self._added: set[Claim] = set()
         if session is not None:
             session.when_ended(self._end_with_session)
             self.when_ended(lambda: session.forget_hearer(self._end_with_session))
@@ -141,6 +152,12 @@ class Hold(Kept):
         except LeaseExpired as error:
             self.end(error.code, error)
             raise
+        self._has_token(self.own_lease.token)
+
+    def _has_token(self, token: int) -> None:
+        """Note a token that the cluster told; that of an earlier answer, which came late, is lower."""
+        self._tokens.add(token)
+        self.token = max(self._tokens)
 
     async def let_go(self, timeout_s: float | None) -> None:
         """Release it in the cluster."""
@@ -158,7 +175,9 @@ class Hold(Kept):
     @property
     def revocation(self) -> Revocation | None:
         """What others asked of it, as of the last renewal: to give up, or it is forced; None if nothing."""
-        return self.lease.revocations.get(self.token)
+        known = self.lease.revocations
+        # The token may be another one since then, and no two holds ever have the same.
+        return next((known[token] for token in self._tokens if token in known), None)
 
     @property
     def reliable(self) -> Lease:
@@ -214,21 +233,37 @@ class Hold(Kept):
 
         Waits in their queues, in order of arrival, up to `timeout`, then raises LockTimeout; 0 tries once.
         The hold stays as it is unless this succeeds. Raises Deadlock when others that wait for what it has
-        hold what it asks for, LeaseExpired when the hold is over.
+        hold what it asks for, LeaseExpired when the hold is over, AlreadyHeld when its session has just these
+        locks by another hold. Who was cancelled, or told that the outcome is unknown, does not know whether
+        it has more, and another token: another call for the same tells.
         """
         if not names:
             raise ValueError("names: name at least one lock")
         texts = tuple(to_name(name) for name in names)
         wait_ms = None if timeout is None else to_ms(timeout, "timeout")
+        self._claim_more(texts)
         operation = _operations.add(self.hold_id, texts, mode, scope, wait_ms)
         await self._change(operation, is_limited=timeout is not None)
         self.names += tuple(name for name in texts if name not in self.names)
+
+    def _claim_more(self, names: tuple[str, ...]) -> None:
+        """Note in its session what it is about to be, until it ends. Raises AlreadyHeld.
+
+        Whoever acquired just that in the session would be given this hold, and release it.
+        """
+        claim = claim_of_locks((*self.names, *names))
+        if self.session is None or claim in self._added or claim == claim_of_locks(self.names):
+            return
+        session = self.session
+        session.begin_claim(claim)
+        self._added.add(claim)
+        self.when_ended(lambda: session.end_claim(claim))
 
     async def _change(self, operation: Operation[int], *, is_limited: bool) -> None:
         """Change it in the cluster, and know its token from then on."""
         self.refuse_forked()
         try:
-            self.token = await self._transport.call(operation)
+            self._has_token(await self._transport.call(operation))
         except LeaseExpired as error:
             self.end(error.code, error)
             raise

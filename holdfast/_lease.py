@@ -42,13 +42,15 @@ class Lease(msgspec.Struct, frozen=True):
 
     `asked_at_s` was read before the request left, so the cluster began to count later than we do.
     `revocations` are of holds that are to be given up, by token, as the cluster told them with the lease.
-    What `is_endless` has no lease, and needs no renewal.
+    What `is_endless` has no lease, and needs no renewal. `token` is that of the one hold that was renewed, 0
+    if the answer was not about one.
     """
 
     asked_at_s: float
     expires_in_ms: int
     revocations: dict[int, Revocation] = {}
     is_endless: bool = False
+    token: int = 0
 
     @property
     def valid_until_s(self) -> float:

@@ -204,7 +204,9 @@ def renew(kind: HoldKind, hold_id: str, ttl_ms: int | None) -> Operation[Lease]:
 def _renewed(answer: TimedAnswer) -> Lease:
     renewed = decode(answer, _values.Renewed)
     revocations = {} if renewed.revocation is None else {renewed.token: renewed.revocation}
-    return Lease(answer.attempted_at_s, renewed.expires_in_ms, revocations, renewed.no_deadline)
+    return Lease(
+        answer.attempted_at_s, renewed.expires_in_ms, revocations, renewed.no_deadline, renewed.token
+    )
 
 
 _PUT_OFF = {

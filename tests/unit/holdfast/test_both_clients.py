@@ -7,6 +7,8 @@ from typing import Any, cast
 import pytest
 
 import holdfast
+from holdfast import _operations
+from holdfast._transport import Transport
 from lockstate.owners import session_name
 from tests.unit.holdfast.conftest import NewClient, a_node
 from tests.unit.http_api.serving import Served
@@ -198,6 +200,43 @@ async def test_two_that_add_what_the_other_has_do_not_wait_for_ever(new_client: 
         assert one.names == ("a", "b")
 
 
+async def test_a_session_is_not_given_again_what_a_hold_of_its_own_got_more(new_client: NewClient) -> None:
+    """Two holds of this client would be one of the cluster, and who releases one would end the other."""
+    async with a_node() as (_, url), new_client(url) as client, client.session() as session:
+        one = await client.lock("a", session=session).acquire()
+        await one.add("b")
+        for names in (("a", "b"), ("b", "a")):
+            with pytest.raises(holdfast.AlreadyHeld):
+                await client.locks(*names, session=session).acquire()
+        await one.add("a", "b")
+        other = await client.locks("e", "f", session=session, mode="shared").acquire()
+        third = await client.lock("e", session=session, mode="shared").acquire()
+        with pytest.raises(holdfast.AlreadyHeld):
+            await third.add("f", mode="shared")
+        with pytest.raises(holdfast.AlreadyHeld):
+            await client.locks("f", "e", session=session).acquire()
+        for hold in (one, other, third):
+            await hold.release()
+        await (await client.locks("a", "b", session=session).acquire()).release()
+
+
+async def test_an_addition_without_an_answer_is_found_by_another_call(new_client: NewClient) -> None:
+    """A renewal tells the token; the same call, that it has the locks already."""
+    async with (
+        a_node() as (_, url),
+        new_client(url) as client,
+        client.lock("a", ttl=60) as hold,
+    ):
+        unheard = Transport([url], DEADLINE_S)
+        token = await unheard.call(_operations.add(hold.hold_id, ("b",), "exclusive", "node", 0))
+        await unheard.close()
+        assert (hold.names, hold.token) == (("a",), token - 1)
+        await hold.renew()
+        assert (hold.names, hold.token) == (("a",), token)
+        await hold.add("b", timeout=0)
+        assert (hold.names, hold.token) == (("a", "b"), token)
+
+
 async def test_permits_of_a_semaphore(new_client: NewClient) -> None:
     """A semaphore is used like a lock."""
     async with a_node() as (_, url), new_client(url) as client:
@@ -263,6 +302,26 @@ async def test_a_holder_is_asked_to_give_up(new_client: NewClient) -> None:
             except holdfast.LeaseExpired:
                 break
         assert hold.reason == "lease-expired"
+
+
+async def test_what_was_asked_for_stands_when_the_token_is_another_one(new_client: NewClient) -> None:
+    """A change of the hold does not make it last longer."""
+    async with a_node() as (_, url), new_client(url) as client, client.session(ttl=60) as session:
+        added = await client.lock("a", ttl=60).acquire()
+        converted = await client.lock("b", session=session, mode="shared").acquire()
+        for name in ("a", "b"):
+            await client.revoke(name, reason="maintenance", grace=20)
+        await added.renew()
+        await client.keepalive(session)
+        await added.add("c")
+        await converted.convert("exclusive")
+        for hold in (added, converted):
+            assert _asked(hold) == ("maintenance", False)
+            assert hold.remaining <= 20
+        await added.renew()
+        await client.keepalive(session)
+        for hold in (added, converted):
+            assert _asked(hold) == ("maintenance", False)
 
 
 async def test_what_is_to_be_given_up_is_relied_on_no_longer_than_that(new_client: NewClient) -> None:

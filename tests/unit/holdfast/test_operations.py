@@ -98,7 +98,7 @@ def test_the_lease_of_a_grant_counts_from_the_first_attempt_and_of_a_renewal_fro
     hold = acquire.read(granted)
     assert (hold.hold_id, hold.token, hold.mode, hold.lease) == ("h", 7, "shared", Lease(1.0, 500))
     renewed = TimedAnswer(b'{"token":7,"expires_in_ms":500,"revision":9}', 1.0, 3.0)
-    assert _operations.renew("lock", "h", None).read(renewed) == Lease(3.0, 500)
+    assert _operations.renew("lock", "h", None).read(renewed) == Lease(3.0, 500, token=7)
     assert _operations.keepalive("s").read(renewed) == Lease(3.0, 500)
     opened = TimedAnswer(b'{"session_id":"s","expires_in_ms":500}', 1.0, 3.0)
     assert _operations.open_session(500, {}).read(opened).lease == Lease(1.0, 500)
