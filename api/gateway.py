@@ -25,7 +25,7 @@ from cluster.errors import OutcomeUnknown, ShuttingDown
 from holdfast import wire
 from holdfast.token_lines import Right
 from lockstate import newer
-from lockstate.commands import AcquireAs, AcquirePermitsAs, Command, MayWait, Numbered
+from lockstate.commands import AcquireAs, AcquirePermitsAs, AddLocks, Command, MayWait, Numbered
 from lockstate.machine import LockMachine
 from lockstate.requests import older_form
 from lockstate.results import GrantedSeveral, Reason, Refused, Result
@@ -85,7 +85,20 @@ class Gateway:
         Raises ProblemError, ClusterError.
         """
         known = cast("MayWait", self._known(command))
+        if isinstance(known, AddLocks):
+            await self._check_endless(known, timeout_s)
         return self._outcome(known, await self._node.acquire(known, timeout_s), kind)
+
+    async def _check_endless(self, command: AddLocks, timeout_s: float) -> None:
+        """Refuse to let a hold without a deadline have names for which that is not allowed.
+
+        Only the state tells whether it has one. Raises ProblemError, ClusterError.
+        """
+        is_endless = self._node.machine.is_endless(command.hold_id)
+        if is_endless is None:  # it may have been granted through another node, just now
+            is_endless = await self._node.read(lambda machine: machine.is_endless(command.hold_id), timeout_s)
+        if is_endless:
+            self._allowed.no_deadline.check([lock.name for lock in command.locks], "no_deadline: true")
 
     async def acquire_several(
         self, command: MayWait, timeout_s: float

@@ -315,6 +315,11 @@ class LockMachine:
         hold = self.state.holds.get(HoldId(lease_id))
         return lease_id in self.state.sessions or (hold is not None and not hold.session_id)
 
+    def is_endless(self, hold_id: HoldId) -> bool | None:
+        """Whether a hold has no deadline, which never changes; None if there is no such hold."""
+        hold = self.state.holds.get(hold_id)
+        return None if hold is None else hold.is_endless
+
     def semaphore(self, name: str) -> SemaphoreView:
         """Return one semaphore as anybody may see it."""
         return views.semaphore_view(self.state, name)

@@ -46,6 +46,20 @@ async def test_it_is_allowed_where_the_node_allows_it() -> None:
         assert (await served.post(wire.LOCK_ACQUIRE, name="batch2", **ENDLESS)).status == 200
 
 
+async def test_a_hold_without_a_deadline_gets_no_name_for_which_that_is_not_allowed() -> None:
+    """It would be held without one just the same; of a hold that ends any name is had."""
+    async with serving() as served:
+        endless = (await served.post(wire.LOCK_ACQUIRE, name="batch/a", **ENDLESS)).body["hold_id"]
+        got = await served.post(wire.LOCK_ADD, hold_id=endless, locks=[{"name": "batch/b"}, {"name": "b"}])
+        check_problem(got, 400, "invalid-request")
+        assert got.body["detail"].startswith("no_deadline: ")
+        assert (await served.call("GET", "/v1/locks/b")).body["state"] == "free"
+        added = await served.post(wire.LOCK_ADD, hold_id=endless, locks=[{"name": "batch/b"}])
+        assert (added.status, added.body["no_deadline"]) == (200, True)
+        usual = (await served.acquire("batch/c")).body["hold_id"]
+        assert (await served.post(wire.LOCK_ADD, hold_id=usual, locks=[{"name": "b"}])).status == 200
+
+
 @pytest.mark.parametrize(
     ("more", "field"),
     [
