@@ -212,7 +212,9 @@ class Sessions:
     def _weight(self, record: Timed) -> int:
         """Return how many claims end with a record."""
         match record:
-            case Hold():
+            case Hold() | Ticket():
+                if isinstance(record, Ticket) and self._state.rules < RULES_WHOLE:
+                    return 1
                 beside = len(self._state.permits_in(record)) if record.is_of_kinds else 0
                 return (len(claims_of_hold(record)) or 1) + beside
             case Session():

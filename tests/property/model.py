@@ -70,7 +70,7 @@ from lockstate.results import (
     SessionOpened,
     WaitsAbandoned,
 )
-from lockstate.versions import RULES_FOLLOWED
+from lockstate.versions import RULES_FOLLOWED, RULES_WHOLE
 from tests.property.model_acquire import (
     acquire,
     acquire_permits,
@@ -135,10 +135,10 @@ def pass_time(state: ModelState) -> None:
 
 
 def weight(state: ModelState, thing: object) -> int:
-    """Return what ending something costs: a hold or ticket as many as its claims, anything else one."""
+    """Return what ending something costs: a hold, by rules 9 a wait, as many as its claims; others one."""
     if isinstance(thing, Plea):
         thing = thing.hold
-    if isinstance(thing, Hold):
+    if isinstance(thing, Hold) or (isinstance(thing, Ticket) and state.rules >= RULES_WHOLE):
         return claims(thing)
     if not isinstance(thing, Session):
         return 1

@@ -6,6 +6,7 @@ from lockstate import limits
 from lockstate.commands import Acquire, AcquirePermits, Command, KeepAlive, OpenSession, Renew, TakeRate
 from lockstate.ids import AttemptId, HoldId, SessionId
 from lockstate.results import EventKind, Granted, Reason, Refused, Renewed, SessionKept, SessionOpened
+from lockstate.versions import RULES_NEWEST
 from tests.unit.lockstate.machine_driver import EXCLUSIVE, SHARED, MachineDriver, expect, reason, wanted
 
 
@@ -40,6 +41,18 @@ def test_the_order_is_that_of_deadlines_and_creation() -> None:
     assert _ended(driver, 5000) == ["first", "b"]
     assert _ended(driver, 5000) == ["a", "late"]
     assert _ended(driver, 5000) == ["later"]
+
+
+def test_a_wait_weighs_as_much_as_its_claims() -> None:
+    """By rules 9: before, an entry could end 2000 waits of 2000 names each, which stops a node for seconds."""
+    driver = MachineDriver()
+    driver.machine.state.rules = RULES_NEWEST
+    driver.granted("a/b", ttl_ms=60_000)
+    for _ in range(3):
+        driver.queued(locks=wanted("a/b", "c"), wait_ms=1000)
+    for left in (2, 1, 0):
+        driver.pass_to(1001)
+        assert len(driver.machine.state.tickets) == left
 
 
 def test_what_is_overdue_still_counts() -> None:
