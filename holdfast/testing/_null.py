@@ -90,8 +90,10 @@ class NullHold:
     ) -> _Done[None]:
         """Add locks to it. May be awaited."""
         del mode, scope, timeout
+        if not names:
+            raise ValueError("names: name at least one lock")
         self.ensure()
-        self.names += tuple(to_name(name) for name in names)
+        self.names += tuple(name for name in map(to_name, names) if name not in self.names)
         return _Done(None)
 
     def __await__(self) -> Generator[Any, None, Self]:

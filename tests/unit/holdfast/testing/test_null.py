@@ -72,6 +72,16 @@ def test_what_the_real_client_refuses_is_refused() -> None:
         client.locks()
 
 
+def test_a_hold_that_gets_more_names_each_once() -> None:
+    """As a real hold does, to which a repetition adds nothing."""
+    hold = NullHold(("a",), 1)
+    hold.add("b", "a")
+    hold.add("b")
+    assert hold.names == ("a", "b")
+    with pytest.raises(ValueError, match="at least one"):
+        hold.add()
+
+
 def test_a_hold_has_what_holds_have() -> None:
     """Code that works with the stand-in finds the same names on a real hold."""
     public = {name for name in dir(NullHold) if name[0] != "_"}
