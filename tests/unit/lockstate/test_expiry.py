@@ -44,7 +44,7 @@ def test_the_order_is_that_of_deadlines_and_creation() -> None:
 
 
 def test_a_wait_weighs_as_much_as_its_claims() -> None:
-    """By rules 9: before, an entry could end 2000 waits of 2000 names each, which stops a node for seconds."""
+    """By rules 9: before, one entry could end 2000 waits of 2000 names each, and stop a node for seconds."""
     driver = MachineDriver()
     driver.machine.state.rules = RULES_NEWEST
     driver.granted("a/b", ttl_ms=60_000)
