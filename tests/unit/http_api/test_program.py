@@ -18,7 +18,7 @@ sys.exit(main())
 
 @pytest.mark.parametrize("missing", [["uvloop"], ["pysyncobj", "uvloop"]])
 def test_where_only_the_client_is_installed_it_says_so(missing: list[str]) -> None:
-    """No traceback: what is missing, the command that installs it, and an exit code that is no success."""
+    """Without a traceback: what is missing, what installs it, and an exit code that tells of a failure."""
     hide = "".join(f"sys.modules[{module!r}] = None\n" for module in missing)
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(hide=hide)], capture_output=True, text=True, check=False

@@ -20,6 +20,7 @@ TAKES_ROOM = {
     "AcquireAs",
     "AcquirePermitsAs",
     "AcquireSeveral",
+    "AddLocks",
     "ResizeSemaphore",
     "Campaign",
     "Proclaim",
