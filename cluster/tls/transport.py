@@ -95,12 +95,21 @@ class Opened(asyncio.Transport):
     # -- asyncio.Transport ----------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Seal and send. Nothing is sent any more once this is closing."""
+        """Seal and send. Nothing is sent any more once this is closing.
+
+        Raises nothing: who writes often serves others, too, and can do nothing about this connection.
+        """
         if self.is_closing():
             return
         left = memoryview(data)
-        while left:
-            left = left[self._tls.write(left) :]
+        try:
+            while left:
+                left = left[self._tls.write(left) :]
+        except ssl.SSLError:
+            # While the other side has begun to say that it changes its keys, and not ended, OpenSSL writes
+            # nothing. No library says that in pieces.
+            self.abort()
+            return
         self._flush()
 
     def close(self) -> None:
