@@ -342,8 +342,12 @@ class PeerLinks:
                 goes.make_room()
 
     def _member_origins(self) -> frozenset[str]:
-        """Return where members connect from: where their addresses say, or where they did before."""
-        told = (address.host for address in self._peers.values())
+        """Return where members connect from: where their addresses say or lead to, or where they did before.
+
+        By its name alone a member that never was linked with this node would count as a stranger.
+        """
+        listed = self._peers.values()
+        told = (each.host for address in listed for each in (address, *self._resolver.found(address)))
         proven = (self._proven[peer_id] for peer_id in self._peers.keys() & self._proven.keys())
         return frozenset(map(origin_of, (*told, *proven)))
 

@@ -11,6 +11,7 @@ class Resolver:
 
     def __init__(self) -> None:
         self._under_way: dict[Address, asyncio.Task[list[Address]]] = {}
+        self._found: dict[Address, list[Address]] = {}
 
     async def resolve(self, address: Address) -> list[Address]:
         """Return where to connect, in the order to be tried. Raises OSError, and ValueError for nonsense.
@@ -25,10 +26,14 @@ class Resolver:
             lookup.add_done_callback(lambda done: self._ended(address, done))
         return await asyncio.shield(lookup)
 
+    def found(self, address: Address) -> list[Address]:
+        """Return where an address has led to the last time that it led anywhere."""
+        return self._found.get(address, [])
+
     def _ended(self, address: Address, lookup: "asyncio.Task[list[Address]]") -> None:
         del self._under_way[address]
-        if not lookup.cancelled():
-            lookup.exception()
+        if not lookup.cancelled() and lookup.exception() is None:
+            self._found[address] = lookup.result()
 
 
 async def _look_up(address: Address) -> list[Address]:

@@ -9,6 +9,7 @@ import pytest
 
 from cluster.config import Address
 from cluster.peers import links as links_module
+from cluster.peers.handshake_budget import HandshakeBudget
 from cluster.peers.resolving import Resolver
 from tests.unit.cluster.peers.test_links import free_address, node, until
 
@@ -41,6 +42,36 @@ async def test_those_who_ask_at_once_share_a_lookup(monkeypatch: pytest.MonkeyPa
     assert names.lookups == 1
     await resolver.resolve(PEER)
     assert names.lookups == 2
+
+
+async def test_where_an_address_has_led_to_stays_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when a later lookup fails: what connects from there has a member's share, and not a stranger's."""
+    names, resolver = Names(monkeypatch), Resolver()
+    assert resolver.found(PEER) == []
+    names.answer.set_result([(2, 1, 6, "", ("1.2.3.4", 7800))])
+    await resolver.resolve(PEER)
+    await asyncio.sleep(0)
+    assert resolver.found(PEER) == [Address("1.2.3.4", 7800)]
+    names.answer = asyncio.get_running_loop().create_future()
+    names.answer.set_exception(OSError("no resolver"))
+    with pytest.raises(OSError, match="no resolver"):
+        await resolver.resolve(PEER)
+    await asyncio.sleep(0)
+    assert resolver.found(PEER) == [Address("1.2.3.4", 7800)]
+
+
+async def test_strangers_do_not_use_up_the_handshakes_of_a_member_that_has_a_name() -> None:
+    """Nor of one that was never linked with this node: its address counts as soon as it was dialed."""
+    address = Address("localhost", free_address().port)
+    async with node("b", {"a": address, "b": free_address()}) as (links, _):
+        links._handshakes = HandshakeBudget(lambda: 0.0)
+        while links._may_shake("10.9.9.9"):
+            pass
+        assert not links._may_shake("127.0.0.1")
+        await links._resolver.resolve(address)
+        await asyncio.sleep(0)
+        assert links._may_shake("127.0.0.1")
+        assert not links._may_shake("10.9.9.9")
 
 
 async def test_a_lookup_that_fails_late_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
