@@ -163,7 +163,13 @@ class Sessions:
         freed: Freed = []
         for ticket in list(session.tickets.values()):
             freed += holds.end_wait(ticket, _LEFT[kind], LEASE_EXPIRED if ticket.changes else SESSION_EXPIRED)
+        left = (
+            limits.EXPIRIES_PER_ENTRY_MAX
+        )  # the rest go when their time is over: an entry must not take long
         for ticket in [state.tickets[hold_id] for hold_id in numbered if hold_id in state.tickets]:
+            if left <= 0:
+                break
+            left -= self._weight(ticket)
             freed += holds.end_wait(ticket, _LEFT[kind], SESSION_EXPIRED)
         ended = list(session.holds.values())
         names = tuple([part.name for hold in ended for part in parts_of(state, hold)])

@@ -83,7 +83,7 @@ from tests.property.model_attempts import came_through, is_last, is_left_by
 from tests.property.model_cells import change_cells
 from tests.property.model_changes import due, end_hold, end_session, end_wait, expire, serve, tell
 from tests.property.model_checks import refuse_bad, refuse_bad_request_id
-from tests.property.model_locks import names, parts, parts_of, permits_of, used
+from tests.property.model_locks import claims, names, parts, parts_of, permits_of, used
 from tests.property.model_overrides import override
 from tests.property.model_pleas import kept, meant, put_off, revoke
 from tests.property.model_records import UNKNOWN_NUMBER, Hold, ModelState, Plea, Session, Ticket
@@ -145,17 +145,6 @@ def weight(state: ModelState, thing: object) -> int:
     things: list[Hold | Ticket] = [*state.holds, *state.tickets]
     cells_count = sum(cell.session_id == thing.session_id for cell in state.cells)
     return max(1, sum(claims(o) for o in things if o.session_id == thing.session_id)) + cells_count
-
-
-def claims(thing: Hold | Ticket) -> int:
-    """Return how many claims something has: its names and all above them, each once for each mode."""
-    if thing.kind is not HoldKind.LOCK:
-        return 1
-    claimed = {(lock.name, lock.mode, "itself") for lock in thing.locks}
-    for lock in thing.locks:
-        parts = lock.name.split("/")
-        claimed |= {("/".join(parts[:end]), lock.mode, "below") for end in range(1, len(parts))}
-    return (len(claimed) or 1) + len(thing.beside)
 
 
 def run(state: ModelState, command: Command | Undecodable) -> Result:

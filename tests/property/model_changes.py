@@ -2,6 +2,7 @@
 
 import msgspec
 
+from lockstate import limits
 from lockstate.commands import IfHeld, Wanted
 from lockstate.ids import HoldId
 from lockstate.modes import Mode, Scope
@@ -21,7 +22,17 @@ from lockstate.results import (
 )
 from lockstate.versions import RULES_EXPLICIT, RULES_FOLLOWED, RULES_WHOLE
 from tests.property.model_cells import end_cells, end_cells_of
-from tests.property.model_locks import Part, is_grantable, is_shared, line, names, parts, parts_of, used
+from tests.property.model_locks import (
+    Part,
+    claims,
+    is_grantable,
+    is_shared,
+    line,
+    names,
+    parts,
+    parts_of,
+    used,
+)
 from tests.property.model_records import (
     UNKNOWN_NUMBER,
     Cell,
@@ -329,10 +340,11 @@ def end_session(state: ModelState, session: Session, kind: EventKind, reason: st
     for ticket in [t for t in state.tickets if t.session_id == session.session_id]:
         over = Reason.SESSION_EXPIRED if ticket.changes is None else Reason.LEASE_EXPIRED
         end_wait(state, ticket, _LEFT[kind], Refused(over, ""))
-    stream = state.streams.get(session.session_id)
+    stream, ended = state.streams.get(session.session_id), 0
     for _, kept in sorted(stream.kept.items()) if stream and state.rules >= RULES_WHOLE else ():
         numbered = state.ticket(kept.answers_to) if kept.result is None else None
-        if numbered is not None:
+        if numbered is not None and ended < limits.EXPIRIES_PER_ENTRY_MAX:
+            ended += claims(numbered)
             end_wait(state, numbered, _LEFT[kind], Refused(Reason.SESSION_EXPIRED, ""))
     for hold in holds:
         end_hold(state, hold, kind, reason)

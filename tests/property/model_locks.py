@@ -202,3 +202,14 @@ def queue(state: ModelState, kind: HoldKind, name: str) -> list[Ticket]:
 def position(state: ModelState, ticket: Ticket) -> int:
     """Return the place of the ticket in its queues, from 1; of several, the one furthest behind."""
     return max(queue(state, part.kind, part.name).index(ticket) + 1 for part in parts(ticket))
+
+
+def claims(thing: Hold | Ticket) -> int:
+    """Return how many claims something has: its names and all above them, each once for each mode."""
+    if thing.kind is not HoldKind.LOCK:
+        return 1
+    claimed = {(lock.name, lock.mode, "itself") for lock in thing.locks}
+    for lock in thing.locks:
+        parts = lock.name.split("/")
+        claimed |= {("/".join(parts[:end]), lock.mode, "below") for end in range(1, len(parts))}
+    return (len(claimed) or 1) + len(thing.beside)

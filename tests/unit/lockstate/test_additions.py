@@ -291,6 +291,14 @@ def test_a_hold_that_got_more_is_a_hold_of_several() -> None:
     assert driver.machine.lock("a").holders == ()
 
 
+def test_it_is_known_whether_a_hold_has_a_deadline() -> None:
+    """Who may have what without one depends on the names, so an addition is asked for it."""
+    driver = newest()
+    driver.granted("a")
+    assert driver.machine.is_endless(HoldId("h1")) is False
+    assert driver.machine.is_endless(HoldId("gone")) is None
+
+
 def test_a_snapshot_keeps_what_waits_for_more() -> None:
     """It goes on in its place, and is not taken for a conversion afterwards."""
     driver = newest()

@@ -307,6 +307,14 @@ def test_who_gives_no_priority_passes_a_lower_one(driver: CellDriver) -> None:
     driver.permitted("q", 4, 1)
 
 
+def test_an_addition_passes_a_lower_one(driver: CellDriver) -> None:
+    """It has the default priority, and is granted at once past those that come behind it."""
+    held = driver.granted("a", session_id="ann")
+    driver.granted("x", mode=SHARED, owner="carl", ttl_ms=LONG_MS)
+    waits(ask(driver, "x", 4))
+    driver.added(held.hold_id, *wanted("x", mode=SHARED))
+
+
 # -- deadlocks -----------------------------------------------------------------------------------------------
 
 
@@ -331,6 +339,18 @@ def test_a_grant_that_passes_can_close_a_deadlock(driver: CellDriver) -> None:
     assert refused.reason is Reason.DEADLOCK
     assert [(step.owner, step.name) for step in refused.cycle] == [("bob", "a"), ("ann", "x")]
     assert driver.granted("x", mode=SHARED).token
+
+
+def test_an_addition_that_passes_can_close_a_deadlock(driver: CellDriver) -> None:
+    """It is judged as an acquire is, and the hold stays as it was."""
+    driver.granted("a", session_id="ann")
+    driver.granted("x", mode=SHARED, owner="carl", ttl_ms=LONG_MS)
+    waits(ask(driver, "x", 4, session_id="ann"))
+    held = driver.granted("y", session_id="bob")
+    driver.queued("a", session_id="bob", wait_ms=LONG_MS)
+    refused = expect(Refused, driver.add(held.hold_id, *wanted("x", mode=SHARED)))
+    assert refused.reason is Reason.DEADLOCK
+    assert [holder.owner for holder in driver.machine.lock("x").holders] == ["carl"]
 
 
 def test_permits_that_are_left_are_no_deadlock(driver: CellDriver) -> None:

@@ -8,6 +8,7 @@ import pytest
 from lockstate import limits, listings, snapshot
 from lockstate.codec import decode_entry, encode_command, encode_entry
 from lockstate.commands import (
+    AcquireAs,
     AcquireSeveral,
     Algorithm,
     ForceEnd,
@@ -175,6 +176,14 @@ def test_if_one_is_missing_nothing_is_had(driver: Driver, taken: str) -> None:
     assert driver.machine.semaphore("q").limit == 0
     assert driver.machine.lock("a").state == ("held" if taken == "a" else "free")
     assert driver.machine.counts()["rate_limits"] == 0
+
+
+def test_it_passes_who_waits_with_a_lower_priority(driver: Driver) -> None:
+    """Several kinds have the default priority: a lock that only such a one waits for is had at once."""
+    driver.granted("a", mode=SHARED, ttl_ms=60_000)
+    low = AcquireAs("a", EXCLUSIVE, HoldId("low"), AttemptId("t"), ttl_ms=60_000, wait_ms=60_000, priority=1)
+    expect(Queued, driver.run(low))
+    driver.got("a", "p", mode=SHARED)
 
 
 def test_who_waits_holds_nothing_and_is_overtaken_nowhere(driver: Driver) -> None:
