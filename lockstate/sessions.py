@@ -163,9 +163,8 @@ class Sessions:
         freed: Freed = []
         for ticket in list(session.tickets.values()):
             freed += holds.end_wait(ticket, _LEFT[kind], LEASE_EXPIRED if ticket.changes else SESSION_EXPIRED)
-        left = (
-            limits.EXPIRIES_PER_ENTRY_MAX
-        )  # the rest go when their time is over: an entry must not take long
+        # No entry may take long: what is beyond that goes when its time is over.
+        left = limits.EXPIRIES_PER_ENTRY_MAX
         for ticket in [state.tickets[hold_id] for hold_id in numbered if hold_id in state.tickets]:
             if left <= 0:
                 break

@@ -179,6 +179,22 @@ def test_the_waits_of_a_stream_end_with_its_session(driver: StreamDriver, ends: 
     assert driver.machine.lock("a").state == "free"
 
 
+def test_one_entry_ends_only_so_many_of_them(driver: StreamDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream may have numbered a thousand waits of thousands of names; the others end with their time."""
+    driver.open("s2", ttl_ms=200_000)
+    driver.acquire("a", ttl_ms=200_000)
+    waits = [
+        msgspec.structs.replace(lock("a", hold_id, wait_ms=10_000), session_id=SessionId("s2"))
+        for hold_id in ("w1", "w2")
+    ]
+    driver.done(1, *waits)
+    monkeypatch.setattr(limits, "EXPIRIES_PER_ENTRY_MAX", 1)
+    driver.run(CloseSession(S1))
+    assert list(driver.machine.state.tickets) == ["w2"]
+    driver.pass_to(10_001)
+    assert not driver.machine.state.tickets
+
+
 def test_a_frame_keeps_its_session_alive(driver: StreamDriver) -> None:
     """Frames count as keepalives, also empty ones."""
     driver.run(Numbered(0, S1, 1, 1, (), ()), at_ms=50_000)
