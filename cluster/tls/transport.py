@@ -15,6 +15,13 @@ _PIECE_BYTES: Final = 64 * 1024
 """Bytes that are asked of OpenSSL at once. It gives one record at most, which is smaller."""
 _CHUNK_BYTES_MAX: Final = 256 * 1024
 """Bytes that the protocol above gets at once, as from a socket."""
+_FED_BYTES: Final = 16 * 1024
+"""Bytes that OpenSSL gets at once: with nothing but changes of keys in them they keep the loop for 20 ms."""
+_SEAL_BYTES: Final = 22
+"""Bytes of a record beside its content: its head, its type and its tag."""
+_BESIDE_BYTES_MAX: Final = 48 * 1024
+"""Bytes that may come beside data and seals on one connection: a record that is not whole, and a thousand
+changes of keys, more than any library makes."""
 
 
 class Opened(asyncio.Transport):
@@ -36,6 +43,8 @@ class Opened(asyncio.Transport):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not is_dialer)
         self._protocol: asyncio.Protocol | None = None
         self._is_closing = self._is_paused = False
+        self._beside_bytes = 0
+        """Bytes that came since the handshake, without those of data and their seals."""
         self.is_begun = False
 
     # -- for the owner of the socket ------------------------------------------------------------------------
@@ -56,9 +65,24 @@ class Opened(asyncio.Transport):
         return True
 
     def take(self, data: bytes) -> None:
-        """Open what came, and hand it on. Raises ssl.SSLError when the other side has not sealed it."""
+        """Open what came, and hand it on.
+
+        Raises ssl.SSLError when the other side has not sealed it, or sends little but changes of keys.
+        """
+        if len(data) <= _FED_BYTES:
+            self._feed(data)
+            return
+        left = memoryview(data)
+        while left:
+            self._feed(left[:_FED_BYTES])
+            left = left[_FED_BYTES:]
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        self._beside_bytes += len(data)
         self._incoming.write(data)
         self._hand_on()
+        if self._beside_bytes - self._incoming.pending > _BESIDE_BYTES_MAX:
+            raise ssl.SSLError("it sends little but changes of keys")
 
     def _hand_on(self) -> None:
         """Give the protocol what is there, as long as it takes it."""
@@ -85,6 +109,7 @@ class Opened(asyncio.Transport):
                     return b"".join(pieces), True
                 pieces.append(piece)
                 size += len(piece)
+                self._beside_bytes -= len(piece) + _SEAL_BYTES
         return pieces[0] if len(pieces) == 1 else b"".join(pieces), False
 
     def _flush(self) -> None:

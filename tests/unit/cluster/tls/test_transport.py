@@ -99,3 +99,41 @@ async def test_a_whole_change_of_keys_is_answered_and_the_connection_goes_on(tmp
     sealed_bytes = 5 + 1 + 16  # the head of a record, its type and its tag
     assert len(socket.written) == len(KEY_UPDATE) + len(b"news") + 2 * sealed_bytes
     assert not socket.is_closing()
+
+
+def fed(opened: Opened, sealed: bytes, size: int) -> None:
+    """Give what a client has sealed in pieces of one size, as the socket may."""
+    for start in range(0, len(sealed), size):
+        opened.take(sealed[start : start + size])
+
+
+@pytest.mark.parametrize("between", [b"", b"x"])
+@pytest.mark.parametrize("size", [1_000, 16 * 1024, 256 * 1024])
+async def test_one_that_says_little_but_changes_of_keys_is_cut(
+    tmp_path: Path, between: bytes, size: int
+) -> None:
+    """Each costs more of the loop than what it says is worth. Data in between them does not help."""
+    _, opened, _, records = shaken(tmp_path)
+    flood = b""
+    while len(flood) < 64 * 1024:
+        flood += b"".join([records.key_update() for _ in range(100)])
+        flood += records.sealed(between) if between else b""
+    with pytest.raises(ssl.SSLError, match="changes of keys"):
+        fed(opened, flood, size)
+
+
+async def test_data_has_no_bound_whatever_the_size_of_its_records(tmp_path: Path) -> None:
+    """Ten thousand of one byte, large ones, some changes of keys between, and pieces that end anywhere."""
+    _, opened, above, records = shaken(tmp_path)
+    said = [b"x"] * 10_000 + [b"y" * 16_000] * 70
+    sealed = b"".join(
+        [
+            (records.key_update() if number % 500 == 0 else b"") + records.sealed(content)
+            for number, content in enumerate(said)
+        ]
+    )
+    start, size = 0, 1
+    while start < len(sealed):
+        opened.take(sealed[start : start + size])
+        start, size = start + size, size % 70_001 * 3 + 1
+    assert above.came == b"".join(said)
