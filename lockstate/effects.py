@@ -1,6 +1,6 @@
 """What applying an entry tells others: events for everybody, ended waits for the nodes of their clients."""
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -10,7 +10,7 @@ from lockstate.ids import NO_OWNER, NO_SESSION
 from lockstate.kinds import HoldKind
 from lockstate.modes import Mode, Scope
 from lockstate.owners import own_id
-from lockstate.records import Delay, Hold, Plea, Session, Ticket, each_lock
+from lockstate.records import Delay, Hold, Plea, Session, Ticket
 from lockstate.results import CellEvent, CellEventKind, Event, EventKind, Granted, Left, Refused, Settled
 from lockstate.state import Permits, State
 from lockstate.versions import RULES_FOLLOWED
@@ -18,8 +18,6 @@ from lockstate.views import told_value
 
 _NOT_AUDITED: Final = frozenset({EventKind.QUEUED, EventKind.LEFT})
 """Events that do not go into the audit."""
-_LOCK: Final = HoldKind.LOCK
-"""A member under a name of this module: looking it up in its enumeration costs more."""
 
 
 class _Permits(NamedTuple):
@@ -30,6 +28,10 @@ class _Permits(NamedTuple):
     kind: HoldKind = HoldKind.SEMAPHORE
     mode: Mode = Mode.EXCLUSIVE
     scope: Scope = Scope.NODE
+
+
+_Part: TypeAlias = Wanted | _Permits | Hold | Ticket
+"""What an event tells of."""
 
 
 class Effects:
@@ -82,35 +84,14 @@ class Effects:
             self._is_all_audited = False
         if isinstance(of, Ticket):
             ticket = self.number_of(of)
-        if of.name and not locks and not (of.permits and of.kind is _LOCK):
-            # The same as below for one of one thing, which nearly all are, without the calls.
-            state = self.state
-            self.events.append(
-                Event(
-                    state.revision,
-                    state.now_ms,
-                    kind,
-                    of.name,
-                    of.mode,
-                    of.owner,
-                    of.token if isinstance(of, Hold) else 0,
-                    of.session_id or own_id(of),
-                    lasted_ms,
-                    reason,
-                    of.kind,
-                    of.scope,
-                    of.permits,
-                    of.value and told_value(state, of),
-                    ticket,
-                )
-            )
-            return
         for part in locks or self._parts(of, permits):
             self.events.append(self._event(kind, of, part, lasted_ms, reason, ticket))
 
-    def _parts(self, of: Hold | Ticket, permits: Permits | None = None) -> list[Wanted | _Permits]:
-        """Return the parts of a hold or a ticket, which may be of several kinds."""
-        locks: list[Wanted | _Permits] = list(each_lock(of))
+    def _parts(self, of: Hold | Ticket, permits: Permits | None = None) -> list[_Part]:
+        """Return the parts of a hold or a ticket. What is of one thing is its own only part."""
+        if of.name:
+            return [of]
+        locks: list[_Part] = list(of.locks)
         if not of.is_of_kinds:
             return locks
         had = self.state.permits_in(of) if permits is None else permits
@@ -130,14 +111,14 @@ class Effects:
         self,
         kind: EventKind,
         of: Hold | Ticket,
-        part: Wanted | _Permits,
+        part: _Part,
         lasted_ms: int,
         reason: str,
         ticket: int,
     ) -> Event:
         state = self.state
         of_kind, permits = of.kind, of.permits
-        if of.is_of_kinds:
+        if permits and of.is_of_kinds:
             of_kind, permits = (part.kind, part.permits) if isinstance(part, _Permits) else (of_kind, 0)
         return Event(
             state.revision,

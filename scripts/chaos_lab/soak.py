@@ -187,6 +187,8 @@ def leaks(before: Sequence[Sample], after: Sequence[Sample]) -> list[str]:
         was = first.get(sample.node)
         if was is None:
             continue
+        if not sample.used_bytes:
+            found.append(f"{sample.node} does not tell how much memory it uses")
         used_bytes_max = was.used_bytes + MEMORY_MARGIN_BYTES + sample.kept_bytes
         for what, value, bound in (
             ("open files", sample.files, was.files + FILES_MARGIN),

@@ -54,6 +54,12 @@ def test_what_allocators_keep_free_is_no_leak() -> None:
     assert used_bytes("") == 0
 
 
+def test_who_does_not_tell_its_memory_has_passed_nothing() -> None:
+    """A node that is down in the end, or of a version without these metrics, is no clean one."""
+    [found] = leaks([BEFORE], [msgspec.structs.replace(BEFORE, used_bytes=0)])
+    assert found == "n1 does not tell how much memory it uses"
+
+
 def test_a_metric_without_labels_is_read() -> None:
     """A comment, another metric with the same beginning, and one that is missing are not it."""
     text = "# TYPE holdfast_term gauge\nholdfast_terms 9\nholdfast_term 3\n"
