@@ -6,11 +6,10 @@ and like those the one that would close such a circle is refused. The hold gets 
 with them the next token, which counts for the whole of it.
 """
 
-from lockstate import limits
+from lockstate.changes import check_change, check_unchanging, ticket_for
 from lockstate.checks import check_together, invalid
 from lockstate.claims import claims_of
 from lockstate.commands import AddLocks, Wanted
-from lockstate.conversions import check_unchanging
 from lockstate.extras import Extra
 from lockstate.holds import LEASE_EXPIRED, Holds
 from lockstate.modes import Mode, Scope
@@ -46,7 +45,8 @@ class Additions:
         if is_free(state, claims):
             holds.add(hold, more)
             return holds.granted(hold)
-        ticket = self._ticket(command, hold, more, key)
+        wanted = "", Mode.EXCLUSIVE, Scope.NODE, more
+        ticket = ticket_for(Addition, command, hold, wanted, now_ms=state.now_ms, key=key)
         ticket.order = state.next_order  # the order it would get: it is judged as if it waited
         if can_go(state, ticket, claims):
             # Only those are in the way that come after it, by their priorities.
@@ -63,40 +63,15 @@ class Additions:
 
     def _check(self, command: AddLocks, hold: Hold | None) -> Refused | None:
         refused = (
-            limits.check_made_id("ticket_id", command.ticket_id)
-            or limits.check_made_id("attempt_id", command.attempt_id)
-            or limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX)
+            check_change(self._holds, command)
             or (None if command.locks else invalid("locks: is required"))
             or check_together(command.locks)
-            or self._holds.check_unused("ticket_id", command.ticket_id)
         )
         if refused is not None or hold is None:
             return refused
-        if hold.kind is not HoldKind.LOCK or hold.is_of_kinds:
+        if hold.kind is not HoldKind.LOCK or hold.permits:
             return invalid("hold_id: locks can be added only to a hold of locks")
-        return check_unchanging(self._state, hold)
-
-    def _ticket(
-        self, command: AddLocks, hold: Hold, more: tuple[Wanted, ...], key: RequestKey | None
-    ) -> Addition:
-        return Addition(
-            0,
-            0,
-            0,
-            command.ticket_id,
-            "",
-            Mode.EXCLUSIVE,
-            hold.owner,
-            hold.note,
-            hold.session_id,
-            0,
-            self._state.now_ms,
-            command.attempt_id,
-            key,
-            Scope.NODE,
-            more,
-            changes=hold.hold_id,
-        )
+        return check_unchanging(self._state, hold, "hold_id: is")
 
 
 def _check_beside(had: tuple[Wanted, ...], more: tuple[Wanted, ...]) -> Refused | None:

@@ -5,7 +5,8 @@ old mode is in the way of the new one. Every other is *up*, also between modes t
 until nothing is in the way that the hold itself is not, for it excludes what it did not before.
 """
 
-from lockstate import deadlocks, limits
+from lockstate import deadlocks
+from lockstate.changes import check_change, check_unchanging, ticket_for
 from lockstate.checks import invalid
 from lockstate.claims import claims_of
 from lockstate.commands import Convert, Wanted
@@ -14,15 +15,6 @@ from lockstate.modes import is_down
 from lockstate.queues import can_go
 from lockstate.records import Hold, RequestKey, Ticket
 from lockstate.results import HoldKind, Refused, Result
-from lockstate.state import State
-
-
-def check_unchanging(state: State, hold: Hold) -> Refused | None:
-    """Refuse to change a hold while another change of it waits."""
-    if not hold.changing:
-        return None
-    is_addition = state.tickets[hold.changing].is_addition
-    return invalid(f"hold_id: is being {'added to' if is_addition else 'converted'}")
 
 
 class Conversions:
@@ -51,7 +43,8 @@ class Conversions:
         if all(is_down(mode, command.mode) for mode in modes):
             holds.serve(holds.convert(hold, command.mode, locks, claims))
             return holds.granted(hold)
-        ticket = self._ticket(command, hold, locks, key)
+        wanted = hold.name, command.mode, hold.scope, locks
+        ticket = ticket_for(Ticket, command, hold, wanted, now_ms=state.now_ms, key=key)
         ticket.order = state.next_order  # the order it would get: it is judged as if it waited
         if can_go(state, ticket, claims):
             holds.serve(holds.convert(hold, command.mode, locks, claims))
@@ -65,36 +58,9 @@ class Conversions:
         return holds.lock_held(claims, hold.hold_id)
 
     def _check(self, command: Convert, hold: Hold | None) -> Refused | None:
-        refused = (
-            limits.check_made_id("ticket_id", command.ticket_id)
-            or limits.check_made_id("attempt_id", command.attempt_id)
-            or limits.check_range("wait_ms", command.wait_ms, limits.WAIT_MS_MAX)
-            or self._holds.check_unused("ticket_id", command.ticket_id)
-        )
+        refused = check_change(self._holds, command)
         if refused is not None or hold is None:
             return refused
         if hold.kind is not HoldKind.LOCK or hold.permits:
             return invalid("hold_id: only a lock can be converted")
-        return check_unchanging(self._state, hold)
-
-    def _ticket(
-        self, command: Convert, hold: Hold, locks: tuple[Wanted, ...], key: RequestKey | None
-    ) -> Ticket:
-        return Ticket(
-            0,
-            0,
-            0,
-            command.ticket_id,
-            hold.name,
-            command.mode,
-            hold.owner,
-            hold.note,
-            hold.session_id,
-            0,
-            self._state.now_ms,
-            command.attempt_id,
-            key,
-            hold.scope,
-            locks,
-            changes=hold.hold_id,
-        )
+        return check_unchanging(self._state, hold, "hold_id: is")

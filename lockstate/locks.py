@@ -3,6 +3,7 @@
 from typing import Final
 
 from lockstate import limits
+from lockstate.changes import check_unchanging
 from lockstate.checks import check_acquire, check_uncommon
 from lockstate.claims import Claims, claims_of
 from lockstate.commands import (
@@ -169,10 +170,9 @@ class Locks:
         if len(names) == len(held):
             self._holds.serve(self._holds.end(hold, _BY_CLIENT))
             return _RELEASED
-        if hold.changing:
-            is_addition = self._state.tickets[hold.changing].is_addition
-            change = "added to" if is_addition else "converted"
-            return Refused(Reason.INVALID_REQUEST, f"names: the hold is being {change}")
+        refused = check_unchanging(self._state, hold, "names: the hold is")
+        if refused is not None:
+            return refused
         kept = tuple([lock for lock in hold.locks if lock.name not in names])
         self._holds.serve(self._holds.give_up(hold, tuple([held[name] for name in names]), kept))
         return Released(kept)

@@ -27,7 +27,7 @@ from lockstate.results import (
     SessionKeptToEnd,
     SessionOpened,
 )
-from lockstate.state import Freed, claims_of_hold
+from lockstate.state import Freed, weight_of
 from lockstate.transactions import Transactions
 from lockstate.versions import RULES_WHOLE
 from lockstate.views import parts_of, remaining_ms, revocation_of, revoked_of
@@ -168,7 +168,7 @@ class Sessions:
         for ticket in [state.tickets[hold_id] for hold_id in numbered if hold_id in state.tickets]:
             if left <= 0:
                 break
-            left -= self._weight(ticket)
+            left -= weight_of(state, ticket)
             freed += holds.end_wait(ticket, _LEFT[kind], SESSION_EXPIRED)
         ended = list(session.holds.values())
         names = tuple([part.name for hold in ended for part in parts_of(state, hold)])
@@ -220,8 +220,7 @@ class Sessions:
             case Hold() | Ticket():
                 if isinstance(record, Ticket) and self._state.rules < RULES_WHOLE:
                     return 1
-                beside = len(self._state.permits_in(record)) if record.is_of_kinds else 0
-                return (len(claims_of_hold(record)) or 1) + beside
+                return weight_of(self._state, record)
             case Session():
                 return max(record.claims_count, 1)
         return 1

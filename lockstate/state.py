@@ -630,6 +630,12 @@ def _leave(tickets: dict[_Key, dict[HoldId, Ticket]], key: _Key, ticket: Ticket)
         del tickets[key]
 
 
+def weight_of(state: State, record: Claimant) -> int:
+    """Return how many claims end with a hold or a ticket, its permits among them: what to end it costs."""
+    beside = len(state.permits_in(record)) if record.is_of_kinds else 0
+    return (len(claims_of_hold(record)) or 1) + beside
+
+
 def claims_of_hold(record: Claimant) -> Claims:
     """Return the claims that a hold has or a ticket wants; none for a semaphore, which has permits."""
     name, kind = record.name, record.kind

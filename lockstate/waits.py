@@ -8,7 +8,8 @@ from lockstate.holds import Holds
 from lockstate.ids import HoldId
 from lockstate.records import NOTHING, Ticket
 from lockstate.results import Cancelled, EventKind, Left, Result, WaitsAbandoned
-from lockstate.state import Freed
+from lockstate.state import Freed, weight_of
+from lockstate.versions import RULES_WHOLE
 
 
 class Waits:
@@ -43,7 +44,10 @@ class Waits:
         return Cancelled(undone=True)
 
     def abandon(self, command: AbandonWaits) -> Result:
-        """End waits of a node process that is gone, so that nothing is granted without a client to use it."""
+        """End waits of a node process that is gone, so that nothing is granted without a client to use it.
+
+        Only so many at a time, and by rules 9 only so many claims: the leader asks until none is left.
+        """
         state, holds = self._state, self._holds
         tickets: dict[HoldId, Ticket] = state.origin_tickets.get(command.origin, NOTHING)
         # By arrival, not by place in the table: a repeated request moved back, and a snapshot forgets that.
@@ -51,7 +55,14 @@ class Waits:
             limits.ABANDONED_PER_COMMAND_MAX, tickets.values(), key=lambda ticket: ticket.order
         )
         # Others stay: their clients asked again, on another node.
-        ended = [ticket for ticket in first if attempts.leave_origin(state, ticket, command.origin)]
+        ended: list[Ticket] = []
+        left = limits.EXPIRIES_PER_ENTRY_MAX
+        for ticket in first:
+            if left <= 0:
+                break
+            if attempts.leave_origin(state, ticket, command.origin):
+                ended.append(ticket)
+                left -= weight_of(state, ticket) if state.rules >= RULES_WHOLE else 0
         freed: Freed = []
         for ticket in ended:
             state.requests.forget(ticket.request, ticket.hold_id)

@@ -275,7 +275,11 @@ def abandon_waits(state: ModelState, command: AbandonWaits) -> Result:
     """End the waits of a node process that is gone, in order of arrival."""
     waits = [ticket for ticket in state.tickets if came_through(ticket, command.origin)]
     looked_at = waits[: limits.ABANDONED_PER_COMMAND_MAX]
-    ended = [ticket for ticket in looked_at if is_left_by(ticket, command.origin)]
+    ended: list[Ticket] = []
+    for ticket in looked_at:
+        cost = sum(claims(other) for other in ended) if state.rules >= RULES_WHOLE else 0
+        if cost < limits.EXPIRIES_PER_ENTRY_MAX and is_left_by(ticket, command.origin):
+            ended.append(ticket)
     for ticket in ended:
         forget(state, ticket.request, ticket.ticket_id)
         end_wait(state, ticket, Left.ABANDONED)

@@ -55,7 +55,7 @@ def test_what_allocators_keep_free_is_no_leak() -> None:
 
 
 def test_who_does_not_tell_its_memory_has_passed_nothing() -> None:
-    """A node that is down in the end, or of a version without these metrics, is no clean one."""
+    """A node may be down in the end, or of a version without these metrics: nobody knows if it leaks."""
     [found] = leaks([BEFORE], [msgspec.structs.replace(BEFORE, used_bytes=0)])
     assert found == "n1 does not tell how much memory it uses"
 
