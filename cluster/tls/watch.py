@@ -22,7 +22,7 @@ SOON_DAYS: Final = 14
 """Days before the end of a certificate from which on the log says so, once a day."""
 
 
-class Ready(Protocol):
+class FilesReady(Protocol):
     """What was made of the files."""
 
     @property
@@ -30,7 +30,7 @@ class Ready(Protocol):
         """Return, by what a certificate is for, the second since 1970 in which it ends."""
 
 
-R = TypeVar("R", bound=Ready)
+R = TypeVar("R", bound=FilesReady)
 
 
 class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
@@ -47,7 +47,7 @@ class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
     ) -> None:
         """Read the files for the first time: certificate, key, and perhaps authorities. Raises TlsUnusable.
 
-        `settings` says which of them a certificate in `Ready.ends_at_s` comes from.
+        `settings` says which of them a certificate in `FilesReady.ends_at_s` comes from.
         """
         super().__init__(what)
         self._files = files
@@ -61,7 +61,7 @@ class TlsFilesWatch(FileWatch, abc.ABC, Generic[R]):
 
     @property
     def ends_at_s(self) -> Mapping[str, int]:
-        """Return when the certificates in force end, as `Ready` says it."""
+        """Return when the certificates in force end, as `FilesReady` says it."""
         return self._ready.ends_at_s
 
     @property

@@ -1,4 +1,4 @@
-"""Somebody on the path between two nodes, who sees every byte, and may add some."""
+"""Somebody on the path between two nodes, who sees every byte, and may add some, or hold some back."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,11 +10,12 @@ CHUNK_BYTES = 65_536
 
 
 class Tap:
-    """Carries connections to an address, and keeps what passed, both ways."""
+    """Carries connections to an address, both ways, and keeps what passed."""
 
     def __init__(self, target: Address) -> None:
         self._target = target
         self._writers: list[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = []
+        self._gates: list[dict[str, asyncio.Event]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.seen = bytearray()
         self.connections = 0
@@ -23,6 +24,11 @@ class Tap:
         """Add bytes to what one side of the newest connection is sent."""
         back, there = self._writers[-1]
         (back if to_dialer else there).write(data)
+
+    def stall(self, side: str) -> None:
+        """Hold back from now on what this side of the present connections sends; later ones are free."""
+        for gates in self._gates:
+            gates[side].clear()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a connection of the dialer."""
@@ -33,15 +39,21 @@ class Tap:
             writer.transport.abort()
             return
         self._writers.append((writer, there))
-        for source, sink in ((reader, there), (answers, writer)):
-            task = asyncio.get_running_loop().create_task(self._carry(source, sink))
+        gates = {"dialer": asyncio.Event(), "acceptor": asyncio.Event()}
+        self._gates.append(gates)
+        for source, sink, side in ((reader, there, "dialer"), (answers, writer, "acceptor")):
+            gates[side].set()
+            task = asyncio.get_running_loop().create_task(self._carry(source, sink, gates[side]))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _carry(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, gate: asyncio.Event
+    ) -> None:
         try:
             while data := await source.read(CHUNK_BYTES):
                 self.seen += data
+                await gate.wait()
                 sink.write(data)
                 await sink.drain()
         except ConnectionError:
